@@ -1,158 +1,149 @@
 //! Reads JSON files with comments and trailing commas, as editors have, and puts an entry into one.
-//! Every byte outside of the entry stays as it is, which is verified before the text is returned.
+//! Every byte outside of the entry stays as it is.
 
-use std::ops::Range;
+use jsonc_parser::ast::{Object, Value as Node};
+use jsonc_parser::common::{Range, Ranged};
+use jsonc_parser::errors::ParseError;
+use jsonc_parser::tokens::Token;
+use jsonc_parser::{CollectOptions, ParseOptions, Scanner, ScannerOptions, parse_to_ast};
+use serde_json::{Value, json};
 
-use serde_json::{Map, Value};
-
-/// Objects and lists in deeper nesting are refused: the parser calls itself.
+/// Objects and lists in deeper nesting are refused: the parser calls itself, and its own limit needs a large
+/// stack.
 const MAX_DEPTH: usize = 100;
 /// The indentation of a file that has none to go by.
 const DEFAULT_INDENT: &str = "  ";
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Why a file cannot be parsed or changed, in words for the user.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct JsoncError(String);
-
-impl From<&str> for JsoncError {
-    fn from(text: &str) -> JsoncError {
-        JsoncError(text.to_owned())
-    }
-}
-
-/// A value in the text.
-struct JsoncNode {
-    span: Range<usize>,
-    /// None if it is not an object.
-    members: Option<Vec<JsoncMember>>,
-}
-
-struct JsoncMember {
-    key: String,
-    /// Where the key starts.
-    start: usize,
-    node: JsoncNode,
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JsoncError {
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    #[error("it has a line end that not all programs see")]
+    LoneCarriageReturn,
+    #[error("it is nested too deeply")]
+    TooDeep,
+    #[error("{0} is not an object")]
+    NotAnObject(String),
+    #[error("it has `{0}` twice")]
+    Duplicate(String),
 }
 
 /// The value of a text; null if there is nothing but blanks and comments.
 ///
 /// # Errors
-/// If it cannot be parsed: in which line, and why.
+/// If it cannot be parsed: why, and in which line.
 pub(crate) fn parse(text: &str) -> Result<Value, JsoncError> {
-    Ok(parse_document(text)?.map_or(Value::Null, |it| it.1))
+    Ok(parse_document(text.trim_start_matches(BYTE_ORDER_MARK))?.map_or(Value::Null, Value::from))
 }
 
-/// The text with a value, which is JSON, at a path of keys. A value that is there is replaced; objects that
-/// are missing on the way are made.
-pub(crate) fn with_value(text: &str, path: &[&str], value: &str) -> Result<String, JsoncError> {
-    let new: Value = serde_json::from_str(value).map_err(|it| JsoncError(it.to_string()))?;
-    let Some((root, old)) = parse_document(text)? else {
+/// The text with a value at a path of keys. A value that is there is replaced; objects that are missing on the
+/// way are made.
+pub(crate) fn with_value(text: &str, path: &[&str], value: &Value) -> Result<String, JsoncError> {
+    if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
+        return Ok(format!("{BYTE_ORDER_MARK}{}", with_value(rest, path, value)?));
+    }
+    let Some(root) = parse_document(text)? else {
         let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        return Ok(format!("{text}{separator}{}\n", wrapped(path, value)));
+        return Ok(format!("{text}{separator}{:#}\n", wrapped(path, value)));
     };
-    let place = find(&root, path)?;
-    let changed = match place {
-        Place::Value(span) => {
-            let line = line_start(text, span.start);
-            let indented = indented(value, indent_of(&text[line..]), &indent_unit(text), text);
-            splice(text, &span, &indented)
-        }
-        Place::Missing { object, path } => {
-            insert(text, object, path[0], &wrapped(&path[1..], value))
-        }
-    };
-    // The writing above knows nothing of commas in strings or of comments in odd places; this does.
-    let mut expected = old;
-    set(&mut expected, path, new);
-    match parse(&changed) {
-        Ok(found) if found == expected => Ok(changed),
-        _ => Err("it has a form that cannot be changed safely".into()),
-    }
-}
-
-/// Where a value is or can be put.
-enum Place<'a> {
-    Value(Range<usize>),
-    /// The last object on the way, and the keys that it lacks.
-    Missing {
-        object: &'a JsoncNode,
-        path: &'a [&'a str],
-    },
-}
-
-fn find<'a>(root: &'a JsoncNode, path: &'a [&'a str]) -> Result<Place<'a>, JsoncError> {
-    let mut node = root;
+    let mut node = &root;
     for (depth, key) in path.iter().enumerate() {
-        let Some(members) = &node.members else {
-            let what = depth.checked_sub(1).map_or("it", |it| path[it]);
-            return Err(JsoncError(format!("{what} is not an object")));
+        let Node::Object(object) = node else {
+            let place = depth.checked_sub(1).map_or("it", |parent| path[parent]);
+            return Err(JsoncError::NotAnObject(place.to_owned()));
         };
-        let mut found = members.iter().filter(|it| it.key == *key);
-        match (found.next(), found.next()) {
-            (None, _) => return Ok(Place::Missing { object: node, path: &path[depth..] }),
-            (Some(member), None) => node = &member.node,
-            _ => return Err(JsoncError(format!("it has `{key}` twice"))),
-        }
+        let mut found = object.properties.iter().filter(|property| property.name.as_str() == *key);
+        node = match (found.next(), found.next()) {
+            (None, _) => return Ok(insert(text, object, key, &wrapped(&path[depth + 1..], value))),
+            (Some(property), None) => &property.value,
+            _ => return Err(JsoncError::Duplicate((*key).to_owned())),
+        };
     }
-    Ok(Place::Value(node.span.clone()))
+    let new = indented(value, indent_of(text, node.start()), text);
+    Ok(splice(text, node.range(), &new))
 }
 
-fn set(target: &mut Value, path: &[&str], new: Value) {
-    match path {
-        [] => *target = new,
-        [key, rest @ ..] => {
-            if let Value::Object(members) = target {
-                let empty = || Value::Object(Map::new());
-                set(members.entry(*key).or_insert_with(empty), rest, new);
-            }
-        }
+fn parse_document(text: &str) -> Result<Option<Node<'_>>, JsoncError> {
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    // Some programs take it for the end of a comment, and others do not.
+    if text.replace("\r\n", "\n").contains('\r') {
+        return Err(JsoncError::LoneCarriageReturn);
     }
+    if is_nested_too_deeply(text) {
+        return Err(JsoncError::TooDeep);
+    }
+    Ok(parse_to_ast(text, &CollectOptions::default(), &options)?.value)
 }
 
-fn splice(text: &str, span: &Range<usize>, new: &str) -> String {
-    format!("{}{new}{}", &text[..span.start], &text[span.end..])
+fn is_nested_too_deeply(text: &str) -> bool {
+    let mut scanner = Scanner::new(text, &ScannerOptions::default());
+    let mut depth = 0_usize;
+    while let Ok(Some(token)) = scanner.scan() {
+        match token {
+            Token::OpenBrace | Token::OpenBracket => depth += 1,
+            Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+    }
+    false
+}
+
+fn splice(text: &str, range: Range, new: &str) -> String {
+    format!("{}{new}{}", &text[..range.start], &text[range.end..])
 }
 
 /// A value within an object for each key.
-fn wrapped(path: &[&str], value: &str) -> String {
-    path.iter().rev().fold(value.to_owned(), |inner, key| {
-        let inner = indented(&inner, DEFAULT_INDENT, DEFAULT_INDENT, "");
-        format!("{{\n{DEFAULT_INDENT}{}: {inner}\n}}", Value::from(*key))
-    })
+fn wrapped(path: &[&str], value: &Value) -> Value {
+    path.iter().rev().fold(value.clone(), |inner, key| json!({ *key: inner }))
 }
 
 /// Inserts a member as the first of an object, so that no comma has to be put behind another member,
 /// where a comment may follow.
-fn insert(text: &str, object: &JsoncNode, key: &str, value: &str) -> String {
-    let first = object.members.iter().flatten().next();
-    let (open, inside) = (object.span.start + 1, &text[object.span.clone()]);
+fn insert(text: &str, object: &Object, key: &str, value: &Value) -> String {
     let key = Value::from(key);
-    if let Some(first) = first.filter(|_| !inside.contains('\n')) {
-        let compact: Vec<_> = value.lines().map(str::trim).collect();
-        let new = format!("{key}: {}, ", compact.join(" "));
-        return splice(text, &(first.start..first.start), &new);
+    let first = object.properties.first().map(Ranged::start);
+    if let Some(first) = first.filter(|_| !object.text(text).contains('\n')) {
+        let new = format!("{key}: {}, ", written(value, "", " "));
+        return splice(text, Range::from_byte_index(first), &new);
     }
-    let newline = newline(text);
-    let unit = indent_unit(text);
-    let base = indent_of(&text[line_start(text, object.span.start)..]);
+    let base = indent_of(text, object.start());
     let indent = match first {
         // The first member stands alone at the beginning of its line.
-        Some(first) if text[line_start(text, first.start)..first.start].trim().is_empty() => {
-            indent_of(&text[line_start(text, first.start)..]).to_owned()
+        Some(first) if text[line_start(text, first)..first].trim().is_empty() => {
+            indent_of(text, first).to_owned()
         }
-        _ => format!("{base}{unit}"),
+        _ => format!("{base}{}", indent_unit(text)),
     };
     // A comment beside the opening brace belongs to the object.
-    let line_end = comments_to_line_end(text, open);
-    let at = line_end.unwrap_or(open);
-    let mut new = format!("{newline}{indent}{key}: {}", indented(value, &indent, &unit, text));
-    match (first, line_end) {
-        (Some(_), _) => new.push(','),
-        (None, Some(_)) => {}
-        (None, None) => new.push_str(&format!("{newline}{base}")),
-    }
-    splice(text, &(at..at), &new)
+    let open = object.start() + 1;
+    let gap = &text[open..first.unwrap_or(object.end())];
+    let beside = gap.lines().next().unwrap_or_default();
+    let has_line_end = gap.contains('\n') && !beside.contains("/*");
+    let at = if has_line_end { open + beside.len() } else { open };
+    let newline = newline(text);
+    let after = match first {
+        Some(_) => ",".to_owned(),
+        None if has_line_end => String::new(),
+        None => format!("{newline}{base}"),
+    };
+    let new = format!("{newline}{indent}{key}: {}{after}", indented(value, &indent, text));
+    splice(text, Range::from_byte_index(at), &new)
 }
 
 fn newline(text: &str) -> &'static str {
@@ -160,206 +151,37 @@ fn newline(text: &str) -> &'static str {
 }
 
 fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |it| it + 1)
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// The blanks at the beginning of a line.
-fn indent_of(line: &str) -> &str {
+/// The blanks at the beginning of the line of a position.
+fn indent_of(text: &str, at: usize) -> &str {
+    leading_blanks(&text[line_start(text, at)..])
+}
+
+fn leading_blanks(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
 /// What the file puts before the keys of its first object.
-fn indent_unit(text: &str) -> String {
-    let keys = text.lines().filter(|it| it.trim_start_matches([' ', '\t']).starts_with('"'));
-    let found = keys.map(indent_of).find(|it| !it.is_empty() && it.len() <= 8);
-    found.unwrap_or(DEFAULT_INDENT).to_owned()
+fn indent_unit(text: &str) -> &str {
+    let keys = text.lines().filter(|line| line.trim_start_matches([' ', '\t']).starts_with('"'));
+    let mut indents = keys.map(leading_blanks);
+    indents.find(|blanks| (1..=8).contains(&blanks.len())).unwrap_or(DEFAULT_INDENT)
 }
 
-/// The lines of a value with the indentation and the line ends of `text`; the first stays where it is.
-fn indented(value: &str, indent: &str, unit: &str, text: &str) -> String {
-    let blanks = |line: &str| indent_of(line).len();
-    let least = value.lines().skip(1).map(blanks).min().unwrap_or_default();
-    let line = |line: &str| {
-        let levels = (blanks(line) - least) / DEFAULT_INDENT.len();
-        format!("{}{indent}{}{}", newline(text), unit.repeat(levels), line.trim_start())
-    };
-    let first = value.lines().next().unwrap_or_default().to_owned();
-    value.lines().skip(1).fold(first, |whole, next| whole + &line(next))
+/// The text of a value with the indentation and the line ends of `text`; the first line has no indentation.
+fn indented(value: &Value, indent: &str, text: &str) -> String {
+    written(value, indent_unit(text), &format!("{}{indent}", newline(text)))
 }
 
-/// The end of the line if nothing but blanks and whole comments are before it.
-fn comments_to_line_end(text: &str, from: usize) -> Option<usize> {
-    let mut reader = JsoncReader { text, at: from };
-    loop {
-        let rest = reader.rest();
-        let blanks = indent_of(rest).len();
-        let rest = &rest[blanks..];
-        reader.at += blanks;
-        if rest.starts_with('\n') || rest.starts_with("\r\n") {
-            return Some(reader.at);
-        }
-        let before = reader.at;
-        if !reader.comment().ok()? || text[before..reader.at].contains('\n') {
-            return None;
-        }
-    }
-}
-
-fn parse_document(text: &str) -> Result<Option<(JsoncNode, Value)>, JsoncError> {
-    let mut reader = JsoncReader { text, at: 0 };
-    if text.starts_with('\u{feff}') {
-        reader.at = '\u{feff}'.len_utf8();
-    }
-    let parsed = reader.document();
-    parsed.map_err(|why| {
-        let line = text[..reader.at].matches('\n').count() + 1;
-        JsoncError(format!("line {line}: {why}"))
-    })
-}
-
-struct JsoncReader<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> JsoncReader<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-
-    fn document(&mut self) -> Result<Option<(JsoncNode, Value)>, JsoncError> {
-        self.skip_blanks()?;
-        if self.rest().is_empty() {
-            return Ok(None);
-        }
-        let document = self.value(0)?;
-        self.skip_blanks()?;
-        if self.rest().is_empty() { Ok(Some(document)) } else { Err("text after the end".into()) }
-    }
-
-    fn skip_blanks(&mut self) -> Result<(), JsoncError> {
-        loop {
-            let rest = self.rest();
-            self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
-            if !self.comment()? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Skips a comment, without the line end after `//`. False if there is none.
-    fn comment(&mut self) -> Result<bool, JsoncError> {
-        let rest = self.rest();
-        let length = if rest.starts_with("//") {
-            let line = rest.lines().next().unwrap_or_default();
-            if line.contains('\r') {
-                return Err("a line end within a comment that not all programs see".into());
-            }
-            line.len()
-        } else if let Some(inner) = rest.strip_prefix("/*") {
-            inner.find("*/").ok_or("a comment does not end")? + 4
-        } else {
-            return Ok(false);
-        };
-        self.at += length;
-        Ok(true)
-    }
-
-    /// Skips a sign, if it is next.
-    fn takes(&mut self, sign: char) -> bool {
-        let is_next = self.rest().starts_with(sign);
-        self.at += if is_next { sign.len_utf8() } else { 0 };
-        is_next
-    }
-
-    fn value(&mut self, depth: usize) -> Result<(JsoncNode, Value), JsoncError> {
-        if depth > MAX_DEPTH {
-            return Err("nested too deeply".into());
-        }
-        let start = self.at;
-        let (members, value) = if self.takes('{') {
-            let (members, values) = self.members(depth)?;
-            (Some(members), Value::Object(values))
-        } else if self.takes('[') {
-            (None, Value::Array(self.elements(depth)?))
-        } else {
-            (None, self.scalar()?)
-        };
-        Ok((JsoncNode { span: start..self.at, members }, value))
-    }
-
-    fn members(
-        &mut self,
-        depth: usize,
-    ) -> Result<(Vec<JsoncMember>, Map<String, Value>), JsoncError> {
-        let (mut members, mut values) = (Vec::new(), Map::new());
-        loop {
-            self.skip_blanks()?;
-            if self.takes('}') {
-                return Ok((members, values));
-            }
-            let start = self.at;
-            let Value::String(key) = self.scalar()? else {
-                return Err("a key is not a string".into());
-            };
-            self.skip_blanks()?;
-            if !self.takes(':') {
-                return Err("expected a colon after a key".into());
-            }
-            self.skip_blanks()?;
-            let (node, value) = self.value(depth + 1)?;
-            values.insert(key.clone(), value);
-            members.push(JsoncMember { key, start, node });
-            self.skip_blanks()?;
-            if !self.takes(',') && !self.rest().starts_with('}') {
-                return Err("expected a comma or }".into());
-            }
-        }
-    }
-
-    fn elements(&mut self, depth: usize) -> Result<Vec<Value>, JsoncError> {
-        let mut elements = Vec::new();
-        loop {
-            self.skip_blanks()?;
-            if self.takes(']') {
-                return Ok(elements);
-            }
-            elements.push(self.value(depth + 1)?.1);
-            self.skip_blanks()?;
-            if !self.takes(',') && !self.rest().starts_with(']') {
-                return Err("expected a comma or ]".into());
-            }
-        }
-    }
-
-    /// A string, a number, `true`, `false` or `null`.
-    fn scalar(&mut self) -> Result<Value, JsoncError> {
-        let rest = self.rest();
-        let length = if let Some(inner) = rest.strip_prefix('"') {
-            let mut is_escaped = false;
-            let end = inner.find(|it| {
-                let ends = it == '"' && !is_escaped;
-                is_escaped = it == '\\' && !is_escaped;
-                ends
-            });
-            end.ok_or("a string does not end")? + 2
-        } else {
-            let is_word = |it: char| it.is_ascii_alphanumeric() || "+-.".contains(it);
-            rest.len() - rest.trim_start_matches(is_word).len()
-        };
-        let text = &rest[..length];
-        let value = serde_json::from_str(text).map_err(|_| {
-            JsoncError(match rest.chars().next() {
-                None => "the text ends too early".to_owned(),
-                // It may be a password.
-                Some('"') => "a string that is not JSON".to_owned(),
-                Some(sign) if text.is_empty() => format!("unexpected {sign:?}"),
-                Some(_) => format!("unexpected {text:?}"),
-            })
-        })?;
-        self.at += length;
-        Ok(value)
-    }
+fn written(value: &Value, unit: &str, separator: &str) -> String {
+    let text = format!("{value:#}");
+    let lines = text.lines().map(|line| {
+        let levels = leading_blanks(line).len() / DEFAULT_INDENT.len();
+        format!("{}{}", unit.repeat(levels), line.trim_start())
+    });
+    lines.collect::<Vec<_>>().join(separator)
 }
 
 #[cfg(test)]

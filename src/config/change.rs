@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use super::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
-use super::file::{ConfigFile, parse_error_message};
+use super::file::{ConfigFile, parse_error};
 use super::{Config, ConfigError, PermissionSection, schema};
 use turnwright_types::private_file;
 
@@ -59,7 +59,7 @@ impl Config {
         let file_path = self.user_file_path();
         let text = self.file.text()?;
         let document = TomlDocument::parse(&text)
-            .map_err(|it| ConfigError::new(parse_error_message(&it, &text, file_path)))?;
+            .map_err(|error| parse_error(error.span(), error.message(), &text, file_path))?;
         if value.is_none() && !document.contains(&path) {
             return Err(ConfigError::new(format!("`{key}` is not set in {}", file_path.display())));
         }

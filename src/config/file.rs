@@ -2,21 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::checks::CheckTable;
-use super::limits::{LIMITS_KEYS, LimitsSection};
-use super::permissions::{PERMISSION_KEYS, RULE_KEYS};
+use super::document::key_text;
+use super::limits::LimitsSection;
 use super::presets::{ProviderPreset, preset};
 use super::provider::{Price, read_base_url};
 use super::resolve::is_credential;
-use super::sandbox::{SANDBOX_KEYS, SandboxSection};
+use super::sandbox::SandboxSection;
 use super::servers::McpSection;
 use super::{ConfigError, PermissionSection};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::field_error_text;
 
 /// The user's settings file.
@@ -39,8 +41,6 @@ pub(super) struct ConfigFile {
     pub(super) permissions: PermissionSection,
     pub(super) sandbox: SandboxSection,
     pub(super) providers: BTreeMap<String, ProviderSection>,
-    /// Parsed separately, so that one invalid server does not make the file unusable.
-    #[serde(skip)]
     pub(super) mcp: McpSection,
 }
 
@@ -114,8 +114,10 @@ pub(super) struct ProviderSection {
     pub(super) key_env: Option<String>,
     pub(super) key_file: Option<String>,
     /// A mistake: keys do not belong in this file. The value is not read.
-    pub(super) key: Option<IgnoredAny>,
-    pub(super) api_key: Option<IgnoredAny>,
+    #[serde(deserialize_with = "is_present")]
+    key: bool,
+    #[serde(deserialize_with = "is_present")]
+    api_key: bool,
     pub(super) headers: BTreeMap<String, String>,
     pub(super) models: Vec<String>,
     pub(super) quirks: Map<String, Value>,
@@ -138,37 +140,10 @@ pub(super) struct ModelSection {
 /// The longest name of the agent.
 const MAX_NAME_CHARS: usize = 100;
 
-pub(super) const TOP_KEYS: &[&str] = &[
-    "model",
-    "mode",
-    "max_turn_requests",
-    "effort",
-    "list_models",
-    "silence_seconds",
-    "models",
-    "agent",
-    "checks",
-    "web",
-    "acp",
-    "sessions",
-    "limits",
-    "permissions",
-    "sandbox",
-    "providers",
-    "mcp",
-];
-pub(super) const MODELS_KEYS: &[&str] = &["assumed_window", "request", "model"];
-pub(super) const NAMED_MODEL_KEYS: &[&str] = &["request"];
-pub(super) const AGENT_KEYS: &[&str] = &["name", "system_prompt"];
-pub(super) const WEB_KEYS: &[&str] = &["allow"];
-pub(super) const ACP_KEYS: &[&str] = &["v2"];
-pub(super) const SESSIONS_KEYS: &[&str] = &["keep_days", "max_size"];
-pub(super) const PROVIDER_KEYS: &[&str] = &[
-    "base_url", "api", "key_env", "key_file", "key", "api_key", "headers", "models", "quirks",
-    "request", "model",
-];
-pub(super) const MODEL_KEYS: &[&str] = &["window", "max_output", "quirks", "request", "price"];
-pub(super) const PRICE_KEYS: &[&str] = &["input", "cached", "output"];
+/// Skips a value, and returns that it is there.
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Value::deserialize(deserializer).map(|_| true)
+}
 
 impl AgentSection {
     /// The name, unless it cannot be one.
@@ -184,7 +159,7 @@ impl AgentSection {
 impl ProviderSection {
     /// True if the section contains a key itself, which is refused.
     pub(super) fn holds_key(&self) -> bool {
-        self.key.is_some() || self.api_key.is_some()
+        self.key || self.api_key
     }
 
     /// The variables that the section refers to.
@@ -200,56 +175,28 @@ pub(super) fn referenced_variable(value: &str) -> Option<&str> {
 }
 
 impl ConfigFile {
-    /// Parses the text of the file. Returns the settings and a warning about each entry that has no
-    /// effect: an entry of a newer version must not be an error in an older one.
+    /// Parses the text of the file. Returns the settings and a warning about each entry that has no effect.
     pub(super) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
-        let to_error =
-            |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
-        let mut file: ConfigFile = toml::from_str(text).map_err(to_error)?;
-        let table: toml::Table = toml::from_str(text).map_err(to_error)?;
-        let mut notes = Vec::new();
-        warn_unknown_keys(&table, "", TOP_KEYS, &mut notes);
-        if let Some(models) = table.get("models").and_then(toml::Value::as_table) {
-            warn_unknown_keys(models, "models.", MODELS_KEYS, &mut notes);
-            for (model, section) in subtables(models, "model") {
-                let at = format!("models.model.\"{model}\".");
-                warn_unknown_keys(section, &at, NAMED_MODEL_KEYS, &mut notes);
-            }
-        }
-        if let Some(agent) = table.get("agent").and_then(toml::Value::as_table) {
-            warn_unknown_keys(agent, "agent.", AGENT_KEYS, &mut notes);
-        }
-        if let Some(acp) = table.get("acp").and_then(toml::Value::as_table) {
-            warn_unknown_keys(acp, "acp.", ACP_KEYS, &mut notes);
-        }
-        if let Some(web) = table.get("web").and_then(toml::Value::as_table) {
-            warn_unknown_keys(web, "web.", WEB_KEYS, &mut notes);
-        }
-        if let Some(sessions) = table.get("sessions").and_then(toml::Value::as_table) {
-            warn_unknown_keys(sessions, "sessions.", SESSIONS_KEYS, &mut notes);
-        }
-        if let Some(limits) = table.get("limits").and_then(toml::Value::as_table) {
-            warn_unknown_keys(limits, "limits.", LIMITS_KEYS, &mut notes);
-        }
-        warn_unknown_rule_keys(&table, &mut notes);
-        if let Some(sandbox) = table.get("sandbox").and_then(toml::Value::as_table) {
-            warn_unknown_keys(sandbox, "sandbox.", SANDBOX_KEYS, &mut notes);
-        }
-        for (name, section) in subtables(&table, "providers") {
-            let at = format!("providers.{name}.");
-            warn_unknown_keys(section, &at, PROVIDER_KEYS, &mut notes);
-            for (model, section) in subtables(section, "model") {
-                let at = format!("{at}model.\"{model}\".");
-                warn_unknown_keys(section, &at, MODEL_KEYS, &mut notes);
-                if let Some(price) = section.get("price").and_then(toml::Value::as_table) {
-                    warn_unknown_keys(price, &format!("{at}price."), PRICE_KEYS, &mut notes);
-                }
-            }
-        }
-        file.mcp = McpSection::read(&table, &mut notes);
+        let (file, mut notes) = read_settings::<ConfigFile>(text, path)?;
+        notes.extend(file.mcp.problems.iter().cloned());
         file.warn_ineffective_values(&mut notes);
         let warnings = notes.into_iter().map(|it| format!("{}: {it}", path.display()));
         Ok((file, warnings.collect()))
+    }
+
+    /// The tables with fields of requests, each with the key of the table that it is in.
+    pub(super) fn request_tables(&self) -> Vec<(String, &Map<String, Value>)> {
+        let mut tables = vec![("models".to_owned(), &self.models.request)];
+        for (model, section) in &self.models.model {
+            tables.push((format!("models.model.\"{model}\""), &section.request));
+        }
+        for (name, provider) in &self.providers {
+            tables.push((format!("providers.{name}"), &provider.request));
+            for (model, section) in &provider.model {
+                tables.push((format!("providers.{name}.model.\"{model}\""), &section.request));
+            }
+        }
+        tables
     }
 
     /// The variables that the file refers to. They hold keys.
@@ -301,50 +248,61 @@ pub(super) fn leads_elsewhere(known: &ProviderPreset, section: &ProviderSection)
     }
 }
 
-fn subtables<'a>(
-    table: &'a toml::Table,
-    key: &str,
-) -> impl Iterator<Item = (&'a String, &'a toml::Table)> {
-    let inner = table.get(key).and_then(toml::Value::as_table).into_iter().flatten();
-    inner.filter_map(|(name, value)| Some((name, value.as_table()?)))
+/// Reads settings from the text of a file. Also returns a warning about each entry that is not known: an entry
+/// of a newer version must not be an error in an older one.
+pub(super) fn read_settings<T: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+) -> Result<(T, Vec<String>), ConfigError> {
+    let to_error =
+        |error: toml_edit::de::Error| parse_error(error.span(), error.message(), text, path);
+    let reader = toml_edit::de::Deserializer::parse(text).map_err(to_error)?;
+    let mut unknown = Vec::new();
+    let settings = serde_ignored::deserialize(reader, |entry| {
+        unknown.push(unknown_setting(&keys_of(&entry)));
+    });
+    Ok((settings.map_err(to_error)?, unknown))
 }
 
-/// Warns about unknown keys of `[permissions]` and of its rules.
-pub(super) fn warn_unknown_rule_keys(table: &toml::Table, notes: &mut Vec<String>) {
-    let Some(section) = table.get("permissions").and_then(toml::Value::as_table) else { return };
-    warn_unknown_keys(section, "permissions.", PERMISSION_KEYS, notes);
-    let rules = section.get("rule").and_then(toml::Value::as_array).into_iter().flatten();
-    for rule in rules.filter_map(toml::Value::as_table) {
-        warn_unknown_keys(rule, "permissions.rule.", RULE_KEYS, notes);
+/// The keys that lead to an entry.
+pub(super) fn keys_of(entry: &serde_ignored::Path<'_>) -> Vec<String> {
+    use serde_ignored::Path;
+    match entry {
+        Path::Root => Vec::new(),
+        Path::Map { parent, key } => {
+            let mut keys = keys_of(parent);
+            keys.push(key.clone());
+            keys
+        }
+        Path::Seq { parent, .. }
+        | Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => keys_of(parent),
     }
 }
 
-pub(super) fn warn_unknown_keys(
-    table: &toml::Table,
-    at: &str,
-    known: &[&str],
-    notes: &mut Vec<String>,
-) {
-    let unknown = table.keys().filter(|key| !known.contains(&key.as_str()));
-    notes.extend(unknown.map(|key| {
-        let key = key.escape_debug();
-        format!("Unknown setting `{at}{key}` (ignored)")
-    }));
+pub(super) fn unknown_setting(keys: &[impl AsRef<str>]) -> String {
+    format!("Unknown setting `{}` (ignored)", escape_hidden_line(&key_text(keys)))
 }
 
 /// Describes a parse error with its position, in one line. Quotes nothing of the file, which may contain
 /// a secret.
-pub(super) fn parse_error_message(error: &toml::de::Error, text: &str, path: &Path) -> String {
-    let start = error.span().map_or(text.len(), |it| it.start);
+pub(super) fn parse_error(
+    span: Option<Range<usize>>,
+    message: &str,
+    text: &str,
+    path: &Path,
+) -> ConfigError {
+    let start = span.map_or(text.len(), |it| it.start);
     let before = text.get(..start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    format!(
+    ConfigError::new(format!(
         "The settings cannot be read: {}, line {line}, column {column}: {}. Fix the file; new \
          sessions re-read it",
         path.display(),
-        redacted_message(error.message())
-    )
+        redacted_message(message)
+    ))
 }
 
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.
@@ -362,8 +320,6 @@ pub(super) fn redacted_message(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::{MANAGED_KEYS, PROJECT_KEYS};
-    use crate::config::servers::{MCP_KEYS, SERVER_KEYS};
 
     fn parse(text: &str) -> Result<(ConfigFile, Vec<String>), ConfigError> {
         ConfigFile::parse(text, Path::new("c.toml"))
@@ -482,41 +438,6 @@ mod tests {
             let text = example.split("```").next().unwrap();
             assert_eq!(parse(text).unwrap().1, Vec::<String>::new(), "{text}");
         }
-        let hidden = [
-            "api_key",
-            "key",
-            "providers",
-            "model",
-            "agent",
-            "checks",
-            "web",
-            "acp",
-            "sessions",
-            "limits",
-            "permissions",
-            "sandbox",
-            "rule",
-            "mcp",
-            "servers",
-        ];
-        let layers = [
-            PERMISSION_KEYS,
-            RULE_KEYS,
-            SANDBOX_KEYS,
-            MANAGED_KEYS,
-            PROJECT_KEYS,
-            SESSIONS_KEYS,
-            MODELS_KEYS,
-            LIMITS_KEYS,
-            AGENT_KEYS,
-            ACP_KEYS,
-            MCP_KEYS,
-            SERVER_KEYS,
-        ]
-        .concat();
-        for key in [TOP_KEYS, WEB_KEYS, PROVIDER_KEYS, MODEL_KEYS, PRICE_KEYS, &layers].concat() {
-            assert!(manual.contains(&format!("`{key}`")) || hidden.contains(&key), "{key}");
-        }
     }
 
     #[test]
@@ -528,7 +449,7 @@ mod tests {
             ("[providers.x.model.'m-1.5']\ncost = 1", "`providers.x.model.\"m-1.5\".cost`"),
             (
                 "[providers.x.model.m]\nprice = { input = 1, output = 2, tax = 3 }",
-                "`providers.x.model.\"m\".price.tax`",
+                "`providers.x.model.m.price.tax`",
             ),
             ("[models]\nwindow = 1", "`models.window`"),
             ("[web]\nalow = []", "`web.alow`"),

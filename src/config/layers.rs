@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::checks::{CheckTable, wrong_checks};
-use super::file::{parse_error_message, warn_unknown_keys, warn_unknown_rule_keys};
-use super::sandbox::{SANDBOX_KEYS, SandboxSection, SandboxSettings};
+use super::file::{read_settings, unknown_setting};
+use super::sandbox::{SandboxSection, SandboxSettings};
 use super::{Config, ConfigError, PermissionSection};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
@@ -17,17 +17,20 @@ use turnwright_types::private_file;
 const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
 /// The settings of the machine's administrator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub(crate) struct ManagedSettings {
     pub permissions: PermissionSection,
     /// The most permissive mode that a session may have, unparsed.
     pub max_mode: Option<String>,
     /// Warnings about entries that have no effect, one sentence each.
+    #[serde(skip)]
     pub warnings: Vec<String>,
 }
 
 /// The settings in a project's own file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub(crate) struct ProjectSettings {
     pub permissions: PermissionSection,
     /// The mode in which its sessions start, unparsed.
@@ -35,59 +38,22 @@ pub(crate) struct ProjectSettings {
     /// The commands that check it.
     pub checks: CheckTable,
     /// Warnings about entries that have no effect, one sentence each.
+    #[serde(skip)]
     pub warnings: Vec<String>,
     sandbox: SandboxSection,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct SettingsLayer {
-    permissions: PermissionSection,
-    mode: Option<String>,
-    max_mode: Option<String>,
-    sandbox: SandboxSection,
-    checks: CheckTable,
-}
-
-/// The top-level keys of each file. `sandbox.read` is not a project's choice: it protects the user's files.
-pub(super) const MANAGED_KEYS: &[&str] = &["permissions", "max_mode"];
-pub(super) const PROJECT_KEYS: &[&str] = &["permissions", "mode", "sandbox", "checks"];
-
-impl SettingsLayer {
-    fn parse(
-        text: &str,
-        path: &Path,
-        top: &[&str],
-    ) -> Result<(SettingsLayer, Vec<String>), ConfigError> {
-        let to_error =
-            |error: toml::de::Error| ConfigError::new(parse_error_message(&error, text, path));
-        let table: toml::Table = toml::from_str(text).map_err(to_error)?;
-        let mut notes = Vec::new();
-        warn_unknown_keys(&table, "", top, &mut notes);
-        warn_unknown_rule_keys(&table, &mut notes);
-        let sandbox = table.get("sandbox").filter(|_| top.contains(&"sandbox"));
-        if let Some(sandbox) = sandbox {
-            let known: Vec<_> = SANDBOX_KEYS.iter().filter(|it| **it != "read").copied().collect();
-            sandbox.as_table().inspect(|it| warn_unknown_keys(it, "sandbox.", &known, &mut notes));
-        }
-        let has_sandbox = sandbox.is_some();
-        // Only the text says where a wrong value is.
-        let layer = table.try_into().or_else(|_| toml::from_str(text));
-        let layer: SettingsLayer = layer.map_err(to_error)?;
-        if has_sandbox {
-            notes.extend(layer.sandbox.warnings(true));
-        }
-        Ok((layer, notes))
-    }
 }
 
 impl ProjectSettings {
     /// Parses the text of a project's file.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
-        let (SettingsLayer { permissions, mode, sandbox, checks, .. }, mut warnings) =
-            SettingsLayer::parse(text, path, PROJECT_KEYS)?;
-        warnings.extend(wrong_checks(&checks));
-        Ok(ProjectSettings { permissions, mode, checks, warnings, sandbox })
+        let (mut settings, mut warnings) = read_settings::<ProjectSettings>(text, path)?;
+        // It is not a project's choice: it protects the user's files.
+        if settings.sandbox.read.take().is_some() {
+            warnings.push(unknown_setting(&["sandbox", "read"]));
+        }
+        warnings.extend(settings.sandbox.warnings(true));
+        warnings.extend(wrong_checks(&settings.checks));
+        Ok(ProjectSettings { warnings, ..settings })
     }
 }
 
@@ -106,9 +72,8 @@ impl Config {
                 return Err(ConfigError::new(what));
             }
         };
-        let (SettingsLayer { permissions, max_mode, .. }, warnings) =
-            SettingsLayer::parse(&text, path, MANAGED_KEYS)?;
-        Ok(ManagedSettings { permissions, max_mode, warnings })
+        let (settings, warnings) = read_settings(&text, path)?;
+        Ok(ManagedSettings { warnings, ..settings })
     }
 
     /// The permission rules of the user's file.

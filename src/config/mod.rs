@@ -59,7 +59,7 @@ pub(crate) use profiles::ModelProfiles;
 pub(crate) use provider::{EndpointSettings, Price, Provider, pasted_base_url, redacted_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
 pub(crate) use schema::SETTINGS_SCHEMA;
-pub(crate) use servers::{McpServerSettings, McpSettings};
+pub(crate) use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
 pub(crate) use show::EffectiveSetting;
 pub(crate) use template::settings_template;
 pub(crate) use turnwright_types::message::ReasoningEffort;

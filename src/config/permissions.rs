@@ -33,9 +33,6 @@ pub(crate) struct RuleEntry {
     pub why: Option<String>,
 }
 
-pub(super) const PERMISSION_KEYS: &[&str] = &["allow", "ask", "deny", "rule"];
-pub(super) const RULE_KEYS: &[&str] = &["effect", "when", "match", "not", "why"];
-
 impl PermissionSection {
     /// The number of allow rules.
     pub(crate) fn allow_rule_count(&self) -> usize {

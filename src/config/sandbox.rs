@@ -19,9 +19,6 @@ pub(super) struct SandboxSection {
     pub(super) memory_mb: Option<NonZeroU32>,
 }
 
-pub(super) const SANDBOX_KEYS: &[&str] =
-    &["network", "read", "write", "caches", "hide", "protect", "memory_mb"];
-
 /// The network access of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NetworkSetting {
@@ -237,7 +234,7 @@ mod tests {
     use super::*;
 
     fn section(text: &str) -> SandboxSection {
-        toml::from_str(text).unwrap()
+        toml_edit::de::from_str(text).unwrap()
     }
 
     /// Its absolute paths are those of Unix.

@@ -2,7 +2,7 @@
 //! setting. Editors complete and check the file with it; `config init` and `config set` are based on it.
 
 use serde_json::Value;
-use toml::de::{DeArray, DeValue};
+use toml_edit::Value as TomlValue;
 
 use super::document::string_text;
 
@@ -74,16 +74,15 @@ pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, Strin
         let list = format!("[{}]", all.join(", "));
         return if is_list { Ok(list) } else { Err(format!("{}, and only one", expected(node))) };
     };
-    let value = DeValue::parse(one).ok();
-    let word = value.as_ref().and_then(|it| it.get_ref().as_str()).unwrap_or(one).trim();
-    let parsed = value.as_ref().filter(|it| fits(node, it.get_ref()));
+    let value: Option<TomlValue> = one.trim().parse().ok();
+    let word = value.as_ref().and_then(TomlValue::as_str).unwrap_or(one).trim();
     if let Some(words) = node["enum"].as_array() {
         let mut words = words.iter().filter_map(Value::as_str);
         let found = words.find(|it| it.eq_ignore_ascii_case(word));
         return found.map(string_text).ok_or_else(|| expected(node));
     }
-    match parsed {
-        Some(parsed) => Ok(one.get(parsed.span()).unwrap_or(one).to_owned()),
+    match value.as_ref().filter(|value| fits(node, value)) {
+        Some(_) => Ok(one.trim().to_owned()),
         None if is_list && !one.trim_start().starts_with('[') => {
             Ok(format!("[{}]", string_text(word)))
         }
@@ -92,21 +91,18 @@ pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, Strin
     }
 }
 
-/// Whether a value has the type of a setting.
-fn fits(node: &Value, value: &DeValue<'_>) -> bool {
-    let of_items = |all: &DeArray<'_>| all.iter().all(|it| fits(&node["items"], it.get_ref()));
-    let number = |it: &str| it.parse::<i64>().ok();
+/// Returns true if a value has the type of a setting.
+fn fits(node: &Value, value: &TomlValue) -> bool {
     match (node["type"].as_str(), value) {
-        (Some("string"), DeValue::String(_)) | (Some("boolean"), DeValue::Boolean(_)) => true,
-        (Some("object"), DeValue::Table(_)) | (Some("number"), DeValue::Float(_)) => true,
-        (Some("integer"), DeValue::Integer(it)) => {
-            let (least, most) = (node["minimum"].as_i64(), node["maximum"].as_i64());
-            let is_within =
-                |it| least.is_none_or(|least| it >= least) && most.is_none_or(|most| it <= most);
-            it.radix() != 10 || number(it.as_str()).is_some_and(is_within)
+        (Some("string"), TomlValue::String(_)) | (Some("boolean"), TomlValue::Boolean(_)) => true,
+        (Some("object"), TomlValue::InlineTable(_)) => true,
+        (Some("number"), TomlValue::Float(_) | TomlValue::Integer(_)) => true,
+        (Some("integer"), TomlValue::Integer(number)) => {
+            let least = node["minimum"].as_i64().unwrap_or(i64::MIN);
+            let most = node["maximum"].as_i64().unwrap_or(i64::MAX);
+            (least..=most).contains(number.value())
         }
-        (Some("number"), DeValue::Integer(_)) => true,
-        (Some("array"), DeValue::Array(all)) => of_items(all),
+        (Some("array"), TomlValue::Array(all)) => all.iter().all(|one| fits(&node["items"], one)),
         (None, _) => true,
         _ => false,
     }
@@ -115,18 +111,21 @@ fn fits(node: &Value, value: &DeValue<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fmt;
 
+    use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
     use serde_json::{Value, json};
 
     use super::*;
     use crate::config::file::{
-        ACP_KEYS, AGENT_KEYS, MODEL_KEYS, MODELS_KEYS, NAMED_MODEL_KEYS, PRICE_KEYS, PROVIDER_KEYS,
-        SESSIONS_KEYS, TOP_KEYS, WEB_KEYS,
+        AcpSection, AgentSection, ConfigFile, ModelSection, ModelsSection, NamedModelSection,
+        ProviderSection, WebSection,
     };
-    use crate::config::limits::LIMITS_KEYS;
-    use crate::config::permissions::{PERMISSION_KEYS, RULE_KEYS};
-    use crate::config::sandbox::SANDBOX_KEYS;
-    use crate::config::servers::{MCP_KEYS, SERVER_KEYS};
+    use crate::config::limits::LimitsSection;
+    use crate::config::permissions::{PermissionSection, RuleEntry};
+    use crate::config::provider::Price;
+    use crate::config::sandbox::SandboxSection;
+    use crate::config::servers::ServerSection;
     use crate::config::{
         DEFAULT_MAX_TURN_REQUESTS, NetworkSetting, ReasoningEffort, SessionRetention,
     };
@@ -142,6 +141,52 @@ mod tests {
         validator.iter_errors(value).map(|it| format!("{}: {it}", it.instance_path())).collect()
     }
 
+    /// The fields of the struct that a reader asks for. It is an error, so that nothing has to be read.
+    #[derive(Debug)]
+    struct Fields(&'static [&'static str]);
+
+    impl fmt::Display for Fields {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "{:?}", self.0)
+        }
+    }
+
+    impl std::error::Error for Fields {}
+
+    impl Error for Fields {
+        fn custom<T: fmt::Display>(_: T) -> Fields {
+            Fields(&[])
+        }
+    }
+
+    struct FieldReader;
+
+    impl<'de> Deserializer<'de> for FieldReader {
+        type Error = Fields;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Fields> {
+            Err(Fields(&[]))
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, Fields> {
+            Err(Fields(fields))
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
+            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
+        T::deserialize(FieldReader).err().unwrap().0
+    }
+
     const PROVIDER: &str = "/properties/providers/additionalProperties";
     const MODEL: &str =
         "/properties/providers/additionalProperties/properties/model/additionalProperties";
@@ -152,22 +197,25 @@ mod tests {
         let schema = schema();
         let price = format!("{MODEL}/properties/price");
         for (place, known) in [
-            ("", TOP_KEYS),
-            ("/properties/models", MODELS_KEYS),
-            ("/properties/models/properties/model/additionalProperties", NAMED_MODEL_KEYS),
-            ("/properties/agent", AGENT_KEYS),
-            ("/properties/web", WEB_KEYS),
-            ("/properties/acp", ACP_KEYS),
-            ("/properties/sessions", SESSIONS_KEYS),
-            ("/properties/limits", LIMITS_KEYS),
-            ("/properties/permissions", PERMISSION_KEYS),
-            ("/properties/permissions/properties/rule/items", RULE_KEYS),
-            ("/properties/sandbox", SANDBOX_KEYS),
-            (PROVIDER, PROVIDER_KEYS),
-            (MODEL, MODEL_KEYS),
-            (&price, PRICE_KEYS),
-            ("/properties/mcp", MCP_KEYS),
-            (SERVER, SERVER_KEYS),
+            ("", keys::<ConfigFile>()),
+            ("/properties/models", keys::<ModelsSection>()),
+            (
+                "/properties/models/properties/model/additionalProperties",
+                keys::<NamedModelSection>(),
+            ),
+            ("/properties/agent", keys::<AgentSection>()),
+            ("/properties/web", keys::<WebSection>()),
+            ("/properties/acp", keys::<AcpSection>()),
+            ("/properties/sessions", keys::<SessionRetention>()),
+            ("/properties/limits", keys::<LimitsSection>()),
+            ("/properties/permissions", keys::<PermissionSection>()),
+            ("/properties/permissions/properties/rule/items", keys::<RuleEntry>()),
+            ("/properties/sandbox", keys::<SandboxSection>()),
+            (PROVIDER, keys::<ProviderSection>()),
+            (MODEL, keys::<ModelSection>()),
+            (&price, keys::<Price>()),
+            ("/properties/mcp", &["wait_seconds", "servers"]),
+            (SERVER, keys::<ServerSection>()),
         ] {
             let node = schema.pointer(place).unwrap();
             assert_eq!(node["additionalProperties"], json!(false), "{place}");
@@ -180,8 +228,17 @@ mod tests {
             // Both are known only to be refused.
             let known = known.iter().copied().filter(|it| !["key", "api_key"].contains(it));
             assert_eq!(described, known.collect(), "{place}");
+            let manual = include_str!("../../docs/configuration.md");
+            for key in described {
+                let is_section = schema.pointer(&format!("/properties/{key}/properties")).is_some();
+                let is_named = is_section || MAPS.contains(&key);
+                assert!(manual.contains(&format!("`{key}`")) || is_named, "{key}");
+            }
         }
     }
+
+    /// Tables whose entries the user names, and lists of tables. The manual has them as headers.
+    const MAPS: &[&str] = &["providers", "model", "checks", "rule", "servers"];
 
     #[test]
     fn words_and_defaults_are_those_of_the_program() {
@@ -216,7 +273,7 @@ mod tests {
         let manual = include_str!("../../docs/configuration.md");
         for example in manual.split("```toml\n").skip(1) {
             let text = example.split("```").next().unwrap();
-            let value: Value = toml::from_str(text).unwrap();
+            let value: Value = toml_edit::de::from_str(text).unwrap();
             assert_eq!(errors(&value), Vec::<String>::new(), "{text}");
         }
         for wrong in [
@@ -230,7 +287,7 @@ mod tests {
             "[[permissions.rule]]\neffect = 'perhaps'\nwhen = 'exec'",
             "[mcp.servers.x]\nstart_seconds = 0",
         ] {
-            let value: Value = toml::from_str(wrong).unwrap();
+            let value: Value = toml_edit::de::from_str(wrong).unwrap();
             assert_ne!(errors(&value), Vec::<String>::new(), "{wrong}");
         }
     }

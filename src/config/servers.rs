@@ -7,33 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use url::Url;
 
-use super::file::warn_unknown_keys;
+use super::file::{keys_of, unknown_setting};
 use super::sandbox;
 use turnwright_mcp::ServerTransport;
-use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
-
-pub(super) const MCP_KEYS: &[&str] = &["wait_seconds", "servers"];
-pub(super) const SERVER_KEYS: &[&str] = &[
-    "command",
-    "args",
-    "env",
-    "url",
-    "headers",
-    "enabled",
-    "shared",
-    "start_seconds",
-    "call_seconds",
-    "most_seconds",
-    "tools",
-    "without_tools",
-    "sandbox",
-    "network",
-    "write",
-    "read",
-];
 
 /// How long the first prompt of a session waits for its servers by default.
 const DEFAULT_STARTUP_WAIT: Duration = Duration::from_secs(5);
@@ -41,10 +22,13 @@ const DEFAULT_STARTUP_WAIT: Duration = Duration::from_secs(5);
 const MAX_NAME_LENGTH: usize = 64;
 
 /// `[mcp]`, as in the file. An invalid server does not make the others unusable.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(from = "Value")]
 pub(super) struct McpSection {
     wait: Option<Duration>,
     servers: BTreeMap<String, Result<ServerSection, String>>,
+    /// A warning about each entry that has no effect.
+    pub(super) problems: Vec<String>,
 }
 
 impl std::fmt::Debug for McpSection {
@@ -141,43 +125,51 @@ pub(crate) struct McpServerSettings {
     pub read: Vec<PathBuf>,
 }
 
-impl McpSection {
-    /// Parses the section of a file, and adds a warning to `notes` for each entry that has no effect.
-    pub(super) fn read(file: &toml::Table, notes: &mut Vec<String>) -> McpSection {
-        let Some(value) = file.get("mcp") else { return McpSection::default() };
-        let Some(table) = value.as_table() else {
-            notes.push("`mcp` is not a table (ignored)".to_owned());
-            return McpSection::default();
+impl From<Value> for McpSection {
+    fn from(value: Value) -> McpSection {
+        let mut section = McpSection::default();
+        let Value::Object(table) = value else {
+            section.problems.push("`mcp` is not a table (ignored)".to_owned());
+            return section;
         };
-        warn_unknown_keys(table, "mcp.", MCP_KEYS, notes);
-        let wait = table.get("wait_seconds").and_then(|it| {
-            let seconds = it.as_integer().and_then(|it| u32::try_from(it).ok());
-            if seconds.is_none() {
-                notes.push("`mcp.wait_seconds` must be a whole number ≥ 0 (ignored)".to_owned());
+        for (key, value) in table {
+            match (key.as_str(), value) {
+                ("servers", Value::Object(servers)) => {
+                    for (name, value) in servers {
+                        section.add_server(name, &value);
+                    }
+                }
+                ("servers", _) => {
+                    section.problems.push("`mcp.servers` is not a table (ignored)".to_owned());
+                }
+                ("wait_seconds", value) => {
+                    let seconds = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                    section.wait = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+                    if seconds.is_none() {
+                        let expected = "`mcp.wait_seconds` must be a whole number ≥ 0 (ignored)";
+                        section.problems.push(expected.to_owned());
+                    }
+                }
+                (other, _) => section.problems.push(unknown_setting(&["mcp", other])),
             }
-            Some(Duration::from_secs(seconds?.into()))
-        });
-        let mut section = McpSection { wait, servers: BTreeMap::new() };
-        let all = match table.get("servers").map(toml::Value::as_table) {
-            None => return section,
-            Some(Some(all)) => all,
-            Some(None) => {
-                notes.push("`mcp.servers` is not a table (ignored)".to_owned());
-                return section;
-            }
-        };
-        for (name, value) in all {
-            let shown = name.escape_debug();
-            if let Some(table) = value.as_table() {
-                warn_unknown_keys(table, &format!("mcp.servers.{shown}."), SERVER_KEYS, notes);
-            }
-            let parsed = parse_server(name, value);
-            if let Err(why) = &parsed {
-                notes.push(format!("`mcp.servers.{shown}` is not used: {why}"));
-            }
-            section.servers.insert(name.clone(), parsed);
         }
         section
+    }
+}
+
+impl McpSection {
+    fn add_server(&mut self, name: String, value: &Value) {
+        let mut unknown = Vec::new();
+        let parsed = parse_server(&name, value, &mut unknown);
+        for keys in unknown {
+            let place = ["mcp", "servers", &name].map(str::to_owned);
+            self.problems.push(unknown_setting(&[&place[..], &keys].concat()));
+        }
+        if let Err(why) = &parsed {
+            let shown = name.escape_debug();
+            self.problems.push(format!("`mcp.servers.{shown}` is not used: {why}"));
+        }
+        self.servers.insert(name, parsed);
     }
 
     /// Resolves paths and expands variables, which `look_up` returns.
@@ -229,19 +221,28 @@ impl McpSection {
 }
 
 /// Returns the value of a variable, or the reason why it is not available.
-pub(super) type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
+pub(crate) type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
-fn parse_server(name: &str, value: &toml::Value) -> Result<ServerSection, String> {
+/// Parses a server, and adds the keys of each entry that is not known to `unknown`.
+fn parse_server(
+    name: &str,
+    value: &Value,
+    unknown: &mut Vec<Vec<String>>,
+) -> Result<ServerSection, String> {
     let fits = |it: char| it.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&it);
     if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(fits) {
         return Err(format!(
             "its name may contain only letters, digits, `_`, `-` and `.`, at most {MAX_NAME_LENGTH}"
         ));
     }
-    let section: ServerSection = value
-        .clone()
-        .try_into()
-        .map_err(|error: toml::de::Error| entry_fault(&error.to_string()))?;
+    if !value.is_object() {
+        return Err("it is not a table".to_owned());
+    }
+    let text = value.to_string();
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    let section: ServerSection =
+        serde_ignored::deserialize(&mut reader, |entry| unknown.push(keys_of(&entry)))
+            .map_err(|error| json_error_text(&text, &error))?;
     let wrong = match (&section.command, &section.url) {
         (Some(_), Some(_)) => "it has both `command` and `url`",
         (None, None) => "it has neither `command` nor `url`",
@@ -253,13 +254,6 @@ fn parse_server(name: &str, value: &toml::Value) -> Result<ServerSection, String
         _ => return Ok(section),
     };
     Err(wrong.to_owned())
-}
-
-/// Why an entry cannot be read. The parser names the key in a line of its own.
-fn entry_fault(message: &str) -> String {
-    let keys = message.lines().find_map(|it| it.strip_prefix("in `"));
-    let place = keys.map_or("", |it| it.trim_end().trim_end_matches('`'));
-    field_error_text(place, message.lines().next().unwrap_or_default())
 }
 
 impl ServerSection {
@@ -354,7 +348,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 /// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
-pub(super) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
+pub(crate) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("${") {
         expanded.push_str(before);
@@ -389,16 +383,20 @@ pub(super) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Resu
 mod tests {
     use super::*;
 
+    fn section(text: &str) -> McpSection {
+        let file: Value = toml_edit::de::from_str(text).unwrap();
+        file.get("mcp").cloned().map(McpSection::from).unwrap_or_default()
+    }
+
     fn settings(text: &str) -> (McpSettings, Vec<String>) {
-        let mut notes = Vec::new();
-        let section = McpSection::read(&toml::from_str(text).unwrap(), &mut notes);
+        let section = section(text);
         let look_up = |name: &str| match name {
             "TOKEN" => Ok(Some("t-1".to_owned())),
             "EMPTY" => Ok(Some(String::new())),
             "OPENAI_API_KEY" => Err("it is kept from everybody".to_owned()),
             _ => Ok(None),
         };
-        (section.settings(Some(Path::new("/home/me")), &look_up), notes)
+        (section.settings(Some(Path::new("/home/me")), &look_up), section.problems)
     }
 
     #[test]
@@ -478,6 +476,36 @@ mod tests {
     }
 
     #[test]
+    fn variables_are_put_in_once_and_a_missing_one_is_an_error() {
+        let variable = |name: &str| match name {
+            "A" => Ok(Some("1".to_owned())),
+            "EMPTY" => Ok(Some(String::new())),
+            "TRICK" => Ok(Some("${A}".to_owned())),
+            _ => Ok(None),
+        };
+        let table = [
+            ("plain $A", Ok("plain $A")),
+            ("x${A}y${A}", Ok("x1y1")),
+            ("${B:-two}", Ok("two")),
+            ("${A:-two}", Ok("1")),
+            ("${EMPTY:-two}${EMPTY}", Ok("two")),
+            ("${TRICK}", Ok("${A}")),
+            ("${B:-}", Ok("")),
+            ("${B}", Err("B is not set")),
+            ("${A", Err("no `}`")),
+        ];
+        for (text, expected) in table {
+            match (expand_variables(text, &variable), expected) {
+                (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{text}"),
+                (Err(got), Err(expected)) => {
+                    assert!(got.contains(expected), "{text}: {got}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn an_unavailable_variable_makes_the_server_unusable() {
         for (value, expected) in [
             ("${NO}", "NO is not set"),
@@ -498,7 +526,7 @@ mod tests {
         let text = "[mcp.servers.a]\ncommand = 'npx'\nargs = ['k-1']\nenv = { MY_TOKEN = 'k-2' }\n\
                     sandbox = false\n[mcp.servers.b]\nurl = 'https://u:k-3@h/p?key=k-4'\n\
                     headers = { X-Key = 'Bearer k-5', Accept = 'k-6' }";
-        let section = McpSection::read(&toml::from_str(text).unwrap(), &mut Vec::new());
+        let section = section(text);
         let [a, b] = section.descriptions().try_into().unwrap();
         assert_eq!(a.1, "program npx, arguments 1, variables MY_TOKEN, outside the sandbox");
         assert_eq!(b.1, "https://h/p, headers Accept X-Key");

@@ -57,21 +57,10 @@ impl Config {
                 &value,
                 self.file_path(),
             ));
-            let of_models = section.model.iter().map(|(model, it)| {
-                (format!("providers.{name}.model.\"{model}\".request"), &it.request)
-            });
-            let requests = std::iter::once((format!("providers.{name}.request"), &section.request));
-            for (key, fields) in requests.chain(of_models).filter(|it| !it.1.is_empty()) {
-                let value = request_fields::describe(fields);
-                settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
-            }
         }
-        let of_models = file.models.model.iter();
-        let of_models =
-            of_models.map(|(model, it)| (format!("models.model.\"{model}\".request"), &it.request));
-        let requests = std::iter::once(("models.request".to_owned(), &file.models.request));
-        for (key, fields) in requests.chain(of_models).filter(|it| !it.1.is_empty()) {
+        for (place, fields) in file.request_tables().iter().filter(|table| !table.1.is_empty()) {
             let value = request_fields::describe(fields);
+            let key = format!("{place}.request");
             settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
         }
         settings.extend(self.logins().all().iter().map(|it| self.login_setting(it)));

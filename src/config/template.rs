@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_template_has_every_setting_and_is_valid() {
         let schema = schema::root();
-        let value: Value = toml::from_str(&with(|_| true)).unwrap();
+        let value: Value = toml_edit::de::from_str(&with(|_| true)).unwrap();
         assert!(jsonschema::draft7::is_valid(&schema, &value));
         let (mut known, mut written) = (BTreeSet::new(), BTreeSet::new());
         schema_keys(&schema, "", &mut known);

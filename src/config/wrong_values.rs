@@ -83,20 +83,16 @@ impl ConfigFile {
         wrong.extend(self.wrong_agent());
         wrong.extend(wrong_checks(&self.checks));
         wrong.extend(self.sandbox.warnings(false));
-        wrong.extend(request_fields::wrong_fields("models", &self.models.request));
-        for (model, section) in &self.models.model {
-            let at = format!("models.model.\"{model}\"");
-            wrong.extend(request_fields::wrong_fields(&at, &section.request));
+        for (place, fields) in self.request_tables() {
+            wrong.extend(request_fields::wrong_fields(&place, fields));
         }
         for (name, provider) in &self.providers {
             wrong.extend(wrong_endpoint(name, provider));
             let at = format!("providers.{name}");
             wrong.extend(wrong_quirks(&at, &provider.quirks));
-            wrong.extend(request_fields::wrong_fields(&at, &provider.request));
             for (model, section) in &provider.model {
                 let at = format!("providers.{name}.model.\"{model}\"");
                 wrong.extend(wrong_quirks(&at, &section.quirks));
-                wrong.extend(request_fields::wrong_fields(&at, &section.request));
             }
         }
         wrong

@@ -1,14 +1,16 @@
 //! What is put where, what is refused, and that nothing else of a file changes.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::Map;
 
 use super::*;
 
-const ENTRY: &str = "{\n  \"command\": \"t\"\n}";
+fn entry() -> Value {
+    json!({ "command": "t" })
+}
 
 fn added(text: &str, path: &[&str]) -> String {
-    with_value(text, path, ENTRY).unwrap()
+    with_value(text, path, &entry()).unwrap()
 }
 
 #[test]
@@ -48,33 +50,35 @@ fn an_entry_takes_the_form_of_its_file() {
 
 #[test]
 fn what_is_no_json_or_has_no_place_is_refused() {
-    let deep = "[".repeat(200);
+    let deep = "[".repeat(100_000);
+    let deep_objects = "{\"a\":".repeat(101);
     for (text, expected) in [
         ("[1]", "it is not an object"),
         ("{\"agents\": 1}", "agents is not an object"),
         ("{\"agents\": {}, \"agents\": {}}", "it has `agents` twice"),
-        ("{\n'a': 1}", "line 2: unexpected '\\''"),
-        ("{\"a\": 1 \"b\": 2}", "line 1: expected a comma or }"),
-        ("{\"a\": [1 2]}", "line 1: expected a comma or ]"),
-        ("{\"a\" 1}", "line 1: expected a colon after a key"),
-        ("{1: 2}", "line 1: a key is not a string"),
-        ("{\"a\": NaN}", "line 1: unexpected \"NaN\""),
-        ("{\"a\": 01}", "line 1: unexpected \"01\""),
-        ("{\"a\": \"secret\\q\"}", "line 1: a string that is not JSON"),
-        ("{\"a\": \"b", "line 1: a string does not end"),
-        ("{,}", "line 1: unexpected ','"),
-        ("{\"a\": 1,,}", "line 1: unexpected ','"),
-        ("{", "line 1: the text ends too early"),
-        ("{} x", "line 1: text after the end"),
-        ("{ /* ", "line 1: a comment does not end"),
+        ("{\n'a': 1}", "Single-quoted strings are not allowed on line 2 column 1"),
+        ("{\"a\": 1 \"b\": 2}", "Expected comma on line 1 column 8"),
+        ("{\"a\": [1 2]}", "Expected comma on line 1 column 9"),
         (
-            "{ // a\r \"agents\": 1\n}",
-            "line 1: a line end within a comment that not all programs see",
+            "{\"a\" 1}",
+            "Expected colon after the string or word in object property on line 1 column 6",
         ),
-        (&deep, "line 1: nested too deeply"),
+        ("{1: 2}", "Expected string for object property on line 1 column 2"),
+        ("{\"a\": NaN}", "Unexpected token on line 1 column 7"),
+        ("{\"a\": 01}", "Expected comma on line 1 column 8"),
+        ("{\"a\": \"secret\\q\"}", "Invalid escape on line 1 column 14"),
+        ("{\"a\": \"b", "Unterminated string literal on line 1 column 7"),
+        ("{,}", "Unexpected token in object on line 1 column 2"),
+        ("{\"a\": 1,,}", "Unexpected token in object on line 1 column 9"),
+        ("{", "Unterminated object on line 1 column 1"),
+        ("{} x", "Text cannot contain more than one JSON value on line 1 column 4"),
+        ("{ /* ", "Unterminated comment block on line 1 column 3"),
+        ("{ // a\r \"agents\": 1\n}", "it has a line end that not all programs see"),
+        (&deep, "it is nested too deeply"),
+        (&deep_objects, "it is nested too deeply"),
     ] {
         assert_eq!(
-            with_value(text, &["agents", "t"], ENTRY).unwrap_err().to_string(),
+            with_value(text, &["agents", "t"], &entry()).unwrap_err().to_string(),
             expected,
             "{text}"
         );
@@ -173,14 +177,14 @@ proptest! {
         prop_assert_eq!(parse(&text).unwrap(), value.clone());
         let path = ["agents", "t"];
         let is_place = value.get("agents").is_none_or(Value::is_object);
-        let changed = with_value(&text, &path, ENTRY);
+        let changed = with_value(&text, &path, &entry());
         prop_assert_eq!(changed.is_ok(), is_place, "{:?}", changed);
         let Ok(changed) = changed else { return Ok(()) };
         let mut expected = value.clone();
         if expected.get("agents").is_none() {
             expected["agents"] = json!({});
         }
-        expected["agents"]["t"] = json!({ "command": "t" });
+        expected["agents"]["t"] = entry();
         prop_assert_eq!(parse(&changed).unwrap(), expected.clone());
 
         // One part of the text is new, and what was there instead is nothing or the old entry.
@@ -192,13 +196,13 @@ proptest! {
         match old {
             None => prop_assert_eq!(replaced, 0, "{} → {}", text, changed),
             Some(_) => {
-                let (root, _) = parse_document(&text).unwrap().unwrap();
-                let Ok(Place::Value(span)) = find(&root, &path) else { panic!("no entry") };
+                let Some(Node::Object(root)) = parse_document(&text).unwrap() else { panic!("no object") };
+                let span = root.get_object("agents").unwrap().get("t").unwrap().value.range();
                 prop_assert!(span.start <= prefix && text.len() - suffix <= span.end);
             }
         }
         // A second time it is the same entry.
-        let again = with_value(&changed, &path, ENTRY).unwrap();
+        let again = with_value(&changed, &path, &entry()).unwrap();
         prop_assert_eq!(parse(&again).unwrap(), expected);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::effective_policy::ProjectFile;
-use crate::config::Config;
+use crate::config::{Config, VariableLookup, expand_variables};
 use crate::jsonc;
 use crate::trust::{self, TrustStore};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
@@ -88,13 +88,8 @@ enum EntryError {
     NotHttp,
     #[error("variables may stand in `args`, `env` and `headers` only")]
     MisplacedVariable,
-    #[error("a `${{` is not closed")]
-    UnclosedVariable,
-    #[error(
-        "the variable `{}` is not set, or is withheld because it looks like a key",
-        escape_hidden_line(.0)
-    )]
-    MissingVariable(String),
+    #[error("{0} (a variable that looks like a key is withheld)")]
+    Variable(String),
 }
 
 /// Reads the servers of the project in this folder, a real path. Starts nothing.
@@ -128,8 +123,8 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
         let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         let variable = |name: &str| {
-            let found = environment.iter().find(|it| it.0 == name)?;
-            found.1.to_str().map(str::to_owned)
+            let found = environment.iter().find(|pair| pair.0 == name);
+            Ok(found.and_then(|pair| pair.1.to_str()).map(str::to_owned))
         };
         for (name, entry) in entries {
             match server(&name, entry, folder, &variable) {
@@ -164,7 +159,6 @@ fn problem(name: &str, why: &EntryError) -> String {
 type NamedEntries = Vec<(String, ServerEntry)>;
 
 fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let text = text.trim_start_matches('\u{feff}');
     let whole = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
     let whole: ServersFile = from_object(&whole)?;
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
@@ -270,13 +264,12 @@ fn server(
     name: &str,
     entry: ServerEntry,
     folder: &Path,
-    variable: &dyn Fn(&str) -> Option<String>,
+    variable: &VariableLookup<'_>,
 ) -> Result<ServerSpec, EntryError> {
+    let expand = |text: &String| expand_variables(text, variable).map_err(EntryError::Variable);
     let hidden = |them: Option<BTreeMap<String, String>>| {
-        let filled = them
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| Ok((key, Secret::from(expand(&value, variable)?))));
+        let filled =
+            them.into_iter().flatten().map(|(key, value)| Ok((key, Secret::from(expand(&value)?))));
         filled.collect::<Result<Vec<_>, EntryError>>()
     };
     let reach = match entry.url {
@@ -290,7 +283,7 @@ fn server(
                 .args
                 .iter()
                 .flatten()
-                .map(|it| expand(it, variable))
+                .map(expand)
                 .collect::<Result<_, EntryError>>()?,
             environment: hidden(entry.env)?,
         },
@@ -299,59 +292,9 @@ fn server(
     Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, reach) })
 }
 
-/// Replaces `${NAME}` and `${NAME:-DEFAULT}` by variables. Inserted values are not expanded again.
-fn expand(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, EntryError> {
-    let (mut done, mut left) = (String::new(), text);
-    while let Some((before, rest)) = left.split_once("${") {
-        let (inner, behind) = rest.split_once('}').ok_or(EntryError::UnclosedVariable)?;
-        let (name, default) = match inner.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inner, None),
-        };
-        let value = variable(name).filter(|it| default.is_none() || !it.is_empty());
-        let value = value.or_else(|| default.map(str::to_owned));
-        let value = value.ok_or_else(|| EntryError::MissingVariable(name.to_owned()))?;
-        done.push_str(before);
-        done.push_str(&value);
-        left = behind;
-    }
-    done.push_str(left);
-    Ok(done)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn variables_are_put_in_once_and_a_missing_one_is_an_error() {
-        let variable = |name: &str| match name {
-            "A" => Some("1".to_owned()),
-            "EMPTY" => Some(String::new()),
-            "TRICK" => Some("${A}".to_owned()),
-            _ => None,
-        };
-        let table = [
-            ("plain $A", Ok("plain $A")),
-            ("x${A}y${A}", Ok("x1y1")),
-            ("${B:-two}", Ok("two")),
-            ("${A:-two}", Ok("1")),
-            ("${EMPTY:-two}${EMPTY}", Ok("two")),
-            ("${TRICK}", Ok("${A}")),
-            ("${B:-}", Ok("")),
-            ("${B}", Err("`B` is not set")),
-            ("${A", Err("not closed")),
-        ];
-        for (text, expected) in table {
-            match (expand(text, &variable), expected) {
-                (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{text}"),
-                (Err(got), Err(expected)) => {
-                    assert!(got.to_string().contains(expected), "{text}: {got}");
-                }
-                other => panic!("{text}: {other:?}"),
-            }
-        }
-    }
 
     #[test]
     fn what_is_not_understood_is_not_started_and_said() {
@@ -414,7 +357,7 @@ mod tests {
         let (short, full) = describe_entry(&name, &entry);
         assert_eq!(full, r#"n runs ["./run","1"] in tools/mcp"#);
         assert_eq!(short, "the MCP server n (`./run 1 in tools/mcp`)");
-        let spec = server(&name, entry, Path::new("/project"), &|_| None).unwrap();
+        let spec = server(&name, entry, Path::new("/project"), &|_| Ok(None)).unwrap();
         assert_eq!(spec.folder.as_deref(), Some(Path::new("/project/tools/mcp")));
     }
 

@@ -168,13 +168,13 @@ fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, Json
     let (Some(Value::Object(old)), Value::Object(new)) = (found, entry) else {
         return match found {
             Some(same) if same == entry => Ok(text.to_owned()),
-            _ => jsonc::with_value(text, &path, &format!("{entry:#}")),
+            _ => jsonc::with_value(text, &path, entry),
         };
     };
     // acpx refuses an entry that has both forms.
     let form = |it: &Map<String, Value>| it.contains_key("argv");
     if form(old) != form(new) {
-        return jsonc::with_value(text, &path, &format!("{entry:#}"));
+        return jsonc::with_value(text, &path, entry);
     }
     let mut text = text.to_owned();
     for (key, value) in new {
@@ -184,7 +184,7 @@ fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, Json
         };
         if !stays {
             path.push(key);
-            text = jsonc::with_value(&text, &path, &format!("{value:#}"))?;
+            text = jsonc::with_value(&text, &path, value)?;
             path.pop();
         }
     }

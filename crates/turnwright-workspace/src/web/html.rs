@@ -1,83 +1,55 @@
-//! Reduces HTML to simpler HTML in one pass over the text, before `markdown` converts that. The
-//! result is balanced, shallow and small, and has only the elements and attributes that Markdown
-//! can express, so no page can make the conversion slow or overflow its stack.
+//! Reads HTML into a small tree of what is for reading, which `markdown` converts.
+//!
+//! `html5gum` finds the tags and the text, in time that is linear for every page. The tree is built here and not by
+//! `html5ever`, whose stack of open elements has no limit: this tree has few elements, is nested little, and has only
+//! the attributes that Markdown can express. So no page can make the conversion slow or overflow its stack.
 
-use memchr::{memchr, memmem};
+use std::rc::Rc;
+
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer, naive_next_state};
+use markup5ever_rcdom::{Node, NodeData};
+use turnwright_types::text;
 use url::Url;
 
-use super::entities::{Place, decode_entities};
-use super::start_tag::{StartTag, find_ignoring_case, tag_name};
-use turnwright_types::text;
+use super::start_tag::StartTag;
+use super::tree::{append, append_text, set_attribute};
 
-/// The maximum nesting depth of the result.
+/// The maximum nesting depth of the tree.
 const MAX_DEPTH: usize = 48;
 /// The maximum nesting depth of lists and quotes, which are indented.
 const MAX_LIST_DEPTH: usize = 12;
 /// The maximum number of open elements that are tracked.
 const MAX_OPEN_ELEMENTS: usize = 512;
-/// The maximum number of elements in the result.
+/// The maximum number of tags that are read.
+const MAX_TAGS: usize = 500_000;
+/// The maximum number of elements of the tree.
 const MAX_ELEMENTS: usize = 50_000;
-/// The maximum size of the result.
+/// The maximum size of its text.
 const MAX_BYTES: usize = 3 * 1024 * 1024;
+/// About how many bytes an item or a quote adds before each of its lines.
+const INDENTATION_BYTES: usize = 4;
 /// The maximum length of a link's URL.
 const MAX_URL_BYTES: usize = 2_000;
+/// The maximum length of the title.
+const MAX_TITLE_CHARS: usize = 300;
 
-/// Elements whose content is not HTML and not for reading.
-const RAW_TEXT_ELEMENTS: &[&str] = &[
-    "script",
-    "style",
-    "noscript",
-    "iframe",
-    "xmp",
-    "noembed",
-    "noframes",
-    "textarea",
-    "title",
-    "plaintext",
-];
 /// Elements that are left out with everything in them.
-const DROPPED_ELEMENTS: &[&str] =
-    &["nav", "svg", "template", "select", "datalist", "canvas", "audio", "video", "object"];
+const DROPPED_ELEMENTS: &[&str] = &[
+    "nav", "svg", "template", "select", "datalist", "canvas", "audio", "video", "object",
+    "noframes",
+];
 const VOID_ELEMENTS: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
     "track", "wbr",
 ];
-/// Elements whose end tags are often left out.
-const OPTIONAL_END_ELEMENTS: &[&str] =
-    &["p", "li", "td", "th", "tr", "dt", "dd", "thead", "tbody", "tfoot", "html", "head", "body"];
-/// Elements that are kept.
-const KEPT_ELEMENTS: &[&str] = &[
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "p",
-    "li",
-    "ul",
-    "ol",
-    "blockquote",
-    "pre",
-    "code",
-    "kbd",
-    "b",
-    "strong",
-    "i",
-    "em",
-    "del",
-    "s",
-    "table",
-    "thead",
-    "tbody",
-    "tfoot",
-    "tr",
-    "td",
-    "th",
-    "caption",
-];
-/// Elements of which only the line break before and after them matters.
-const BLOCK_ELEMENTS: &[&str] = &[
+/// Blocks that Markdown can express.
+const KEPT_BLOCKS: &[&str] =
+    &["h1", "h2", "h3", "h4", "h5", "h6", "p", "li", "ul", "ol", "blockquote", "pre", "table"];
+/// The parts of a table.
+const TABLE_PARTS: &[&str] = &["thead", "tbody", "tfoot", "tr", "td", "th", "caption"];
+/// Blocks of which only the line break before and after them matters.
+const OTHER_BLOCKS: &[&str] = &[
     "div",
     "section",
     "article",
@@ -96,338 +68,332 @@ const BLOCK_ELEMENTS: &[&str] = &[
     "dialog",
     "center",
     "dl",
+    "dt",
+    "dd",
     "hgroup",
     "search",
     "option",
 ];
 
-/// The reduced page.
-#[derive(Debug, Default)]
-pub(super) struct CleanedHtml {
-    pub(super) html: String,
-    /// The title as it is written in the page, with entities.
+/// The page as a tree.
+pub(super) struct PageTree {
+    pub(super) root: Rc<Node>,
     pub(super) title: Option<String>,
+    /// The address to which the page leads by itself.
+    pub(super) refresh: Option<String>,
     /// True if the page was longer.
     pub(super) cut: bool,
 }
 
-struct OpenElement<'a> {
-    name: &'a str,
-    /// The element that was written for it, if any.
-    written: Option<&'static str>,
-    /// True if nothing in it is for reading.
-    hidden: bool,
-    /// True if it has an entry in `tables`.
-    is_table: bool,
+/// The kind of text that an element contains.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Prose,
+    /// Code within a line.
+    Code,
+    /// Text whose line breaks and spaces count.
+    Program,
 }
 
-struct HtmlCleaner<'a> {
-    rest: &'a str,
+struct OpenElement {
+    name: String,
+    is_block: bool,
+    /// Where its content goes; `None` if nothing in it is for reading.
+    node: Option<Rc<Node>>,
+    content: Content,
+    /// The number of elements of the tree around its content, and how many of them are lists.
+    depth: usize,
+    lists: usize,
+}
+
+struct TreeReader {
+    tree: PageTree,
     base: Url,
-    out: CleanedHtml,
-    open: Vec<OpenElement<'a>>,
+    /// The tag that is being read.
+    tag: StartTag,
+    /// The element whose text is no HTML, if one is open.
+    raw: Option<String>,
+    /// The page first.
+    open: Vec<OpenElement>,
     /// Open elements beyond `MAX_OPEN_ELEMENTS`.
     untracked: usize,
-    /// How many of the open elements are hidden, are written, and are written lists.
-    hidden: usize,
-    written: usize,
-    lists: usize,
+    tags: usize,
     elements: usize,
-    /// For each open table, true if it is a data table rather than layout.
-    tables: Vec<bool>,
+    bytes: usize,
 }
 
-/// Reduces a page. Links are made absolute with `base`.
-pub(super) fn simplify(html: &str, base: &Url) -> CleanedHtml {
-    let mut cleaner = HtmlCleaner {
-        rest: html,
-        base: base.clone(),
-        out: CleanedHtml::default(),
-        open: Vec::new(),
-        untracked: 0,
-        hidden: 0,
-        written: 0,
+/// Reads a page. Links are made absolute with `base`.
+pub(super) fn read_page(html: &str, base: &Url) -> PageTree {
+    let root = Node::new(NodeData::Document);
+    let page = OpenElement {
+        name: String::new(),
+        is_block: true,
+        node: Some(Rc::clone(&root)),
+        content: Content::Prose,
+        depth: 0,
         lists: 0,
-        elements: 0,
-        tables: Vec::new(),
     };
-    while cleaner.step() {
-        if cleaner.elements > MAX_ELEMENTS || cleaner.out.html.len() > MAX_BYTES {
-            cleaner.out.cut = true;
-            break;
-        }
-    }
-    while !cleaner.open.is_empty() {
-        cleaner.pop();
-    }
-    cleaner.out
+    let mut reader = TreeReader {
+        tree: PageTree { root, title: None, refresh: None, cut: false },
+        base: base.clone(),
+        tag: StartTag::default(),
+        raw: None,
+        open: vec![page],
+        untracked: 0,
+        tags: 0,
+        elements: 0,
+        bytes: 0,
+    };
+    let mut emitter =
+        CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| reader.handle(&event));
+    emitter.naively_switch_states(true);
+    // It ends with the first that is returned, which says that the page is too large.
+    let is_cut = Tokenizer::new_with_emitter(html, emitter).next().is_some();
+    reader.tree.cut |= is_cut;
+    reader.tree
 }
 
-impl<'a> HtmlCleaner<'a> {
-    /// Handles the text up to the next tag, and the tag. Returns false at the end.
-    fn step(&mut self) -> bool {
-        let Some(at) = memchr(b'<', self.rest.as_bytes()) else {
-            self.text(self.rest);
-            return false;
-        };
-        self.text(&self.rest[..at]);
-        self.rest = &self.rest[at + 1..];
-        match self.rest.as_bytes().first() {
-            Some(b'!') if self.rest.starts_with("!--") => self.skip_after(3, "-->"),
-            Some(b'!' | b'?') => self.skip_after(1, ">"),
-            Some(b'/') if self.rest.as_bytes().get(1).is_some_and(u8::is_ascii_alphabetic) => {
-                let name = tag_name(&self.rest[1..]);
-                self.skip_after(1, ">");
-                self.end(name);
-            }
-            Some(first) if first.is_ascii_alphabetic() => {
-                let name = tag_name(self.rest);
-                let tag = StartTag::parse_attributes(&self.rest[name.len()..]);
-                self.rest = &self.rest[name.len() + tag.end..];
-                self.start(name, &tag);
-            }
-            _ => self.text("&lt;"),
+impl TreeReader {
+    /// Returns a value if nothing more has to be read.
+    fn handle(&mut self, event: &CallbackEvent<'_>) -> Option<()> {
+        match event {
+            CallbackEvent::OpenStartTag { name } => self.tag = StartTag::new(name),
+            CallbackEvent::AttributeName { name } => self.tag.add_attribute(name),
+            CallbackEvent::AttributeValue { value } => self.tag.set_value(value),
+            CallbackEvent::CloseStartTag { self_closing } => self.start(*self_closing),
+            CallbackEvent::EndTag { name } => self.end(&String::from_utf8_lossy(name)),
+            CallbackEvent::String { value } => self.text(&String::from_utf8_lossy(value)),
+            _ => {}
         }
-        !self.rest.is_empty()
+        let is_full =
+            self.tags > MAX_TAGS || self.elements > MAX_ELEMENTS || self.bytes >= MAX_BYTES;
+        is_full.then_some(())
     }
 
     fn text(&mut self, text: &str) {
-        if self.hidden == 0 {
-            let room = MAX_BYTES.saturating_sub(self.out.html.len());
-            let start = text::prefix(text, room);
-            self.out.cut |= start.len() < text.len();
-            self.out.html.push_str(start);
+        let around = &self.open[self.open.len() - 1];
+        let Some(node) = &around.node else { return };
+        match self.raw.as_deref() {
+            Some("title") if self.tree.title.is_none() => {
+                self.tree.title = Some(text.chars().take(MAX_TITLE_CHARS).collect());
+            }
+            Some(_) => {}
+            None => {
+                let start = text::prefix(text, MAX_BYTES.saturating_sub(self.bytes));
+                self.tree.cut |= start.len() < text.len();
+                self.bytes += start.len();
+                if around.content == Content::Program {
+                    // Each line will be indented.
+                    let lines = memchr::memchr_iter(b'\n', start.as_bytes()).count();
+                    self.bytes += lines * around.lists * INDENTATION_BYTES;
+                }
+                append_text(node, start);
+            }
         }
     }
 
-    fn skip_after(&mut self, from: usize, end: &str) {
-        let rest = &self.rest.as_bytes()[from..];
-        let found = memmem::find(rest, end.as_bytes());
-        self.rest = found.map_or("", |it| &self.rest[from + it + end.len()..]);
-    }
-
-    fn start(&mut self, name: &'a str, tag: &StartTag<'a>) {
-        if let Some(raw) = find_ignoring_case(RAW_TEXT_ELEMENTS, name) {
-            let content = self.skip_raw_text(raw);
-            if raw == "title" && self.out.title.is_none() {
-                self.out.title = Some(content.chars().take(300).collect());
-            }
+    fn start(&mut self, is_self_closing: bool) {
+        let tag = std::mem::take(&mut self.tag);
+        let name = tag.name.as_str();
+        self.tags += 1;
+        if naive_next_state(name.as_bytes()).is_some() {
+            self.raw = Some(tag.name);
             return;
         }
-        self.close_hidden(name);
-        if find_ignoring_case(VOID_ELEMENTS, name).is_some() {
-            return self.write_void(name, tag);
+        let is_empty = is_self_closing && name == "svg";
+        if is_empty || matches!(name, "html" | "head" | "body") {
+            return;
         }
-        let hides = tag.is_hidden()
-            && !name.eq_ignore_ascii_case("body")
-            && !name.eq_ignore_ascii_case("html");
-        let hidden = hides || find_ignoring_case(DROPPED_ELEMENTS, name).is_some();
-        let loose = find_ignoring_case(OPTIONAL_END_ELEMENTS, name);
-        if let Some(loose) = loose.filter(|_| !hidden) {
-            return self.write_optional_end(loose);
-        }
-        if self.open.len() >= MAX_OPEN_ELEMENTS {
+        let is_void = VOID_ELEMENTS.contains(&name);
+        if self.open.len() >= MAX_OPEN_ELEMENTS && !is_void {
             self.untracked += 1;
             return;
         }
-        let is_seen = !hidden && self.hidden == 0;
-        let is_table = is_seen && name.eq_ignore_ascii_case("table");
-        let written = if is_seen { self.write(name, tag) } else { None };
-        self.hidden += usize::from(hidden);
-        self.written += usize::from(written.is_some());
-        self.lists += usize::from(written.is_some_and(is_list));
-        self.open.push(OpenElement { name, written, hidden, is_table });
+        self.end_before(name);
+        if is_void {
+            return self.add_void(&tag);
+        }
+        if matches!(name, "td" | "th") && self.open[self.open.len() - 1].name != "tr" {
+            self.push(&StartTag::new(b"tr"));
+        }
+        self.push(&tag);
     }
 
-    /// Writes the start tag, if the element is kept.
-    fn write(&mut self, name: &str, tag: &StartTag) -> Option<&'static str> {
-        if name.eq_ignore_ascii_case("table") {
-            // Markdown cannot express a table within a cell.
-            let is_data = !self.tables.contains(&true) && is_data_table(self.rest);
-            self.tables.push(is_data);
-            let written = if is_data { "table" } else { "div" };
-            return self.write_plain(written);
-        }
-        if name.eq_ignore_ascii_case("a") {
-            return self.link(tag);
-        }
-        let kept = find_ignoring_case(KEPT_ELEMENTS, name)
-            .or_else(|| find_ignoring_case(BLOCK_ELEMENTS, name).map(|_| "div"))?;
-        if self.written >= MAX_DEPTH || is_list(kept) && self.lists >= MAX_LIST_DEPTH {
-            return None;
-        }
-        let attribute = match kept {
-            "code" | "pre" => {
-                tag.attribute("class").filter(|it| it.contains("lang")).map(|it| ("class", it))
-            }
-            "ol" => tag.attribute("start").map(|it| ("start", it)),
-            _ => None,
+    fn push(&mut self, tag: &StartTag) {
+        let around = &self.open[self.open.len() - 1];
+        let is_hidden = tag.is_hidden() || DROPPED_ELEMENTS.contains(&tag.name.as_str());
+        let mut element = OpenElement {
+            name: tag.name.clone(),
+            is_block: is_block(&tag.name),
+            node: around.node.clone().filter(|_| !is_hidden),
+            content: around.content,
+            depth: around.depth,
+            lists: around.lists,
         };
-        match attribute.filter(|(_, value)| value.len() <= 200) {
-            Some((key, value)) => {
-                self.out.html.push_str(&format!("<{kept} {key}=\"{}\">", escape_attribute(value)));
-                self.elements += 1;
+        if let Some(node) = &element.node
+            && let Some((kept, attribute)) = self.kept(tag, around)
+        {
+            let (child, is_new) = append(node, kept);
+            if let Some((key, value)) = attribute.filter(|_| is_new) {
+                set_attribute(&child, key, value);
             }
-            None => return self.write_plain(kept),
+            element.node = Some(child);
+            element.depth += 1;
+            element.lists += usize::from(is_list(kept));
+            element.content = match kept {
+                "pre" => Content::Program,
+                "code" if around.content == Content::Prose => Content::Code,
+                _ => around.content,
+            };
+            self.elements += usize::from(is_new);
         }
-        Some(kept)
+        self.open.push(element);
     }
 
-    fn write_plain(&mut self, name: &'static str) -> Option<&'static str> {
-        if self.written >= MAX_DEPTH {
+    /// The element of the tree that stands for an element, if there is one, and its attribute.
+    fn kept(
+        &self,
+        tag: &StartTag,
+        around: &OpenElement,
+    ) -> Option<(&'static str, Option<(&'static str, String)>)> {
+        let name = tag.name.as_str();
+        if around.depth >= MAX_DEPTH || is_list(name) && around.lists >= MAX_LIST_DEPTH {
             return None;
         }
-        self.out.html.push_str(&format!("<{name}>"));
-        self.elements += 1;
-        Some(name)
-    }
-
-    /// Links within the page, scripts and the like are of no use to a model.
-    fn link(&mut self, tag: &StartTag) -> Option<&'static str> {
-        let target = self.address(tag.attribute("href")?)?;
-        if self.written >= MAX_DEPTH {
-            return None;
+        match (around.content, name) {
+            (Content::Prose | Content::Code, "pre") => Some(("pre", tag.language())),
+            (Content::Prose | Content::Program, "code") => Some(("code", tag.language())),
+            (Content::Program, _) => is_block(name).then_some(("div", None)),
+            (Content::Code, _) => None,
+            (Content::Prose, "a") => {
+                Some(("a", Some(("href", self.address(tag.attribute("href")?)?))))
+            }
+            (Content::Prose, "b" | "strong") => Some(("b", None)),
+            (Content::Prose, "i" | "em") => Some(("i", None)),
+            (Content::Prose, "ol") => Some(("ol", tag.list_start())),
+            (Content::Prose, _) => self.kept_block(name).map(|block| (block, None)),
         }
-        self.out
-            .html
-            .push_str(&format!("<a href=\"{}\">", escape_attribute(&target.replace('&', "&amp;"))));
-        self.elements += 1;
-        Some("a")
     }
 
+    fn kept_block(&self, name: &str) -> Option<&'static str> {
+        let is_in_table = self.open.iter().any(|open| open.name == "table");
+        let parts = if is_in_table { TABLE_PARTS } else { &[] };
+        let same = KEPT_BLOCKS.iter().chain(parts).find(|kept| **kept == name);
+        same.copied().or(is_block(name).then_some("div"))
+    }
+
+    /// The absolute form of an address. Links within the page, scripts and the like are of no use to a model.
     fn address(&self, value: &str) -> Option<String> {
-        let value = decode_entities(value.trim(), Place::Attribute);
+        let value = value.trim();
         if value.starts_with('#') || value.len() > MAX_URL_BYTES {
             return None;
         }
-        let url = self.base.join(&value).ok()?;
+        let url = self.base.join(value).ok()?;
         matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.to_string())
     }
 
-    /// Writes an element whose end tag may be missing: `markdown` closes it by itself and never
-    /// nests it.
-    fn write_optional_end(&mut self, name: &'static str) {
-        if self.hidden > 0 {
-            return;
-        }
-        let is_layout = self.tables.last() == Some(&false);
-        match name {
-            "html" | "head" | "body" => {}
-            "tr" if is_layout => self.out.html.push_str("<p>"),
-            "td" | "th" if is_layout => {
-                // Only the end is looked at, because blanks may be many.
-                if !text::suffix(&self.out.html, 256).trim_end().ends_with("<p>") {
-                    self.out.html.push_str(" | ");
+    fn add_void(&mut self, tag: &StartTag) {
+        let around = &self.open[self.open.len() - 1];
+        let Some(node) = around.node.as_ref().filter(|_| !tag.is_hidden()) else { return };
+        match tag.name.as_str() {
+            "base" => {
+                let new = tag.attribute("href").and_then(|href| self.base.join(href).ok());
+                if let Some(base) = new.filter(|base| !base.cannot_be_a_base()) {
+                    self.base = base;
                 }
             }
-            "thead" | "tbody" | "tfoot" if is_layout => {}
-            "td" | "th" | "tr" | "thead" | "tbody" | "tfoot" if self.tables.is_empty() => {}
-            "dt" | "dd" => self.out.html.push_str("<p>"),
-            _ => self.out.html.push_str(&format!("<{name}>")),
-        }
-        self.elements += 1;
-    }
-
-    fn write_void(&mut self, name: &str, tag: &StartTag) {
-        if self.hidden > 0 || tag.is_hidden() {
-            return;
-        }
-        self.elements += 1;
-        match find_ignoring_case(VOID_ELEMENTS, name) {
-            Some("br") => self.out.html.push_str("<br>"),
-            Some("hr") => self.out.html.push_str("<hr>"),
-            Some("base") => {
-                let href = tag.attribute("href").map(|it| decode_entities(it, Place::Attribute));
-                let new = href.and_then(|it| self.base.join(&it).ok());
-                self.base = new.filter(|it| !it.cannot_be_a_base()).unwrap_or(self.base.clone());
+            "meta" if self.tree.refresh.is_none() => {
+                let target = tag.refresh_target();
+                self.tree.refresh = target.map(|target| {
+                    self.base.join(target).map_or_else(|_| target.to_owned(), String::from)
+                });
             }
-            Some("img") => {
-                let alt = tag.attribute("alt").map(str::trim).filter(|it| !it.is_empty());
-                let source =
-                    tag.attribute("src").filter(|it| !it.trim_start().starts_with("data:"));
-                let source = source.and_then(|it| self.address(it));
-                if let (Some(alt), Some(source)) = (alt.filter(|it| it.len() <= 1_000), source) {
-                    let (alt, source) =
-                        (escape_attribute(alt), escape_attribute(&source.replace('&', "&amp;")));
-                    self.out.html.push_str(&format!("<img alt=\"{alt}\" src=\"{source}\">"));
+            "br" if around.content != Content::Prose => self.text("\n"),
+            name @ ("br" | "hr") if around.content == Content::Prose => {
+                append(node, name);
+                self.elements += 1;
+            }
+            "img" if around.content == Content::Prose => {
+                if let Some((alt, source)) = self.image(tag) {
+                    let (image, _) = append(node, "img");
+                    set_attribute(&image, "alt", alt);
+                    set_attribute(&image, "src", source);
+                    self.elements += 1;
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What an image shows and where it is, unless there is only the picture.
+    fn image(&self, tag: &StartTag) -> Option<(String, String)> {
+        let alt = tag.attribute("alt").map(str::trim);
+        let alt = alt.filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;
+        let source = self.address(tag.attribute("src")?)?;
+        Some((alt.to_owned(), source))
+    }
+
+    /// Ends the elements whose end tag may be left out before such a start tag.
+    fn end_before(&mut self, name: &str) {
+        let ended: &[&str] = match name {
+            "li" => &["li"],
+            "dt" | "dd" => &["dt", "dd"],
+            "td" | "th" => &["td", "th"],
+            "tr" => &["tr", "caption"],
+            "thead" | "tbody" | "tfoot" | "caption" => {
+                &["thead", "tbody", "tfoot", "tr", "caption"]
+            }
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => &["h1", "h2", "h3", "h4", "h5", "h6"],
+            "a" => &["a"],
+            _ => &[],
+        };
+        while self.end_nearest(ended, limits(name)) {}
+        if is_block(name) || name == "hr" {
+            // A paragraph contains no blocks.
+            let block = self.open.iter().rposition(|open| open.is_block);
+            if let Some(at) = block.filter(|at| self.open[*at].name == "p") {
+                self.open.truncate(at);
+            }
         }
     }
 
     fn end(&mut self, name: &str) {
-        if self.untracked > 0 {
-            self.untracked -= 1;
+        if self.raw.take().is_some() {
             return;
         }
-        if let Some(at) = self.open.iter().rposition(|it| it.name.eq_ignore_ascii_case(name)) {
-            while self.open.len() > at {
-                self.pop();
+        match self.untracked.checked_sub(1) {
+            Some(fewer) => self.untracked = fewer,
+            None => {
+                self.end_nearest(&[name], limits(name));
             }
-            return;
-        }
-        let is_layout = self.tables.last() == Some(&false);
-        match find_ignoring_case(OPTIONAL_END_ELEMENTS, name) {
-            Some("dt" | "dd") if self.hidden == 0 => self.out.html.push_str("</p>"),
-            Some("tr") if is_layout && self.hidden == 0 => self.out.html.push_str("</p>"),
-            Some(loose @ ("p" | "li")) if self.hidden == 0 => {
-                self.out.html.push_str(&format!("</{loose}>"));
-            }
-            // The parser knows where rows and cells end.
-            _ => {}
         }
     }
 
-    fn pop(&mut self) {
-        let Some(open) = self.open.pop() else { return };
-        self.hidden -= usize::from(open.hidden);
-        if let Some(written) = open.written {
-            self.written -= 1;
-            self.lists -= usize::from(is_list(written));
-            self.out.html.push_str(&format!("</{written}>"));
-        }
-        if open.is_table {
-            self.tables.pop();
-        }
-    }
-
-    /// Ends a hidden element without an end tag where the parser would end it.
-    fn close_hidden(&mut self, next: &str) {
-        let Some(top) = self.open.last().filter(|it| it.hidden) else { return };
-        let ends = match find_ignoring_case(OPTIONAL_END_ELEMENTS, top.name) {
-            Some("p") => {
-                find_ignoring_case(BLOCK_ELEMENTS, next).is_some()
-                    || find_ignoring_case(KEPT_ELEMENTS, next).is_some_and(is_block)
+    /// Ends the innermost of the elements, unless it is outside of an open one of `limits`. Returns true if it did.
+    fn end_nearest(&mut self, ended: &[&str], limits: &[&str]) -> bool {
+        let mut inner = self.open.iter().enumerate().rev();
+        let nearest = inner.find_map(|(at, element)| {
+            let name = element.name.as_str();
+            if ended.contains(&name) {
+                return Some(Some(at));
             }
-            Some("td" | "th") => find_ignoring_case(&["td", "th", "tr"], next).is_some(),
-            Some("dt" | "dd") => find_ignoring_case(&["dt", "dd"], next).is_some(),
-            Some(same) => same.eq_ignore_ascii_case(next),
-            None => false,
-        };
-        if ends {
-            self.pop();
-        }
+            limits.contains(&name).then_some(None)
+        });
+        let Some(Some(at)) = nearest else { return false };
+        self.open.truncate(at);
+        true
     }
+}
 
-    /// Skips and returns the content of an element that contains no elements.
-    fn skip_raw_text(&mut self, name: &str) -> &'a str {
-        let all = self.rest;
-        let mut from = 0;
-        while let Some(at) = memmem::find(&all.as_bytes()[from..], b"</") {
-            let start = from + at;
-            let after = &all.as_bytes()[start + 2..];
-            if after.len() >= name.len()
-                && after[..name.len()].eq_ignore_ascii_case(name.as_bytes())
-            {
-                self.rest = &all[start + 1..];
-                self.skip_after(0, ">");
-                return &all[..start];
-            }
-            from = start + 2;
-        }
-        self.rest = "";
-        all
+/// The elements that an end tag does not reach out of.
+fn limits(name: &str) -> &'static [&'static str] {
+    match name {
+        "table" => &[],
+        "li" => &["ul", "ol", "td", "th"],
+        "dt" | "dd" => &["dl", "td", "th"],
+        _ if TABLE_PARTS.contains(&name) => &["table"],
+        _ if is_block(name) => &["td", "th"],
+        _ => &["ul", "ol", "li", "blockquote", "caption", "td", "th", "table"],
     }
 }
 
@@ -436,30 +402,5 @@ fn is_list(name: &str) -> bool {
 }
 
 fn is_block(name: &str) -> bool {
-    !matches!(name, "code" | "kbd" | "b" | "strong" | "i" | "em" | "del" | "s")
-}
-
-/// True if the table that begins here has header cells.
-fn is_data_table(text: &str) -> bool {
-    let mut rest = text;
-    while let Some(at) = memchr(b'<', rest.as_bytes()) {
-        rest = &rest[at + 1..];
-        let starts = |word: &str| {
-            let bytes = rest.as_bytes();
-            bytes.len() > word.len()
-                && bytes[..word.len()].eq_ignore_ascii_case(word.as_bytes())
-                && !bytes[word.len()].is_ascii_alphanumeric()
-        };
-        if starts("th") || starts("thead") {
-            return true;
-        }
-        if starts("table") || starts("/table") {
-            return false;
-        }
-    }
-    false
-}
-
-fn escape_attribute(value: &str) -> String {
-    value.replace('"', "&quot;").replace('<', "&lt;")
+    [KEPT_BLOCKS, TABLE_PARTS, OTHER_BLOCKS].iter().any(|names| names.contains(&name))
 }

@@ -2,15 +2,14 @@
 //! (`fetch`), and converts the response to text for a model (`page`, `html`, `markdown`). Knows nothing of
 //! tools and permissions.
 
-mod entities;
 mod html;
 mod markdown;
-mod markdown_text;
 mod fetch;
 mod address_guard;
 mod page;
 mod resolve;
 mod start_tag;
+mod tree;
 
 #[cfg(test)]
 mod tests;

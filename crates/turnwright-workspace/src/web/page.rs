@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
+use turnwright_types::text;
 
 use super::FetchedBody;
-use super::entities::{Place, decode_entities};
-use super::html::simplify;
+use super::html::read_page;
 use super::markdown::to_markdown;
-use turnwright_types::text;
 
 /// The most bytes of a page's text that are kept.
 const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -108,22 +107,21 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
             .set_text(&decode(&bytes[..bytes.len().min(MAX_PLAIN_BYTES)], &fetched.content_type)),
         BodyKind::Html => {
             let html = decode(bytes, &fetched.content_type);
-            let cleaned = simplify(&html, &fetched.url);
-            page.title = cleaned.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
-            page.is_truncated |= cleaned.cut && !raw;
+            let tree = read_page(&html, &fetched.url);
+            page.title = tree.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
+            page.is_truncated |= tree.cut && !raw;
             if raw {
                 page.set_text(&html);
                 return page;
             }
-            page.set_text(&to_markdown(&cleaned.html));
+            page.set_text(&to_markdown(&tree.root));
             page.needs_scripts = html.contains("<script") && is_placeholder(&page.text);
             if page.needs_scripts && page.text.trim().is_empty() {
                 page.text = page.title.clone().unwrap_or_default();
             }
             if page.text.trim().is_empty()
-                && let Some(target) = refresh_target(&html)
+                && let Some(target) = tree.refresh
             {
-                let target = fetched.url.join(target).map_or(target.to_owned(), String::from);
                 page.set_text(&format!("(This page only leads to {target})"));
             }
         }
@@ -152,20 +150,6 @@ fn is_placeholder(text: &str) -> bool {
     let text = text.trim();
     text.is_empty()
         || text.len() < MAX_PLACEHOLDER_BYTES && text.to_ascii_lowercase().contains("javascript")
-}
-
-/// The address to which a page leads by itself: that of `<meta http-equiv="refresh" content="0; url=…">`.
-fn refresh_target(html: &str) -> Option<&str> {
-    let html = text::prefix(html, SAMPLE_BYTES);
-    let lower = html.to_ascii_lowercase();
-    let mut tags = lower.match_indices("<meta").map(|(start, _)| {
-        let end = lower[start..].find('>').map_or(lower.len(), |length| start + length);
-        start..end
-    });
-    let tag = tags.find(|tag| lower[tag.clone()].contains("refresh"))?;
-    let start = tag.start + lower[tag.clone()].find("url=")? + "url=".len();
-    let target = html[start..tag.end].trim_start_matches([' ', '\'', '"']);
-    target.split([' ', '\'', '"']).next().filter(|target| !target.is_empty())
 }
 
 /// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.
@@ -233,8 +217,7 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn clean_title(text: &str) -> String {
-    let plain = decode_entities(text, Place::Text);
-    text::first_chars(&remove_invisible(&text::one_line(&plain)), 200).to_owned()
+    remove_invisible(&text::one_line(text)).chars().take(200).collect()
 }
 
 /// Removes invisible characters, with which a page could tell the model something that no person

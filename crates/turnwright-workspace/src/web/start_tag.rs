@@ -1,107 +1,91 @@
-//! Parses the attributes of an HTML start tag.
-
-use memchr::memchr;
-
-/// The longest element name that is recognised.
-const MAX_NAME_BYTES: usize = 32;
-
-/// The attributes of a start tag, and where it ends.
-pub(super) struct StartTag<'a> {
-    attributes: Vec<(&'a str, &'a str)>,
-    /// Where the tag ends, counted from behind its name.
-    pub(super) end: usize,
-}
+//! A start tag of HTML: its name, and the attributes that matter.
 
 /// The attributes that matter; all others are skipped.
-const KNOWN_ATTRIBUTES: &[&str] =
-    &["href", "src", "alt", "class", "start", "hidden", "style", "aria-hidden"];
+const KNOWN_ATTRIBUTES: &[&str] = &[
+    "href",
+    "src",
+    "alt",
+    "class",
+    "start",
+    "hidden",
+    "style",
+    "aria-hidden",
+    "http-equiv",
+    "content",
+];
+/// The longest name of a language.
+const MAX_LANGUAGE_BYTES: usize = 50;
 
-impl<'a> StartTag<'a> {
-    /// Parses what follows a tag's name.
-    pub(super) fn parse_attributes(text: &'a str) -> StartTag<'a> {
-        let bytes = text.as_bytes();
-        let mut tag = StartTag { attributes: Vec::new(), end: text.len() };
-        let mut at = 0;
-        let is_end = |it: u8| it.is_ascii_whitespace() || matches!(it, b'>' | b'/' | b'=');
-        loop {
-            let skipped =
-                bytes[at..].iter().position(|it| !it.is_ascii_whitespace() && *it != b'/');
-            let Some(skipped) = skipped else { return tag };
-            at += skipped;
-            if bytes[at] == b'>' {
-                tag.end = at + 1;
-                return tag;
-            }
-            let start = at;
-            // A leading equals sign belongs to the name.
-            at += 1;
-            at += bytes[at..].iter().position(|it| is_end(*it)).unwrap_or(bytes.len() - at);
-            let name = &text[start..at];
-            let (value, end) = parse_value(text, at);
-            at = end;
-            let known = find_ignoring_case(KNOWN_ATTRIBUTES, name);
-            if let Some(known) =
-                known.filter(|it| tag.attributes.iter().all(|(name, _)| name != it))
-            {
-                tag.attributes.push((known, value));
-            }
+#[derive(Default)]
+pub(super) struct StartTag {
+    pub(super) name: String,
+    attributes: Vec<(&'static str, String)>,
+    /// True if the value that comes next is that of the last attribute.
+    expects_value: bool,
+}
+
+impl StartTag {
+    pub(super) fn new(name: &[u8]) -> StartTag {
+        let name = String::from_utf8_lossy(name).into_owned();
+        StartTag { name, ..StartTag::default() }
+    }
+
+    /// Adds an attribute without a value. The first of several with the same name counts.
+    pub(super) fn add_attribute(&mut self, name: &[u8]) {
+        let known = KNOWN_ATTRIBUTES.iter().find(|known| known.as_bytes() == name);
+        let new = known.filter(|known| self.attribute(known).is_none());
+        self.expects_value = new.is_some();
+        self.attributes.extend(new.map(|name| (*name, String::new())));
+    }
+
+    /// Sets the value of the attribute that was added last.
+    pub(super) fn set_value(&mut self, value: &[u8]) {
+        if let Some((_, last)) = self.attributes.last_mut().filter(|_| self.expects_value) {
+            *last = String::from_utf8_lossy(value).into_owned();
         }
     }
 
-    pub(super) fn attribute(&self, name: &str) -> Option<&'a str> {
-        self.attributes.iter().find(|it| it.0 == name).map(|it| it.1)
+    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes
+            .iter()
+            .find(|attribute| attribute.0 == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(super) fn is_hidden(&self) -> bool {
-        let is_hidden_by_style = || {
-            let style = self.attribute("style").filter(|it| it.len() < 4_096).unwrap_or_default();
-            let compact: String = style.chars().filter(|it| !it.is_whitespace()).collect();
-            let compact = compact.to_ascii_lowercase();
-            ["display:none", "visibility:hidden"].iter().any(|it| compact.contains(it))
-        };
-        self.attribute("hidden").is_some_and(|it| !it.eq_ignore_ascii_case("until-found"))
-            || self.attribute("aria-hidden").is_some_and(|it| it.eq_ignore_ascii_case("true"))
-            || is_hidden_by_style()
+        self.attribute("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
+            || self.attribute("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            || self.is_hidden_by_style()
     }
-}
 
-/// The value of the attribute whose name ends at `at`, and where the value ends.
-fn parse_value(text: &str, at: usize) -> (&str, usize) {
-    let bytes = text.as_bytes();
-    let skip_whitespace = |from: usize| {
-        let found = bytes[from..].iter().position(|it| !it.is_ascii_whitespace());
-        found.map_or(bytes.len(), |it| from + it)
-    };
-    let equals = skip_whitespace(at);
-    if bytes.get(equals) != Some(&b'=') {
-        return ("", at);
+    fn is_hidden_by_style(&self) -> bool {
+        let style = self.attribute("style").filter(|style| style.len() < 4_096).unwrap_or_default();
+        let mut compact = style.to_ascii_lowercase();
+        compact.retain(|character| !character.is_whitespace());
+        ["display:none", "visibility:hidden"].iter().any(|hides| compact.contains(hides))
     }
-    let start = skip_whitespace(equals + 1);
-    match bytes.get(start) {
-        Some(quote @ (b'"' | b'\'')) => {
-            let start = start + 1;
-            let end = memchr(*quote, &bytes[start..]).map_or(bytes.len(), |it| start + it);
-            (&text[start..end], (end + 1).min(bytes.len()))
-        }
-        _ => {
-            let is_end = |it: &u8| it.is_ascii_whitespace() || *it == b'>';
-            let end = bytes[start..].iter().position(is_end).map_or(bytes.len(), |it| start + it);
-            (&text[start..end], end)
-        }
-    }
-}
 
-/// The name at the beginning of a tag.
-pub(super) fn tag_name(text: &str) -> &str {
-    let is_end = |it: u8| it.is_ascii_whitespace() || matches!(it, b'/' | b'>');
-    let end = text.bytes().position(is_end).unwrap_or(text.len());
-    &text[..end]
-}
-
-/// The entry of `list` that equals `name`, ignoring case.
-pub(super) fn find_ignoring_case(list: &[&'static str], name: &str) -> Option<&'static str> {
-    if name.len() > MAX_NAME_BYTES {
-        return None;
+    /// The programming language of a program, as an attribute.
+    pub(super) fn language(&self) -> Option<(&'static str, String)> {
+        let language = self.attribute("class")?.split_ascii_whitespace().find_map(|class| {
+            class.strip_prefix("language-").or_else(|| class.strip_prefix("lang-"))
+        })?;
+        let is_plain = language.len() <= MAX_LANGUAGE_BYTES && !language.contains('`');
+        is_plain.then(|| ("class", language.to_owned()))
     }
-    list.iter().find(|it| it.eq_ignore_ascii_case(name)).copied()
+
+    /// The first number of a list, as an attribute.
+    pub(super) fn list_start(&self) -> Option<(&'static str, String)> {
+        let number: u16 = self.attribute("start")?.parse().ok()?;
+        Some(("start", number.to_string()))
+    }
+
+    /// The address to which `<meta http-equiv="refresh" content="0; url=…">` leads.
+    pub(super) fn refresh_target(&self) -> Option<&str> {
+        let kind = self.attribute("http-equiv")?;
+        let content = self.attribute("content").filter(|_| kind.eq_ignore_ascii_case("refresh"))?;
+        let start = content.to_ascii_lowercase().find("url=")? + "url=".len();
+        let target = content[start..].trim_matches([' ', '\'', '"']);
+        Some(target).filter(|target| !target.is_empty())
+    }
 }

@@ -17,6 +17,7 @@ use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token}
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
+use turnwright_types::secret_file::SecretFile;
 
 /// The shortest token, in bytes.
 const MIN_TOKEN_LENGTH: usize = 16;
@@ -77,7 +78,8 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     }
     redact::register_keys([token.expose().to_owned()])
         .map_err(|it| CliError::Other(it.to_string()))?;
-    let tls = args.tls_cert.zip(args.tls_key);
+    let key = args.tls_key.map(|key| SecretFile::new(&key).path().to_path_buf());
+    let tls = args.tls_cert.zip(key);
     let options = ListenOptions {
         address: args.listen,
         access: AccessRules::new(token.expose(), args.allow_origin),
@@ -128,6 +130,8 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
 /// The token of the file, else that of the environment.
 fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
+    let file = SecretFile::new(file);
+    let file = file.path();
     let text = std::fs::read_to_string(file)
         .map_err(|it| CliError::Other(format!("{}: {}", file.display(), io_error_text(&it))))?;
     match text.lines().next().map(str::trim).filter(|it| !it.is_empty()) {

@@ -70,6 +70,7 @@ use file::ConfigFile;
 use resolve::ProviderSources;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::secret::Secret;
+use turnwright_types::secret_file::SecretFile;
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -441,7 +442,7 @@ impl Config {
             logins,
             login_path: Logins::path(&self.paths),
             read_key_file: Box::new(|name| {
-                let origin = KeyOrigin::File(self.key_file_path(name));
+                let origin = KeyOrigin::File(self.key_file(name).path().to_path_buf());
                 Ok(ProviderKey { secret: self.read_key_file(name)?, origin })
             }),
         }
@@ -452,25 +453,25 @@ impl Config {
         Logins::load(&self.paths).unwrap_or_default()
     }
 
-    /// The path of a key file. `~` is the home folder; a relative path is relative to the user's file.
-    fn key_file_path(&self, name: &str) -> PathBuf {
+    /// A key file. `~` is the home folder; a relative path is relative to the user's file.
+    fn key_file(&self, name: &str) -> SecretFile {
         let beside = || self.user_file_path().parent().unwrap_or(Path::new("")).join(name);
-        match name.strip_prefix("~/") {
+        SecretFile::new(&match name.strip_prefix("~/") {
             Some(rest) => environment::home().map_or_else(beside, |home| home.join(rest)),
             None => beside(),
-        }
+        })
     }
 
     fn read_key_file(&self, name: &str) -> Result<Secret, ConfigError> {
-        let path = self.key_file_path(name);
+        let file = self.key_file(name);
         let error_with = |what: String| {
             ConfigError::new(format!(
                 "{}: the `key_file` {} {what}",
                 self.user_file_path().display(),
-                path.display()
+                file.path().display()
             ))
         };
-        let text = private_file::read(&path, MAX_KEY_SIZE)
+        let text = private_file::read(file.path(), MAX_KEY_SIZE)
             .map_err(|error| error_with(format!("cannot be read: {}", io_error_text(&error))))?;
         Secret::from_copied(&text).ok_or_else(|| error_with("is empty".to_owned()))
     }

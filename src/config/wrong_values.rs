@@ -29,10 +29,11 @@ impl Config {
         if let Ok(file) = self.file.load() {
             let place = self.user_file_path().display().to_string();
             wrong.extend(file.wrong_values().into_iter().map(|it| format!("{place}: {it}")));
-            wrong.extend(file.providers.values().filter_map(|it| {
-                let key_file = self.key_file_path(it.key_file.as_ref()?);
-                exposed(&key_file)
-            }));
+            wrong.extend(
+                file.providers
+                    .values()
+                    .filter_map(|it| exposed(self.key_file(it.key_file.as_ref()?).path())),
+            );
         }
         wrong
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
+use turnwright_types::secret_file::secret_files;
 use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
 
@@ -73,7 +74,9 @@ impl SessionAccess<'_> {
         };
         let hidden = confinement.hidden.iter().filter(|it| !(program.may_read_hidden)(it));
         let unreadable = self.denied_paths.unreadable_paths();
-        let hidden = self.existing(hidden.chain(&unreadable).chain(program.hidden));
+        let secret_files = secret_files();
+        let hidden = hidden.chain(&unreadable).chain(program.hidden).chain(&secret_files);
+        let hidden = self.existing(hidden);
         let readable = confinement.readable.clone().map(|mut list| {
             list.extend(self.existing(confinement.caches.iter()));
             list

@@ -290,6 +290,37 @@ fn a_command_cannot_read_secret_files_that_it_does_not_name() {
 }
 
 #[test]
+fn a_key_file_is_hidden_wherever_it_is_and_whatever_its_name_is() {
+    if !has_sandbox("a_key_file_is_hidden_wherever_it_is_and_whatever_its_name_is") {
+        return;
+    }
+    let outside = turnwright_testing::temporary_folder();
+    let path = |name: &str| outside.path().join(name);
+    std::fs::write(path("mine"), "sk-of-the-second-provider-0\n").unwrap();
+    std::fs::write(path("plain"), "hello\n").unwrap();
+    std::os::unix::fs::symlink("mine", path("link")).unwrap();
+    let settings = format!(
+        "[providers.second]\nbase_url = 'http://127.0.0.1:9/v1'\nkey_file = '{}'\n",
+        path("link").display()
+    );
+    let builder = auto().own_file("config/config.toml", &settings);
+    let mut agent = builder.model(json!([])).start();
+    std::os::unix::fs::symlink(path("mine"), agent.path("third")).unwrap();
+    for (path, is_shown) in [
+        (path("plain"), true),
+        (path("mine"), false),
+        (path("link"), false),
+        (agent.path("third"), false),
+    ] {
+        agent.model().push(calls("exec", &exec(&format!("rev < {}", path.display())))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        let result = cards::turn(&mut agent);
+        assert_eq!(result.contains("olleh"), is_shown, "{result}");
+        assert!(!result.contains("0-redivorp"), "{result}");
+    }
+}
+
+#[test]
 fn a_secret_behind_many_files_is_hidden_and_with_too_many_secrets_nothing_runs() {
     if !has_sandbox("a_secret_behind_many_files_is_hidden_and_with_too_many_secrets_nothing_runs") {
         return;

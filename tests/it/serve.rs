@@ -9,6 +9,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use serde_json::Value;
 use serde_json::json;
 use tempfile::TempDir;
+use turnwright_testing::session_requests::set_mode;
 use turnwright_testing::{Program, basic_variables, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, Turnwright};
@@ -157,6 +158,35 @@ fn r_rem_9_the_token_may_be_in_a_file() {
         .argument(file.to_str().unwrap())
         .start();
     assert_eq!(editor.turn("hello"), "end_turn");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_command_reads_the_token_or_the_key_of_the_certificate() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: this machine has no sandbox");
+        return;
+    }
+    let folder = turnwright_testing::temporary_folder();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("token-1"), TOKEN).unwrap();
+    std::os::unix::fs::symlink("token-1", path("token")).unwrap();
+    std::fs::copy(tls_file("key.pem"), path("certificate-key")).unwrap();
+    std::fs::write(path("plain"), "anybody may read this\n").unwrap();
+    let certificate = tls_file("certificate.pem").to_str().unwrap().to_owned();
+    let (token, key) = (path("token"), path("certificate-key"));
+    let served =
+        serve(&["--token-file", &token, "--tls-cert", &certificate, "--tls-key", &key], None);
+    let authority = tls_file("authority.pem").to_str().unwrap().to_owned();
+    let names = ["plain", "token", "token-1", "certificate-key"];
+    let script: String = names.iter().map(|name| format!("cp {} {name}\n", path(name))).collect();
+    let mut editor =
+        served.editor(TOKEN).variable("SSL_CERT_FILE", &authority).file("copy.sh", &script).start();
+    set_mode(&mut editor, "auto");
+    assert_eq!(editor.turn("run sh copy.sh"), "end_turn");
+    let copied = names
+        .map(|name| std::fs::metadata(editor.path(name)).is_ok_and(|metadata| metadata.len() > 0));
+    assert_eq!(copied, [true, false, false, false], "{}", editor.text());
 }
 
 #[test]

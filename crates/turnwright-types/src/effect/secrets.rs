@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::secret_file::is_secret_file;
+
 /// Whole file names, in lower case.
 const SECRET_FILE_NAMES: &[&str] = &[
     ".netrc",
@@ -212,8 +214,12 @@ fn is_in_credential_place(path: &Path) -> bool {
     false
 }
 
-/// True if a file at this path is likely to hold keys or passwords, judging by its name alone.
+/// Returns true if a file at this path is likely to hold keys or passwords, judging by its name, or if a secret of
+/// this process comes from it.
 pub fn is_secret_path(path: &Path) -> bool {
+    if is_secret_file(path) {
+        return true;
+    }
     let Some(name) = path.file_name().map(|it| it.to_string_lossy().to_lowercase()) else {
         return false;
     };

@@ -1,0 +1,76 @@
+//! The files that secrets of this process come from, such as the key of a provider or the token of a server.
+//! They are kept from tools, commands and MCP servers wherever they are and whatever their names are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parking_lot::RwLock;
+
+/// The places of all these files, with and without links. Locked to look one up, or to add one.
+static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
+
+/// A file that holds a secret of this process. From the moment that this value is made, it is unreadable for
+/// commands and servers in the sandbox, and reading it with a tool asks as for any file with secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretFile(PathBuf);
+
+impl SecretFile {
+    /// Looks the path up: not for the runtime's thread. A path that leads to a folder or a device has no
+    /// effect on commands, which may need it.
+    pub fn new(path: &Path) -> SecretFile {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let is_other = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+        if !is_other {
+            let mut known = KNOWN.write();
+            for place in [Some(path.clone()), fs::canonicalize(&path).ok()].into_iter().flatten() {
+                if !known.contains(&place) {
+                    known.push(place);
+                }
+            }
+        }
+        SecretFile(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// All files that secrets of this process come from.
+pub fn secret_files() -> Vec<PathBuf> {
+    KNOWN.read().clone()
+}
+
+/// Returns true if a secret of this process comes from the file at this path.
+pub fn is_secret_file(path: &Path) -> bool {
+    KNOWN.read().iter().any(|known| known == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_known_by_its_links_and_devices_and_folders_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        fs::write(folder.join("token-1"), "secret").unwrap();
+        std::os::unix::fs::symlink("token-1", folder.join("token")).unwrap();
+        SecretFile::new(&folder.join("token"));
+        SecretFile::new(&folder.join("later"));
+        SecretFile::new(&folder);
+        SecretFile::new(Path::new("/dev/null"));
+        for (path, expected) in [
+            (folder.join("token"), true),
+            (folder.join("token-1"), true),
+            (folder.join("later"), true),
+            (folder.join("other"), false),
+            (folder.clone(), false),
+            ("/dev/null".into(), false),
+        ] {
+            assert_eq!(is_secret_file(&path), expected, "{}", path.display());
+            assert_eq!(secret_files().contains(&path), expected, "{}", path.display());
+        }
+    }
+}

@@ -19,7 +19,7 @@ use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::exec::{Environment, Jobs, dialect};
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -85,6 +85,8 @@ pub(super) struct CommandConfinement {
     pub(super) snapshot: Option<Arc<ProtectedSnapshot>>,
     /// Protected paths that this command may write.
     pub(super) allowed: Vec<PathBuf>,
+    /// Virtual environments of Python into which this command installs packages.
+    pub(super) installs_in: Vec<PathBuf>,
     /// Whether it may make virtual environments of Python.
     pub(super) makes_environments: bool,
     /// Paths that the sandbox keeps read-only, each with its inode.
@@ -123,6 +125,7 @@ pub(super) async fn confine(
             extra_variables,
             snapshot: None,
             allowed: Vec::new(),
+            installs_in: Vec::new(),
             makes_environments: false,
             read_only_inodes: Vec::new(),
             limits: None,
@@ -231,7 +234,8 @@ impl ConfinementBuilder<'_> {
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let (allowed, limits) = (self.allowed_protected_paths(), Some(self.limits(&profile)));
-        let makes_environments = environment_use(&self.command.script) != EnvironmentUse::None;
+        let installs_in = self.environments_with_new_packages();
+        let makes_environments = environment_use(self.command) != EnvironmentUse::None;
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -244,6 +248,7 @@ impl ConfinementBuilder<'_> {
             extra_variables,
             snapshot,
             allowed,
+            installs_in,
             makes_environments,
             read_only_inodes,
             limits,
@@ -286,7 +291,8 @@ impl ConfinementBuilder<'_> {
         uses_ssh: bool,
         environment: &Environment,
     ) -> Result<SandboxProfile, ToolRefusal> {
-        let allowed = self.allowed_protected_paths();
+        let mut allowed = self.allowed_protected_paths();
+        allowed.extend(self.environments_with_new_packages());
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
         let configs = tracking_configs(self.command);
@@ -376,16 +382,43 @@ impl ConfinementBuilder<'_> {
             |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
         let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
         let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
-        let own = protected.roots.iter().map(|it| it.join(".venv"));
-        match environment_use(&self.command.script) {
-            EnvironmentUse::None => {}
-            EnvironmentUse::Creates => {
-                let is_new = |it: &PathBuf| fs::symlink_metadata(it).is_err();
-                allowed.extend(own.filter(is_new));
-            }
-            EnvironmentUse::Installs => allowed.extend(own.chain(environments)),
+        let environment_use = environment_use(self.command);
+        if environment_use != EnvironmentUse::None {
+            allowed.extend(self.usual_environments().filter(|path| !exists(path)));
+        }
+        if environment_use == EnvironmentUse::Makes {
+            let named = self.named_paths();
+            let all = self.usual_environments().chain(environments);
+            allowed.extend(all.filter(|environment| named.contains(environment)));
         }
         allowed
+    }
+
+    /// The environments that were there before a command which installs packages: it may write the programs that
+    /// these packages name.
+    fn environments_with_new_packages(&self) -> Vec<PathBuf> {
+        if environment_use(self.command) != EnvironmentUse::Installs {
+            return Vec::new();
+        }
+        let usual = self.usual_environments().filter(|path| exists(path));
+        usual.chain(self.environments()).collect()
+    }
+
+    /// The environments that installers use if they are told nothing else.
+    fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
+        self.env.confinement.protected.roots.iter().map(|root| root.join(".venv"))
+    }
+
+    /// The paths that the arguments may name, and the folder that `uv venv` makes without any.
+    fn named_paths(&self) -> BTreeSet<PathBuf> {
+        let mut named = BTreeSet::new();
+        for command in &self.command.script.commands {
+            let Some(folder) = &command.folder else { continue };
+            let folder = self.command.workdir.join(folder);
+            let words = command.argv().skip(1).chain([".venv"]);
+            named.extend(words.map(|word| repository::normalize_lexically(&folder.join(word))));
+        }
+        named
     }
 
     /// The virtual environments of Python in the session's folders that are known by their file.
@@ -415,11 +448,15 @@ impl ConfinementBuilder<'_> {
 
 /// Whether this is a command that may make virtual environments of Python, judging by its words.
 pub(crate) fn makes_environments(effect: &Effect) -> bool {
-    matches!(effect, Effect::Exec(it) if environment_use(&it.script) != EnvironmentUse::None)
+    matches!(effect, Effect::Exec(command) if environment_use(command) != EnvironmentUse::None)
 }
 
-fn environment_use(script: &shell::Script) -> EnvironmentUse {
-    script.commands.iter().map(shell::environment_use).max().unwrap_or_default()
+fn environment_use(command: &ShellCommand) -> EnvironmentUse {
+    shell::environment_use(&command.line, dialect())
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.

@@ -1,22 +1,23 @@
 //! Guards the protected paths while confined commands run: provides their temporary folder and
 //! checks the protected paths when each has ended, whether or not a call still waits for it.
 
+mod protected_check;
+
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::confinement::{CommandConfinement, ConfinementSettings};
 use super::hidden_paths::KnownFolders;
 use super::ignored_search::{IgnoredSearch, SearchPlace};
-use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::{ServerWatch, WatchedServers};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use tokio::task::spawn_blocking;
@@ -28,6 +29,9 @@ use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, Jobs};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
+
+use protected_check::ProtectedCheck;
+pub(super) use protected_check::{LONGEST_LOOK_PAUSE, LOOK_PAUSE_FACTOR, SETTLING_TIME, changed};
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(super) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
@@ -78,10 +82,14 @@ pub(super) const SEARCH_PAUSE_FACTOR: u32 = 50;
 /// The state of one command.
 #[derive(Debug, Default)]
 struct CommandWatch {
+    /// It is a call of a server, and no command.
+    is_call: bool,
     /// The command is not confined.
     is_unconfined: bool,
     limits: Option<String>,
     has_snapshot: bool,
+    /// Virtual environments of Python into which it installs packages.
+    installs_in: Vec<PathBuf>,
     /// Whether it may make virtual environments of Python.
     makes_environments: bool,
     allowed: Mutex<Vec<PathBuf>>,
@@ -151,11 +159,13 @@ impl ConfinementGuard {
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
-        self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
+        let allowed = confinement.allowed.iter().chain(&confinement.installs_in);
+        self.servers.allow(allowed.cloned(), LONGEST_COMMAND);
         let watch = Arc::new(CommandWatch {
             is_unconfined: confinement.profile.is_none(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
+            installs_in: confinement.installs_in,
             makes_environments: confinement.makes_environments,
             allowed: Mutex::new(confinement.allowed),
             read_only_inodes: confinement.read_only_inodes,
@@ -303,12 +313,14 @@ impl ConfinementGuard {
         self.tracker.spawn(watch.run(self.servers.stopped()));
     }
 
-    /// Whether a call is running that checks the protected paths at its end.
-    pub(super) fn is_checking(&self) -> bool {
-        self.watches
-            .lock()
-            .values()
-            .any(|it| it.is_checking() && !it.is_in_background.load(Ordering::Relaxed))
+    /// Returns true if a command runs, not in the background, that checks the protected paths meanwhile and at its end.
+    pub(super) fn is_checking_command(&self) -> bool {
+        self.watches.lock().values().any(|watch| watch.is_checking_now() && !watch.is_call)
+    }
+
+    /// Returns true if a call of a server runs that checks the protected paths at its end.
+    pub(super) fn is_checking_call(&self) -> bool {
+        self.watches.lock().values().any(|watch| watch.is_checking_now() && watch.is_call)
     }
 
     /// Whether a running command or call was allowed to change this path.
@@ -343,7 +355,8 @@ impl RemoteCallGuard {
     /// Takes a snapshot before the call. Blocks: not for the runtime's thread.
     pub(crate) fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
-        let watch = Arc::new(CommandWatch { has_snapshot: true, ..CommandWatch::default() });
+        let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
+        let watch = Arc::new(watch);
         env.guard.watches.lock().insert(name.clone(), watch);
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
@@ -410,111 +423,13 @@ impl GuardedCall {
     }
 }
 
-/// The checks of the protected paths during and after one command.
-#[derive(Clone)]
-struct ProtectedCheck {
-    watch: Arc<CommandWatch>,
-    snapshot: Arc<ProtectedSnapshot>,
-    quarantine: PathBuf,
-    ignored: (IgnoredSearch, SearchPlace),
-}
-
-impl ProtectedCheck {
-    async fn run(self, job: Arc<Job>, checkpoint: ChangeTracker) {
-        let mut search_at = Instant::now();
-        while timeout(BACKGROUND_CHECK_PERIOD, job.wait_for_end()).await.is_err() {
-            if self.watch.is_in_background.load(Ordering::Relaxed) {
-                let (check, start) = (self.clone(), Instant::now());
-                let searched = (search_at <= start).then(|| checkpoint.clone());
-                let checking = move || check.during(searched.as_ref());
-                drop(spawn_blocking(checking).await);
-                search_at = search_at.max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
-            }
-        }
-        let watch = Arc::clone(&self.watch);
-        let done = watch.checked.clone().drop_guard();
-        if spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
-            *watch.report.lock() = Some(NOT_CHECKED.to_owned());
-        }
-        drop(done);
-    }
-
-    /// Undoes what has been changed while the command goes on, also in new repositories if these are to
-    /// be searched for. What cannot be undone is told at its end.
-    fn during(&self, searched: Option<&ChangeTracker>) {
-        if !self.watch.restores() {
-            return;
-        }
-        if let Some(checkpoint) = searched {
-            self.ignored.0.request(self.ignored.1.clone());
-            self.check_repositories(checkpoint, true);
-        }
-        if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
-            self.tell(&changes, true);
-        }
-    }
-
-    fn at_end(&self, checkpoint: &ChangeTracker) {
-        let restores = self.watch.restores();
-        if let Some(changes) = self.check(restores) {
-            self.tell(&changes, restores);
-        }
-        if restores {
-            self.ignored.0.request(self.ignored.1.clone());
-        }
-        // Those that a command makes before its call returns are found with the changes of the call.
-        if self.watch.is_in_background.load(Ordering::Relaxed) {
-            self.check_repositories(checkpoint, restores);
-        }
-    }
-
-    /// Checks the repositories that have appeared since the command began.
-    fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
-        let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
-        let mut allowed = self.watch.allowed.lock().clone();
-        if self.watch.makes_environments {
-            allowed.extend(environments_of(&new));
-        }
-        let reference = Some(Arc::clone(&self.snapshot));
-        let snapshot = ProtectedSnapshot::without_repositories(new, reference);
-        if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
-            self.tell(&changes, restores);
-        }
-        if may_be_more {
-            self.add_to_report(NOT_SEARCHED);
-        }
-    }
-
-    fn check(&self, restores: bool) -> Option<ProtectedChanges> {
-        let mut allowed = self.watch.allowed.lock().clone();
-        let inodes = self.watch.read_only_inodes.iter();
-        let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
-        allowed.extend(same.map(|(path, _)| path.clone()));
-        self.snapshot.check(&allowed, &self.quarantine, restores)
-    }
-
-    fn tell(&self, changes: &ProtectedChanges, restores: bool) {
-        tracing::warn!(?changes, "a command changed protected paths");
-        self.add_to_report(&changes.message(restores));
-    }
-
-    /// Adds a text, unless the report has it already.
-    fn add_to_report(&self, text: &str) {
-        let mut report = self.watch.report.lock();
-        let report = report.get_or_insert_default();
-        if report.contains(text) {
-            return;
-        }
-        if !report.is_empty() {
-            report.push('\n');
-        }
-        report.push_str(text);
-    }
-}
-
 impl CommandWatch {
     fn is_checking(&self) -> bool {
         self.has_snapshot && !self.checked.is_cancelled()
+    }
+
+    fn is_checking_now(&self) -> bool {
+        self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
     }
 
     /// Whether a change can only be the command's, so that it is undone.

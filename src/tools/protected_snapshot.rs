@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
+pub(super) use environment::installed_programs;
 use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use turnwright_types::io_error_text::io_error_text;
 
@@ -231,6 +232,11 @@ impl ProtectedSnapshot {
         }
     }
 
+    /// The git folders of the session's own folders.
+    pub(super) fn own_repositories(&self) -> Vec<PathBuf> {
+        self.protected.roots.iter().map(|root| root.join(".git")).collect()
+    }
+
     /// The repositories that are known to it.
     pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
         &self.repositories
@@ -252,6 +258,11 @@ impl ProtectedSnapshot {
     fn is_changed(&self, path: &Path, now: Option<&SnapshotEntry>) -> bool {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
         let before = self.entries.get(path);
+        if ProtectedPaths::is_judged_by_content(path) {
+            let was_moved = |new: &FileStamp| before.is_none() && self.was_moved(path, new);
+            let is_moved = matches!(now, Some(SnapshotEntry::File(new, _)) if was_moved(new));
+            return !is_moved && is_dangerous(path, (before, now));
+        }
         if let Some(is_changed) = self.is_obeyed_file_changed(path, (before, now)) {
             return is_changed;
         }
@@ -348,6 +359,25 @@ impl ProtectedSnapshot {
 fn is_worktree_file(path: &Path, name: &str) -> bool {
     let folder = path.parent().and_then(Path::parent);
     path.ends_with(name) && folder.is_some_and(|it| it.ends_with("worktrees"))
+}
+
+/// Returns true if a file has got a content, or leads to one, with which programs run something.
+fn is_dangerous(
+    path: &Path,
+    (before, now): (Option<&SnapshotEntry>, Option<&SnapshotEntry>),
+) -> bool {
+    match (before, now) {
+        (_, None | Some(SnapshotEntry::Folder)) => false,
+        (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _))) if old == new => {
+            false
+        }
+        (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) if one == other => false,
+        (_, Some(SnapshotEntry::File(new, _))) => {
+            let runs = |content: &[u8]| ProtectedPaths::runs_something(path, content);
+            read(path, new.length).is_none_or(|content| runs(&content) == Some(true))
+        }
+        _ => true,
+    }
 }
 
 /// Whether a list of what a rebase has to do names programs.

@@ -12,9 +12,13 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use super::confinement_guard::{BACKGROUND_CHECK_PERIOD, CALL_HINT, SEARCH_PAUSE_FACTOR};
+use super::confinement_guard::{
+    BACKGROUND_CHECK_PERIOD, CALL_HINT, LONGEST_LOOK_PAUSE, LOOK_PAUSE_FACTOR, SEARCH_PAUSE_FACTOR,
+    SETTLING_TIME, changed,
+};
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use tokio::task::spawn_blocking;
+use turnwright_workspace::checkpoint::LiveFolders;
 use turnwright_workspace::exec::{ActivitySample, ProgramActivity};
 
 /// The clock of file systems may lag behind the system's by this much.
@@ -183,31 +187,47 @@ impl ServerWatch {
         self
     }
 
-    /// Checks every two seconds, and when the servers have ended.
+    /// Checks when something has changed in the session's folders, every two seconds, and when the servers have ended.
     pub(super) async fn run(mut self, stop: CancellationToken) {
+        let checkpoint = self.env.checkpoint.clone();
+        let following = spawn_blocking(move || checkpoint.live_folders());
+        let mut live = following.await.ok().flatten();
+        // The system may tell a moment later than the change that a server has run.
+        let mut looks_again = false;
         loop {
-            let pause = tokio::time::sleep(BACKGROUND_CHECK_PERIOD);
-            let is_last = stop.run_until_cancelled(pause).await.is_none();
+            let period = if looks_again { Duration::ZERO } else { BACKGROUND_CHECK_PERIOD };
+            let (is_last, is_change) = tokio::select! {
+                () = stop.cancelled() => (true, false),
+                () = changed(&mut live) => (false, true),
+                () = tokio::time::sleep(period) => (false, false),
+            };
+            let start = Instant::now();
+            let mut followed = live.take();
             let checking = spawn_blocking(move || {
-                self.check(is_last);
-                self
+                let has_run = self.check(followed.as_mut(), is_last);
+                (self, followed, has_run)
             });
             match checking.await {
-                Ok(watch) if !is_last => self = watch,
+                Ok((watch, followed, has_run)) if !is_last => {
+                    (self, live) = (watch, followed);
+                    looks_again = is_change && !has_run;
+                }
                 Ok(_) => return,
                 Err(error) => {
                     return tracing::error!(%error, "the check of protected files has failed");
                 }
             }
+            let pause = (start.elapsed() * LOOK_PAUSE_FACTOR).clamp(CLOCK_LAG, LONGEST_LOOK_PAUSE);
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await;
         }
     }
 
-    /// Finds out whether a server has run, and looks at the protected places if so.
-    fn check(&mut self, is_last: bool) {
+    /// Finds out whether a server has run, and looks at the protected places if so. Returns whether one has.
+    fn check(&mut self, live: Option<&mut LiveFolders>, is_last: bool) -> bool {
         let since = std::mem::replace(&mut self.seen_at, SystemTime::now());
         let seen: Option<Vec<_>> = self.servers.iter().map(ProgramActivity::sample).collect();
         // Where the system does not tell, changes between calls cannot be told from the user's.
-        let Some(seen) = seen else { return };
+        let Some(seen) = seen else { return false };
         let mut both = seen.iter().zip(&self.seen);
         let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
         self.seen = seen;
@@ -219,39 +239,56 @@ impl ServerWatch {
             self.active.add(since, SystemTime::now());
             (self.is_due, self.is_search_due) = (true, true);
         }
-        // What a command or a call leaves behind is checked at its end, and told with its result.
-        if self.env.guard.is_checking() {
-            return;
+        // What a command leaves behind is checked while it runs and at its end, and told with its result.
+        if self.env.guard.is_checking_command() {
+            return has_run;
         }
-        if std::mem::take(&mut self.is_due) {
-            self.check_paths();
+        let is_call = self.env.guard.is_checking_call();
+        if self.is_due {
+            self.take_new_paths();
+            // What else has changed during a call is told with its result.
+            if !is_call {
+                self.tell(self.check_paths(&[], false), false);
+            }
+            self.is_due = is_call;
         }
         let start = Instant::now();
-        if self.is_search_due && (is_last || self.search_at <= start) {
+        if has_run && let Some(live) = live {
+            self.take_new_repositories(live.find_new(&self.repositories));
+        }
+        if self.is_search_due && !is_call && (is_last || self.search_at <= start) {
             self.is_search_due = false;
-            self.check_repositories();
+            self.env.guard.search_ignored(&self.env.checkpoint, self.env.quarantine_folder());
+            let (new, _) = self.env.checkpoint.find_new_repositories(&self.repositories);
+            self.take_new_repositories(new);
             self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
         }
+        has_run
     }
 
-    /// Takes away what has appeared. What has changed is only reported, as after a call.
-    fn check_paths(&self) {
+    /// Takes away what has appeared.
+    fn take_new_paths(&self) {
         let files: Vec<_> = self.snapshot.files().collect();
-        let quarantine = self.env.quarantine_folder();
-        let is_suspect = |it: &Path| self.is_suspect(it);
-        for (known, restores) in [(&files[..], true), (&[], false)] {
-            let changes = self.snapshot.check_if(known, &quarantine, restores, &is_suspect);
-            self.tell(changes, restores);
+        if self.check_paths(&files, false).is_some() {
+            std::thread::sleep(SETTLING_TIME);
+            self.tell(self.check_paths(&files, true), true);
         }
     }
 
-    fn check_repositories(&self) {
-        self.env.guard.search_ignored(&self.env.checkpoint, self.env.quarantine_folder());
-        let (new, _) = self.env.checkpoint.find_new_repositories(&self.repositories);
+    fn check_paths(&self, known: &[PathBuf], restores: bool) -> Option<ProtectedChanges> {
+        let quarantine = self.env.quarantine_folder();
+        self.snapshot.check_if(known, &quarantine, restores, &|path| self.is_suspect(path))
+    }
+
+    fn take_new_repositories(&self, new: Vec<PathBuf>) {
         let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&self.snapshot)));
         let quarantine = self.env.quarantine_folder();
-        let changes = new.check_if(&[], &quarantine, true, &|it| self.is_suspect(it));
-        self.tell(changes, true);
+        let look =
+            |restores| new.check_if(&[], &quarantine, restores, &|path| self.is_suspect(path));
+        if look(false).is_some() {
+            std::thread::sleep(SETTLING_TIME);
+            self.tell(look(true), true);
+        }
     }
 
     fn is_suspect(&self, path: &Path) -> bool {

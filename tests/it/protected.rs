@@ -115,9 +115,12 @@ fn protected_files_that_a_command_writes_in_subfolders_are_taken_away_or_restore
     assert_eq!(agent.read("src/fine"), "fine\n");
 }
 
-/// A project with a virtual environment of each kind, whose `pip` installs what it is told.
+/// A project with a virtual environment of each kind, whose `pip` installs what it is told, and more.
 fn environments() -> crate::agent::TestAgentBuilder {
-    let pip = "#!/bin/sh\nfor it; do echo $it > .venv/bin/$it; done\necho again > .venv/bin/ruff\n";
+    let pip = "#!/bin/sh\nshift\npackage=.venv/lib/python3/site-packages/$1-1.dist-info\nmkdir -p $package
+        echo $1 > .venv/bin/$1; echo ../../../bin/$1,, > $package/RECORD
+        echo evil > .venv/bin/activate; echo ../../../bin/activate,, >> $package/RECORD
+        echo evil > .venv/bin/git\n";
     let mut agent = TestAgent::builder()
         .permission("allow_once")
         .file(".gitignore", ".venv/\nnamed/\n")
@@ -179,26 +182,59 @@ fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_insta
 #[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 fn installers_make_and_change_virtual_environments() {
     let commands = [
-        ".venv/bin/pip install black",
+        ".venv/bin/pip install ruff && ls .venv",
         "python3 -m venv --without-pip other",
         "rm -rf .venv && python3 -m venv --without-pip .venv",
     ];
-    let mut answers: Vec<_> =
-        commands.iter().map(|it| calls("exec", &json!({ "command": it }))).collect();
-    answers.push(says("Ok."));
-    let mut agent = environments().model(json!(answers)).start();
+    let mut agent = environments().model(json!([])).start();
     #[cfg(unix)]
     {
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(agent.path(".venv/bin/pip"), executable).unwrap();
     }
+    for (number, command) in commands.iter().enumerate() {
+        let result = result_of(&mut agent, command);
+        assert_eq!(result.contains("[protected:"), number == 0, "{command}: {result}");
+        if number == 0 {
+            assert_eq!(agent.read(".venv/bin/ruff"), "ruff\n", "{result}");
+            assert_eq!(agent.read(".venv/bin/activate"), "mine", "{result}");
+            assert!(!agent.path(".venv/bin/git").exists(), "{result}");
+        }
+    }
+    assert!(agent.path("other/bin/activate").exists());
+    assert!(agent.path(".venv/bin/activate").exists());
+    assert!(!agent.path(".venv/bin/ruff").exists(), "it was made anew");
+}
+
+/// Runs a command in a turn of its own, and returns what the model is told.
+fn result_of(agent: &mut TestAgent, command: &str) -> String {
+    agent.model().push(calls("exec", &json!({ "command": command }))).unwrap();
+    agent.model().push(says("Ok.")).unwrap();
     assert_eq!(agent.turn("go"), "end_turn");
-    let told = |request: usize| agent.model_request(request)["messages"].to_string();
-    assert!(!told(3).contains("[protected:"), "{}", told(3));
-    assert!(told(1).contains("[exit 0"), "{}", told(1));
-    assert!(agent.path("other/bin/activate").exists(), "{}", told(3));
-    assert!(agent.path(".venv/bin/activate").exists(), "{}", told(3));
-    assert!(!agent.path(".venv/bin/ruff").exists(), "it was made anew: {}", told(3));
+    let last = agent.model().requests().len() - 1;
+    agent.model_request(last)["messages"].as_array().unwrap().last().unwrap().to_string()
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn an_installer_opens_no_environment_for_what_runs_beside_it() {
+    let mut agent = environments().file("x.sh", "evil").model(json!([])).start();
+    for line in [
+        "pip install --help; COPY",
+        "pip install ./nothing || COPY",
+        "uv sync --dry-run; COPY",
+        "uv run --help\nCOPY",
+        "COPY; python3 -m venv other",
+        "poetry install --help | cat; COPY",
+        "cd sub; pip install --help; cd ..; COPY",
+    ] {
+        let copy = "cp x.sh .venv/bin/activate; cp x.sh .venv/bin/git; cp x.sh named/bin/ruff";
+        let result = result_of(&mut agent, &line.replace("COPY", copy));
+        for path in [".venv/bin/activate", "named/bin/ruff"] {
+            assert_eq!(agent.read(path), "mine", "{line}: {path}: {result}");
+        }
+        assert!(!agent.path(".venv/bin/git").exists(), "{line}: {result}");
+    }
 }
 
 #[test]
@@ -225,4 +261,78 @@ fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
         told.contains("node_modules/a/b/.git/config")
     });
     assert!(agent.path("node_modules/own/lib/.git/config").exists());
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+#[cfg_attr(not(target_os = "linux"), ignore = "the system does not report changes of folders")]
+fn a_trap_that_a_command_sets_is_taken_away_while_the_command_runs() {
+    // Each waits for the trap to disappear, and says whether it did.
+    let script = "git init -q sub; sleep 0.5; git -C sub config core.fsmonitor ./x
+        echo 'fsmonitor = ./x' >> known/.git/config
+        mkdir -p a/b/.vscode .cargo deep/x/y/.cargo; echo evil > a/b/.vscode/tasks.json
+        echo evil > .cargo/config.toml; echo evil > deep/x/y/.cargo/config.toml; echo evil > .envrc
+        for trap in sub/.git/config known/.git/config a/b/.vscode/tasks.json .cargo/config.toml deep/x/y/.cargo/config.toml .envrc; do
+          for time in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+            grep -q 'evil\\|fsmonitor' $trap 2> /dev/null && sleep 0.5
+          done
+          grep -q 'evil\\|fsmonitor' $trap 2> /dev/null || echo gone $trap
+        done";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file("known/.git/HEAD", "ref: refs/heads/main\n")
+        .file("known/.git/config", "[core]\n")
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    for trap in [
+        "sub/.git/config",
+        "known/.git/config",
+        "a/b/.vscode/tasks.json",
+        ".cargo/config.toml",
+        "deep/x/y/.cargo/config.toml",
+        ".envrc",
+    ] {
+        assert!(result.contains(&format!("gone {trap}")), "{trap}: {result}");
+    }
+    assert!(result.contains("[protected: the command"), "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn what_git_makes_on_its_way_to_something_harmless_stays() {
+    let script = "set -e; git init -q r; cd r; git config user.name x; git config user.email x@example.com
+        for n in 1 2 3 4 5; do echo $n > f; git add f; git commit -qm $n; done
+        git worktree add -q wt -b other; git clone -q . copy; git -C copy submodule --quiet status
+        git rebase -q --exec true HEAD~3; git stash list; git worktree remove wt; cat f; echo done-with-git";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    assert!(result.contains("done-with-git") && !result.contains("[protected:"), "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn a_file_whose_content_decides_is_left_alone_as_long_as_it_runs_nothing() {
+    let script = "echo 'nodeLinker: pnpm' > .yarnrc.yml; echo '[toolchain]' > rust-toolchain.toml
+        mkdir web; echo 'yarnPath: ./x.cjs' > web/.yarnrc.yml; echo 'nodejs path:../x' > .tool-versions
+        echo 'Do as you like.' > AGENTS.md; echo 'registry=https://r.example' > .npmrc";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file(".tool-versions", "nodejs 20.1.0\n")
+        .file("rust-toolchain.toml", "")
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    assert_eq!(agent.read(".yarnrc.yml"), "nodeLinker: pnpm\n", "{result}");
+    assert_eq!(agent.read("rust-toolchain.toml"), "[toolchain]\n", "{result}");
+    assert_eq!(agent.read("AGENTS.md"), "Do as you like.\n", "{result}");
+    assert_eq!(agent.read(".tool-versions"), "nodejs 20.1.0\n", "{result}");
+    assert!(!agent.path("web/.yarnrc.yml").exists(), "{result}");
+    assert!(result.contains("web/.yarnrc.yml") && !result.contains("AGENTS.md"), "{result}");
 }

@@ -22,6 +22,9 @@ const CI: &str = "CI servers run what it says, with their secrets";
 const HOOKS: &str = "git runs it as a hook";
 const MISE: &str = "mise runs it when somebody enters the folder";
 const PYTHON: &str = "editors and shells run what is in a virtual environment of Python";
+const TOOLCHAIN: &str = "it may say which programs run in the folder";
+const PACKAGES: &str = "package managers run what it says";
+const AGENTS_OBEY: &str = "agents do what it says";
 const USER: &str = "the settings name it as protected";
 
 /// Protected paths by their last parts, at any depth, because a folder below may be cloned or
@@ -55,13 +58,17 @@ const PROTECTED: &[(&str, &str)] = &[
     (".fleet", EDITORS),
     (".idea/runconfigurations", EDITORS),
     (".helix", EDITORS),
+    (".bsp", "editors start the build servers that it names"),
+    (".idea/startup.xml", EDITORS),
     (".idea/watchertasks.xml", EDITORS),
     (".idea/workspace.xml", EDITORS),
     (".run", EDITORS),
     (".zed", EDITORS),
+    (".dir-locals-2.el", EDITORS),
     (".dir-locals.el", EDITORS),
     (".exrc", EDITORS),
     (".gvimrc", EDITORS),
+    (".lazy.lua", EDITORS),
     (".lvimrc", EDITORS),
     (".nvim.lua", EDITORS),
     (".nvimrc", EDITORS),
@@ -101,20 +108,31 @@ const PROTECTED: &[(&str, &str)] = &[
     (".gitea/workflows", CI),
     (".forgejo/workflows", CI),
     (".appveyor.yml", CI),
+    (".build.yml", CI),
+    (".builds", CI),
     (".buildkite", CI),
     (".circleci", CI),
     (".cirrus.yml", CI),
     (".drone.yml", CI),
     (".gitlab-ci.yml", CI),
+    (".harness", CI),
+    (".semaphore", CI),
+    (".teamcity", CI),
     (".tekton", CI),
     (".travis.yml", CI),
     (".woodpecker", CI),
     (".woodpecker.yaml", CI),
     (".woodpecker.yml", CI),
     ("appveyor.yml", CI),
+    ("azure-pipelines.yaml", CI),
     ("azure-pipelines.yml", CI),
     ("bitbucket-pipelines.yml", CI),
+    ("bitrise.yml", CI),
+    ("buildspec.yml", CI),
+    ("cloudbuild.yaml", CI),
+    ("codemagic.yaml", CI),
     ("jenkinsfile", CI),
+    ("wercker.yml", CI),
     (".venv/bin", PYTHON),
     (".venv/pyvenv.cfg", PYTHON),
     (".venv/scripts", PYTHON),
@@ -162,8 +180,52 @@ const PROTECTED: &[(&str, &str)] = &[
     ("start menu/programs/startup", SHELLS),
 ];
 
-/// The ending of files with tasks and settings of VS Code, in lower case.
-const WORKSPACE_FILE: &str = ".code-workspace";
+/// Files of which only some contents make other programs run something, with what such a content has in it; nothing
+/// for files that are programs. Git and package managers write them every day, so commands may, too, as long as the
+/// content is harmless. In lower case.
+const RUNNING_CONTENTS: &[(&str, &str, &[&str])] = &[
+    // https://rust-lang.github.io/rustup/overrides.html#path
+    ("rust-toolchain", TOOLCHAIN, &["path"]),
+    ("rust-toolchain.toml", TOOLCHAIN, &["path"]),
+    // https://asdf-vm.com/manage/configuration.html#tool-versions
+    (".tool-versions", TOOLCHAIN, &["path:"]),
+    // https://yarnpkg.com/configuration/yarnrc#yarnPath
+    (".yarnrc.yml", PACKAGES, &["yarnpath", "plugins"]),
+    // https://classic.yarnpkg.com/en/docs/yarnrc#toc-yarn-path
+    (".yarnrc", PACKAGES, &["yarn-path"]),
+    // https://docs.npmjs.com/cli/using-npm/config
+    (".npmrc", PACKAGES, &["script-shell", "node-options", "git=", "git ="]),
+    // https://pnpm.io/pnpmfile
+    (".pnpmfile.cjs", PACKAGES, &[]),
+    (".pnpmfile.mjs", PACKAGES, &[]),
+    // https://luals.github.io/wiki/settings/#runtimeplugin
+    (".luarc.json", EDITORS, &["plugin"]),
+    (".luarc.jsonc", EDITORS, &["plugin"]),
+];
+
+/// Files that agents, of this kind and of others, take for instructions of the user. File tools ask before they
+/// change one; commands may, because these files differ between the branches of a repository. In lower case.
+const INSTRUCTIONS: &[&str] = &[
+    ".clinerules",
+    ".cursorrules",
+    ".github/agents",
+    ".github/chatmodes",
+    ".github/copilot-instructions.md",
+    ".github/instructions",
+    ".github/prompts",
+    ".goosehints",
+    ".junie",
+    ".rules",
+    ".windsurfrules",
+    "agent.md",
+    "agents.md",
+    "claude.local.md",
+    "claude.md",
+    "gemini.md",
+];
+
+/// The endings of files with tasks and settings of editors, in lower case.
+const WORKSPACE_FILES: [&str; 2] = [".code-workspace", ".sublime-project"];
 
 /// The file that makes a folder a virtual environment of Python.
 const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
@@ -208,7 +270,25 @@ impl ProtectedPaths {
         if is_in_environment(&parts) {
             return Some(PYTHON);
         }
-        PROTECTED.iter().find(|(path, _)| contains_or_is_in(&parts, path)).map(|(_, why)| *why)
+        let is_at = |path: &str| contains_or_is_in(&parts, path);
+        let found = PROTECTED.iter().find(|(path, _)| is_at(path)).map(|(_, why)| *why);
+        let by_content = RUNNING_CONTENTS.iter().find(|row| is_at(row.0)).map(|row| row.1);
+        let is_instruction = INSTRUCTIONS.iter().any(|path| is_at(path));
+        found.or(by_content).or(is_instruction.then_some(AGENTS_OBEY))
+    }
+
+    /// Whether a content of the file at this path makes other programs run something; `None` for files of which every
+    /// content is protected.
+    pub fn runs_something(path: &Path, content: &[u8]) -> Option<bool> {
+        let name = parts(Path::new(path.file_name()?)).pop()?;
+        let (_, _, words) = RUNNING_CONTENTS.iter().find(|row| row.0 == name)?;
+        let content = String::from_utf8_lossy(content).to_lowercase();
+        Some(words.is_empty() || words.iter().any(|word| content.contains(word)))
+    }
+
+    /// Returns true if only some contents of the file at this path are protected.
+    pub fn is_judged_by_content(path: &Path) -> bool {
+        ProtectedPaths::runs_something(path, b"").is_some()
     }
 
     /// Whether programs of the user obey what is at this path below a root, in a subfolder of it: one of
@@ -231,8 +311,7 @@ impl ProtectedPaths {
             }
             all && (is_link || rest.len() >= length)
         };
-        let patterns = || PROTECTED.iter().filter(|it| it.1 != CI);
-        (1..parts.len()).any(|start| patterns().any(|it| is_in(start, it.0)))
+        (1..parts.len()).any(|start| obeyed_in_subfolders().any(|path| is_in(start, path)))
             || ProtectedPaths::is_workspace_file(path)
             || ProtectedPaths::is_environment_file(path)
     }
@@ -270,15 +349,19 @@ impl ProtectedPaths {
 
     /// Whether this is a file with tasks and settings of VS Code.
     pub fn is_workspace_file(path: &Path) -> bool {
-        parts(path).last().is_some_and(|it| it.ends_with(WORKSPACE_FILE))
+        let name = parts(path).pop();
+        name.is_some_and(|name| WORKSPACE_FILES.iter().any(|ending| name.ends_with(ending)))
     }
 
-    /// The protected paths in the session's folders, whether they exist or not, but for workspace files.
+    /// The protected paths in the session's folders that commands cannot write, whether they exist or not, but for
+    /// workspace files.
     pub fn leaf_paths(&self) -> Vec<PathBuf> {
         let paths = self.paths();
         let is_parent =
             |index: usize| paths.get(index + 1).is_some_and(|it| it.starts_with(&paths[index]));
-        (0..paths.len()).filter(|it| !is_parent(*it)).map(|it| paths[it].clone()).collect()
+        let leaves = (0..paths.len()).filter(|index| !is_parent(*index));
+        let leaves = leaves.map(|index| paths[index].clone());
+        leaves.filter(|path| !ProtectedPaths::is_judged_by_content(path)).collect()
     }
 
     /// The protected paths in a `.git` folder, besides the folder itself.
@@ -298,8 +381,10 @@ impl ProtectedPaths {
                 root.join(".git")
             };
             paths.extend(ProtectedPaths::git_parts(&git));
-            let built_in = PROTECTED.iter().map(|(path, _)| usual_spelling(path));
-            for path in built_in.chain(self.extra.iter().map(|it| it.trim_matches('/'))) {
+            let by_content = RUNNING_CONTENTS.iter().map(|row| row.0);
+            let built_in = PROTECTED.iter().map(|row| row.0).chain(by_content).map(usual_spelling);
+            let extra = self.extra.iter().map(|path| path.trim_matches('/'));
+            for path in built_in.chain(extra) {
                 let mut folder = root.clone();
                 for part in Path::new(path) {
                     folder.push(part);
@@ -313,17 +398,27 @@ impl ProtectedPaths {
     }
 }
 
+/// The protected files that programs obey in subfolders, too: all but those of CI servers.
+fn obeyed_in_subfolders() -> impl Iterator<Item = &'static str> {
+    let protected = PROTECTED.iter().filter(|row| row.1 != CI).map(|row| row.0);
+    protected.chain(RUNNING_CONTENTS.iter().map(|row| row.0))
+}
+
 /// Whether a name may be that of a workspace file, or the first part of a protected path. Most names are not, and
 /// this tells so without allocating.
 fn may_begin_obeyed(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    if name.len() > WORKSPACE_FILE.len() && name.to_ascii_lowercase().ends_with(b"workspace") {
+    let ends_with = |ending: &&str| {
+        let start = name.len().saturating_sub(ending.len());
+        name[start..].eq_ignore_ascii_case(ending.as_bytes())
+    };
+    if WORKSPACE_FILES.iter().any(ends_with) {
         return true;
     }
     if name.eq_ignore_ascii_case(ENVIRONMENT_FILE.as_bytes()) {
         return true;
     }
-    if cfg!(not(windows)) && !name.first().is_some_and(|it| b".mMlLoO".contains(it)) {
+    if cfg!(not(windows)) && !name.first().is_some_and(|it| b".mMlLoOrR".contains(it)) {
         return !name.is_ascii();
     }
     let is_ignored = |it: &&u8| matches!(it, b'.' | b' ');
@@ -333,11 +428,11 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
         first.is_some_and(|it| it.eq_ignore_ascii_case(&name[..end]))
             && path.as_bytes().get(end).is_none_or(|it| *it == b'/')
     };
-    !name.is_ascii() || PROTECTED.iter().any(|it| begins(it.0))
+    !name.is_ascii() || obeyed_in_subfolders().any(begins)
 }
 
 /// The usual spelling of a path that the table has in lower case.
-fn usual_spelling(path: &'static str) -> &'static str {
+fn usual_spelling(path: &str) -> &str {
     match path {
         "jenkinsfile" => "Jenkinsfile",
         ".rprofile" => ".Rprofile",
@@ -468,6 +563,16 @@ mod tests {
             ".Rprofile",
             ".roo/mcp.json",
             ".aider.conf.yml",
+            "AGENTS.md",
+            "sub/CLAUDE.md",
+            ".github/copilot-instructions.md",
+            "x.sublime-project",
+            ".bsp/x.json",
+            ".builds/a.yml",
+            "codemagic.yaml",
+            ".npmrc",
+            "web/.yarnrc.yml",
+            "rust-toolchain.toml",
             ".venv",
             ".venv/bin/python",
             ".VENV/Scripts/activate.bat",
@@ -510,6 +615,26 @@ mod tests {
     }
 
     #[test]
+    fn some_files_run_something_only_with_some_contents() {
+        for (path, content, expected) in [
+            ("rust-toolchain.toml", "[toolchain]\nchannel = 'stable'", Some(false)),
+            ("a/rust-toolchain.toml", "[toolchain]\npath = '../x'", Some(true)),
+            (".tool-versions", "nodejs 20.1.0", Some(false)),
+            (".tool-versions", "nodejs path:../x", Some(true)),
+            (".yarnrc.yml", "nodeLinker: node-modules", Some(false)),
+            (".YARNRC.yml", "yarnPath: ./x.cjs", Some(true)),
+            (".npmrc", "registry=https://npm.pkg.github.com/", Some(false)),
+            (".npmrc", "script-shell=./x", Some(true)),
+            (".pnpmfile.cjs", "", Some(true)),
+            (".luarc.json", "{\"runtime.plugin\": \"x.lua\"}", Some(true)),
+            (".vscode/tasks.json", "{}", None),
+        ] {
+            let runs = ProtectedPaths::runs_something(Path::new(path), content.as_bytes());
+            assert_eq!(runs, expected, "{path}: {content}");
+        }
+    }
+
+    #[test]
     fn similar_paths_are_not_protected() {
         let protected = protected();
         for path in [
@@ -524,13 +649,15 @@ mod tests {
             ".idea/misc.xml",
             ".hg/store",
             "mise/README.md",
-            "AGENTS.md",
+            "agents/README.md",
+            "docs/rules",
             "docs/deploy/keys",
             "x.envrc",
             ".cargo/audit.toml",
             "code-workspace",
             ".git/info/exclude",
-            ".npmrc",
+            "npmrc",
+            "rust-toolchain.md",
             ".venv/lib/python3.12/site-packages/x.py",
             "venv",
             "env/mod.rs",

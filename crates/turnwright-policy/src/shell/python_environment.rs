@@ -1,24 +1,27 @@
-//! Which commands make or change virtual environments of Python, as far as their words tell.
+//! Which lines make or change virtual environments of Python, as far as their words tell.
 
-use super::SimpleCommand;
 use super::args::name;
+use super::{SimpleCommand, classify, parse};
+use turnwright_types::dialect::ShellDialect;
 
-/// What a command does to virtual environments.
+/// What a line does to virtual environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EnvironmentUse {
     #[default]
     None,
     /// It makes one where there is none, and runs something in it.
     Creates,
-    /// It installs packages, whose programs it writes, or makes the whole environment anew.
+    /// It installs packages, whose programs it writes. Where there is no environment it makes one.
     Installs,
+    /// It makes the environments that it names, with everything in them, and runs no code of packages.
+    Makes,
 }
 
 /// Installers, with their subcommands that change an environment. Without any they all do.
 const INSTALLERS: &[(&str, &str)] = &[
     ("pip", "install uninstall sync"),
     ("pip-sync", ""),
-    ("uv", "sync add remove venv install uninstall"),
+    ("uv", "sync add remove install uninstall"),
     ("poetry", "install add remove update sync"),
     ("pdm", "install add remove update sync venv use"),
     ("pipenv", "install uninstall sync update upgrade"),
@@ -26,9 +29,13 @@ const INSTALLERS: &[(&str, &str)] = &[
     ("hatch", "env"),
     ("maturin", "develop dev"),
     ("ensurepip", ""),
-    ("venv", ""),
-    ("virtualenv", ""),
 ];
+
+/// Programs that make environments and do nothing else, with their subcommands that do.
+const MAKERS: &[(&str, &str)] = &[("uv", "venv"), ("venv", ""), ("virtualenv", "")];
+
+/// Options with which nothing is installed.
+const WITHOUT_EFFECT: &[&str] = &["--help", "-h", "--version", "--dry-run", "--check"];
 
 /// Programs that make environments before they run something in them, with their subcommands that do.
 const RUNNERS: &[(&str, &str)] = &[
@@ -49,13 +56,70 @@ const SYSTEM_FOLDERS: &[&str] =
 /// Modules of Python that are programs only with `-m`.
 const MODULES: &[&str] = &["venv", "ensurepip"];
 
-/// What a command does to virtual environments, judging by its words.
-pub fn environment_use(command: &SimpleCommand) -> EnvironmentUse {
+/// What a line does to virtual environments, judging by its words. A line that may run anything else than programs
+/// that are for environments and commands that only read does nothing to them as far as can be told: another
+/// program would have the right to change them, too.
+pub fn environment_use(line: &str, dialect: ShellDialect) -> EnvironmentUse {
+    let (line, has_activation) = without_activations(line);
+    let script = parse(&line, dialect);
+    if script.ambiguity.is_some() {
+        return EnvironmentUse::None;
+    }
+    let mut found = EnvironmentUse::None;
+    let mut runs_packages = has_activation;
+    for command in &script.commands {
+        let environment_use = of_command(command);
+        if environment_use == EnvironmentUse::None && !writes_nothing(command) {
+            return EnvironmentUse::None;
+        }
+        runs_packages |= writes_file(command)
+            || matches!(environment_use, EnvironmentUse::Creates | EnvironmentUse::Installs);
+        found = found.max(environment_use);
+    }
+    if runs_packages { found.min(EnvironmentUse::Installs) } else { found }
+}
+
+/// A line without the parts between `&&` that do nothing but activate an environment, and whether there were any.
+/// Programs of the environment may run in what follows. As such a part has no quotes, the rest means the same.
+fn without_activations(line: &str) -> (String, bool) {
+    let is_activation = |part: &&str| {
+        let Some(("source" | ".", script)) = part.trim().split_once(' ') else { return false };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+        let folder = script.trim().strip_suffix("/bin/activate");
+        script.trim().bytes().all(is_plain) && folder.is_some_and(|it| is_environment(name(it)))
+    };
+    let parts: Vec<_> = line.split("&&").collect();
+    let rest: Vec<_> = parts.iter().copied().filter(|part| !is_activation(part)).collect();
+    (rest.join("&&"), rest.len() < parts.len())
+}
+
+/// Returns true if a command beside an installer writes no file: it reads, deletes, goes to a folder, or lists
+/// packages.
+fn writes_nothing(command: &SimpleCommand) -> bool {
+    let words: Vec<_> = command.argv().take(2).collect();
+    let is_harmless = match words.as_slice() {
+        ["cd" | "rm" | "rmdir" | "mkdir", ..] => true,
+        [pip, subcommand] if without_version(name(pip)) == "pip" && is_installed(pip) => {
+            ["list", "show", "freeze", "check", "--version"].contains(subcommand)
+        }
+        _ => classify(command).is_read_only,
+    };
+    is_harmless && !writes_file(command)
+}
+
+fn writes_file(command: &SimpleCommand) -> bool {
+    command.redirects.iter().any(|redirect| redirect.is_write)
+}
+
+fn of_command(command: &SimpleCommand) -> EnvironmentUse {
     let words: Vec<_> = command.argv().collect();
     let Some((program, words)) = words.split_first() else { return EnvironmentUse::None };
     if !is_installed(program) {
         return EnvironmentUse::None;
     }
+    // The programs of an environment run code of its packages.
+    let is_of_environment = program.contains(['/', '\\']) && !is_in_system_folder(program);
+    let most = if is_of_environment { EnvironmentUse::Installs } else { EnvironmentUse::Makes };
     let program = name(program);
     if without_version(program) == "python" || program == "py" {
         // Other options may stand before it.
@@ -66,12 +130,13 @@ pub fn environment_use(command: &SimpleCommand) -> EnvironmentUse {
         return match (words[at].trim_start_matches("-m"), words.get(at + 1)) {
             ("", Some(module)) => of_program(module, &words[at + 2..]),
             (module, _) => of_program(module, &words[at + 1..]),
-        };
+        }
+        .min(most);
     }
     if MODULES.contains(&program) {
         return EnvironmentUse::None;
     }
-    of_program(without_version(program), words)
+    of_program(without_version(program), words).min(most)
 }
 
 /// Whether an option of Python makes it run a text, or what it reads: what follows is for that program.
@@ -83,10 +148,17 @@ fn is_program_text(option: &str) -> bool {
 /// of a project, where it may have any content.
 fn is_installed(program: &str) -> bool {
     let Some((folder, _)) = program.rsplit_once(['/', '\\']) else { return true };
+    if is_in_system_folder(program) {
+        return true;
+    }
     let mut parts = folder.rsplit(['/', '\\']);
     let is_programs =
         parts.next().is_some_and(|it| it == "bin" || it.eq_ignore_ascii_case("scripts"));
-    SYSTEM_FOLDERS.contains(&folder) || is_programs && parts.next().is_some_and(is_environment)
+    is_programs && parts.next().is_some_and(is_environment)
+}
+
+fn is_in_system_folder(program: &str) -> bool {
+    program.rsplit_once('/').is_some_and(|(folder, _)| SYSTEM_FOLDERS.contains(&folder))
 }
 
 /// Whether a folder has one of the usual names of environments, whose programs are protected.
@@ -95,17 +167,24 @@ fn is_environment(folder: &str) -> bool {
 }
 
 fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
-    let has_any = |subcommands: &str| {
-        let is_one = |word: &&str| subcommands.split(' ').any(|it| it == *word);
-        // As in `uv pip install`.
-        let mut first = words.iter().filter(|it| !it.starts_with('-')).take(2);
-        subcommands.is_empty() || first.any(is_one)
+    // As in `uv pip install`.
+    let subcommands: Vec<_> = words.iter().filter(|word| !word.starts_with('-')).take(2).collect();
+    let is_among = |table: &[(&str, &str)], depth: usize| {
+        table.iter().any(|(known, known_subcommands)| {
+            let is_known = |word: &&&str| known_subcommands.split(' ').any(|known| known == **word);
+            *known == program
+                && (known_subcommands.is_empty()
+                    || subcommands.iter().take(depth).any(|word| is_known(&word)))
+        })
     };
-    let is_among = |table: &[(&str, &str)]| table.iter().any(|it| it.0 == program && has_any(it.1));
-    if is_among(RUNNERS) {
+    if is_among(RUNNERS, 2) {
         // What it runs may be named like a subcommand that installs.
         EnvironmentUse::Creates
-    } else if is_among(INSTALLERS) {
+    } else if words.iter().any(|word| WITHOUT_EFFECT.contains(word)) {
+        EnvironmentUse::None
+    } else if is_among(MAKERS, 1) {
+        EnvironmentUse::Makes
+    } else if is_among(INSTALLERS, 2) {
         EnvironmentUse::Installs
     } else {
         EnvironmentUse::None
@@ -120,29 +199,27 @@ fn without_version(program: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::parse;
-    use turnwright_types::dialect::ShellDialect;
 
     #[test]
     fn commands_that_make_or_change_environments_are_known() {
-        use EnvironmentUse::{Creates, Installs, None};
+        use EnvironmentUse::{Creates, Installs, Makes, None};
         for (line, expected) in [
-            ("python3 -m venv .venv", Installs),
-            ("python3.12 -I -m venv --clear env", Installs),
-            ("/usr/bin/python3 -mvenv .venv", Installs),
+            ("python3 -m venv .venv", Makes),
+            ("python3.12 -I -m venv --clear env", Makes),
+            ("/usr/bin/python3 -mvenv .venv", Makes),
             ("pip install -r requirements.txt", Installs),
             ("pip3.12 uninstall -y x", Installs),
             (".venv/bin/pip install -e .", Installs),
             (".venv/bin/python -m pip install ruff", Installs),
             ("nice -n 9 pip install x", Installs),
-            ("PIP_NO_INPUT=1 pip install x", Installs),
+            ("PATH=. pip install x", None),
             ("uv sync --all-extras", Installs),
             ("uv pip install -r requirements.txt", Installs),
-            ("uv venv", Installs),
+            ("uv venv", Makes),
             ("uv add httpx", Installs),
             ("poetry install", Installs),
             ("pdm sync", Installs),
-            ("virtualenv -p python3 env", Installs),
+            ("virtualenv -p python3 env", Makes),
             ("maturin develop", Installs),
             ("uv run pytest", Creates),
             ("uv run pip install x", Creates),
@@ -165,9 +242,35 @@ mod tests {
             ("venv .venv", None),
             ("make install", None),
             ("echo pip install", None),
+            ("uv add venv", Installs),
+            (".venv/bin/python -m venv .venv", Installs),
+            ("python3 -m venv .venv && .venv/bin/pip install -r requirements.txt", Installs),
+            ("cd api && python3 -m venv .venv", Makes),
+            ("rm -rf .venv && python3 -m venv .venv", Makes),
+            ("cd api && source .venv/bin/activate && pip install x", Installs),
+            ("source .venv/bin/activate && $x && pip install y", None),
+            ("source .venv/bin/activate && pip install -r requirements.txt", Installs),
+            (". env/bin/activate && python -m venv env", Installs),
+            ("pip install x && pip list | tail -2", Installs),
+            ("pip install x 2>&1 | tail -5", Installs),
+            ("pip install x > log.txt", Installs),
+            ("uv venv > .venv/bin/git", Installs),
+            ("uv sync && uv run pytest", Installs),
+            ("pip install x && tox", Installs),
+            ("pip install --help; cp x.sh .venv/bin/activate", None),
+            ("pip install x && cp x.sh .venv/bin/git", None),
+            ("uv sync; sh setup.sh", None),
+            ("make env && pip install x", None),
+            ("source ./activate && pip install x", None),
+            ("pip install x && cat a > .venv/bin/git", None),
+            ("pip install --help", None),
+            ("pip --version install x", None),
+            ("python3 -m venv --help", None),
+            ("uv sync --dry-run", None),
+            ("uv run --help", Creates),
+            ("$x; pip install y", None),
         ] {
-            let script = parse(line, ShellDialect::Bash);
-            assert_eq!(environment_use(&script.commands[0]), expected, "{line}");
+            assert_eq!(environment_use(line, ShellDialect::Bash), expected, "{line}");
         }
     }
 }

@@ -86,6 +86,7 @@ impl super::ChangeTracker {
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
         {
+            self.0.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
             let (snapshot, cached) = (Arc::clone(&last.snapshot), Arc::clone(&last.cached));
             let converted = Arc::clone(&last.converted);
             return Some(CommandBaseline { snapshot, cached, repositories, converted });
@@ -111,8 +112,9 @@ impl super::ChangeTracker {
         let mut inner = self.0.inner.lock();
         inner.repositories = Arc::new(found);
         inner.ignored = Arc::new(snapshot.ignored());
-        drop(inner);
         let snapshot = Arc::new(snapshot);
+        inner.running_snapshot = Arc::downgrade(&snapshot);
+        drop(inner);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories, converted })
     }
 

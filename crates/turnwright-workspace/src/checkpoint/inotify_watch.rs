@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::folder_listing::ENVIRONMENT_FILE;
 use super::snapshot::ChangedFolders;
@@ -74,6 +76,75 @@ struct WatchState {
     most: usize,
     /// Something may have changed without an event.
     has_failed: bool,
+    /// What each reader has not taken yet; `None` if it is too much.
+    unread: HashMap<u64, Option<ChangedFolders>>,
+    last_reader: u64,
+}
+
+/// The reader that every watch has: the snapshots of commands.
+const SNAPSHOTS: u64 = 0;
+
+/// A further reader of a watch, which gets all changes, too.
+#[derive(Debug)]
+pub(super) struct WatchReader {
+    watch: Arc<InotifyWatch>,
+    number: u64,
+    /// Made when it is first waited for, because that needs a runtime.
+    descriptor: Option<AsyncFd<OwnedFd>>,
+}
+
+impl WatchReader {
+    /// The new reader also gets what the snapshots have not taken yet.
+    pub(super) fn new(watch: &Arc<InotifyWatch>) -> WatchReader {
+        let mut state = watch.state.lock();
+        state.last_reader += 1;
+        let number = state.last_reader;
+        let unread = state.unread.get(&SNAPSHOTS).cloned().flatten();
+        state.unread.insert(number, unread);
+        WatchReader { watch: Arc::clone(watch), number, descriptor: None }
+    }
+
+    pub(super) fn is_of(&self, watch: &Arc<InotifyWatch>) -> bool {
+        Arc::ptr_eq(&self.watch, watch)
+    }
+
+    /// Follows the settings and hooks of a repository, too.
+    pub(super) fn follow_repository(&self, repository: &Path) {
+        let Some(parent) = repository.parent() else { return };
+        for folder in [repository.to_path_buf(), repository.join("hooks")] {
+            self.watch.add_repository(&folder.into(), &parent.into());
+        }
+    }
+
+    /// What has changed since the last call; `None` if that is not known.
+    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+        self.watch.take_changes_for(self.number)
+    }
+
+    /// Waits until something has changed. Safe to drop and call again.
+    ///
+    /// # Errors
+    /// If the system cannot wait for it.
+    pub(super) async fn changed(&mut self) -> std::io::Result<()> {
+        let descriptor = match &mut self.descriptor {
+            Some(descriptor) => descriptor,
+            none => none.insert(poll_for_reading(self.watch.descriptor.try_clone()?)?),
+        };
+        descriptor.readable().await?.clear_ready();
+        Ok(())
+    }
+}
+
+#[expect(unsafe_code, reason = "the descriptor is owned by what polls it")]
+fn poll_for_reading(descriptor: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` refers to the same open file until it is dropped, after it was deregistered.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}
+
+impl Drop for WatchReader {
+    fn drop(&mut self) {
+        self.watch.state.lock().unread.remove(&self.number);
+    }
 }
 
 /// What an event in an ignored folder means.
@@ -96,7 +167,9 @@ impl InotifyWatch {
         let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         let (paths, ignored) = (HashMap::new(), HashMap::new());
-        let state = WatchState { paths, ignored, most, has_failed: false };
+        let unread = HashMap::from([(SNAPSHOTS, Some(ChangedFolders::default()))]);
+        let state =
+            WatchState { paths, ignored, most, has_failed: false, unread, last_reader: SNAPSHOTS };
         Some(InotifyWatch { descriptor, state: Mutex::new(state), _share: share })
     }
 
@@ -119,6 +192,13 @@ impl InotifyWatch {
         let events = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE;
         let ignored = IgnoredFolder { listed: Arc::clone(listed), is_obeyed };
         self.add_for(folder, events, Some(ignored));
+    }
+
+    /// Watches the folder of a repository, which is not listed: every change in it is one of `listed`.
+    fn add_repository(&self, folder: &Arc<Path>, listed: &Arc<Path>) {
+        let events = WatchFlags::CREATE | WatchFlags::MOVE | WatchFlags::CLOSE_WRITE;
+        let inside = IgnoredFolder { listed: Arc::clone(listed), is_obeyed: true };
+        self.add_for(folder, events, Some(inside));
     }
 
     fn add_for(&self, folder: &Arc<Path>, events: WatchFlags, ignored: Option<IgnoredFolder>) {
@@ -157,53 +237,79 @@ impl InotifyWatch {
 
     /// What has changed since the last call; `None` if that is not known.
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+        self.take_changes_for(SNAPSHOTS)
+    }
+
+    fn take_changes_for(&self, reader: u64) -> Option<ChangedFolders> {
         let mut state = self.state.lock();
-        let mut changes = ChangedFolders::default();
+        if !state.has_failed {
+            state.has_failed = !state.read_events(&self.descriptor);
+        }
+        if state.has_failed {
+            return None;
+        }
+        state.unread.get_mut(&reader)?.as_mut().map(std::mem::take)
+    }
+}
+
+impl WatchState {
+    /// Passes all events on to the readers. Returns false if there may be others.
+    fn read_events(&mut self, descriptor: &OwnedFd) -> bool {
         let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
-        let mut events = Reader::new(&self.descriptor, &mut buffer);
+        let mut events = Reader::new(descriptor, &mut buffer);
         for _ in 0..MAX_EVENTS {
-            if state.has_failed {
-                break;
-            }
             let event = match events.next() {
                 Ok(event) => event,
-                Err(Errno::WOULDBLOCK) => return Some(changes),
+                Err(Errno::WOULDBLOCK) => return true,
                 Err(Errno::INTR) => continue,
-                Err(_) => break,
+                Err(_) => return false,
             };
             let flags = event.events();
             if flags.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
-                break;
+                return false;
             }
             let number = event.wd();
             if flags.contains(ReadFlags::IGNORED) {
-                if state.paths.remove(&number).is_some() {
+                if self.paths.remove(&number).is_some() {
                     FOLDERS.fetch_sub(1, Ordering::Relaxed);
                 }
-                state.ignored.remove(&number);
+                self.ignored.remove(&number);
                 continue;
             }
-            let Some(folder) = state.paths.get(&number) else { continue };
-            if let Some(ignored) = state.ignored.get(&number) {
+            let Some(folder) = self.paths.get(&number).cloned() else { continue };
+            if let Some(ignored) = self.ignored.get(&number) {
                 let is_searched =
                     |it: &CStr| it == c".git" || it.to_bytes() == ENVIRONMENT_FILE.as_bytes();
                 if ignored.is_obeyed || event.file_name().is_some_and(is_searched) {
-                    changes.listed.insert(ignored.listed.to_path_buf());
+                    let listed = ignored.listed.to_path_buf();
+                    self.note(Some(listed), None);
                 }
                 continue;
             }
             match event.file_name() {
                 Some(name) if flags.contains(ReadFlags::ISDIR) => {
-                    changes.replaced.insert(folder.join(OsStr::from_bytes(name.to_bytes())));
-                    changes.listed.insert(folder.to_path_buf());
+                    let replaced = folder.join(OsStr::from_bytes(name.to_bytes()));
+                    self.note(Some(folder.to_path_buf()), Some(replaced));
                 }
-                Some(_) => drop(changes.listed.insert(folder.to_path_buf())),
+                Some(_) => self.note(Some(folder.to_path_buf()), None),
                 // The folder itself, which may be somewhere else by now.
-                None => drop(changes.replaced.insert(folder.to_path_buf())),
+                None => self.note(None, Some(folder.to_path_buf())),
             }
         }
-        state.has_failed = true;
-        None
+        false
+    }
+
+    /// Adds a change to those that the readers have not taken yet.
+    fn note(&mut self, listed: Option<PathBuf>, replaced: Option<PathBuf>) {
+        for unread in self.unread.values_mut() {
+            if let Some(changes) = unread {
+                changes.listed.extend(listed.clone());
+                changes.replaced.extend(replaced.clone());
+                if changes.are_too_many() {
+                    *unread = None;
+                }
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod hidden_folders;
 #[cfg(target_os = "linux")]
 mod inotify_watch;
 mod listed_entries;
+mod live_folders;
 #[cfg(not(target_os = "linux"))]
 mod no_watch;
 mod observe;
@@ -26,7 +27,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio_util::task::TaskTracker;
 
@@ -39,6 +40,7 @@ use turnwright_types::ids::CallId;
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
 pub use git::index::{StoredEntry, read_entries};
+pub use live_folders::LiveFolders;
 pub use observe::current_state;
 pub use snapshot::{GitSettings, ObeyedFiles};
 
@@ -46,7 +48,7 @@ use commands::is_restorable;
 use content_cache::ContentCache;
 use hidden_folders::HiddenFolders;
 use observe::ObservedState;
-use snapshot::WatchedFolders;
+use snapshot::{StatSnapshot, WatchedFolders};
 
 /// What is never covered, for people.
 pub const NOT_COVERED: &str = "Files that .gitignore names are not covered.";
@@ -86,6 +88,8 @@ struct TrackerShared {
 struct TrackerState {
     /// The snapshot after the last command of the turn.
     last_baseline: Option<CommandBaseline>,
+    /// The snapshot before the last command, for as long as the command runs.
+    running_snapshot: Weak<StatSnapshot>,
     slow_snapshots_left: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
@@ -101,6 +105,7 @@ impl Default for TrackerState {
     fn default() -> TrackerState {
         TrackerState {
             last_baseline: None,
+            running_snapshot: Weak::new(),
             slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
             repositories: Arc::default(),
             ignored: Arc::default(),

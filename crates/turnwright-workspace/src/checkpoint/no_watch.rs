@@ -1,9 +1,6 @@
 //! The folder watch of systems for which there is none yet.
 
-#[cfg(unix)]
-use std::path::Path;
-use std::path::PathBuf;
-#[cfg(unix)]
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::snapshot::ChangedFolders;
@@ -36,6 +33,32 @@ impl NoWatch {
     }
 
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+        match *self {}
+    }
+}
+
+/// A reader of such a watch.
+#[derive(Debug)]
+pub(super) enum NoWatchReader {}
+
+impl NoWatchReader {
+    pub(super) fn new(watch: &Arc<NoWatch>) -> NoWatchReader {
+        match **watch {}
+    }
+
+    pub(super) fn is_of(&self, _: &Arc<NoWatch>) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn follow_repository(&self, _: &Path) {
+        match *self {}
+    }
+
+    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+        match *self {}
+    }
+
+    pub(super) async fn changed(&mut self) -> std::io::Result<()> {
         match *self {}
     }
 }

@@ -12,9 +12,9 @@ use super::content_cache;
 use super::folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
 use super::git::FileStat;
 #[cfg(target_os = "linux")]
-use super::inotify_watch::InotifyWatch as FolderWatch;
+pub(super) use super::inotify_watch::{InotifyWatch as FolderWatch, WatchReader};
 #[cfg(not(target_os = "linux"))]
-use super::no_watch::NoWatch as FolderWatch;
+pub(super) use super::no_watch::{NoWatch as FolderWatch, NoWatchReader as WatchReader};
 use crate::files::Roots;
 use crate::search::SearchDeadline;
 
@@ -122,12 +122,19 @@ pub(super) struct StatSnapshot {
 }
 
 /// The folders whose entries may differ from those in a snapshot.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ChangedFolders {
     /// Their own entries may differ.
     pub(super) listed: BTreeSet<PathBuf>,
     /// Another folder may be at this path, or none.
     pub(super) replaced: BTreeSet<PathBuf>,
+}
+
+impl ChangedFolders {
+    /// Returns true if it takes less time to list all folders anew.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.listed.len() + self.replaced.len() > MAX_RELISTED
+    }
 }
 
 /// A path whose stat data differ.
@@ -173,14 +180,28 @@ impl StatSnapshot {
         limit: Duration,
         cancelled: &Arc<AtomicBool>,
     ) -> Option<StatSnapshot> {
+        let changes = self.watch.as_ref()?.take_changes()?;
+        self.refresh_after(changes, watched, limit, cancelled)
+    }
+
+    /// The same, with the changes that its watch has reported since this snapshot. Blocks.
+    pub(super) fn refresh_after(
+        &self,
+        changes: ChangedFolders,
+        watched: &WatchedFolders,
+        limit: Duration,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Option<StatSnapshot> {
         let (at, start) = (SystemTime::now(), Instant::now());
         let watch = self.watch.as_ref()?;
-        let ChangedFolders { mut listed, replaced } = watch.take_changes()?;
+        let are_too_many = changes.are_too_many();
+        let ChangedFolders { mut listed, replaced } = changes;
         // What is at the path of a folder is found by listing the one above it.
         listed.extend(replaced.iter().filter_map(|it| it.parent()).map(Path::to_path_buf));
         let hard_linked = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
         listed.extend(hard_linked.map(|it| it.0.to_path_buf()));
-        if listed.len() + replaced.len() > MAX_RELISTED
+        if are_too_many
+            || listed.len() > MAX_RELISTED
             || self.folders.values().any(|it| it.has_linked_rules)
             || self.outer_rules != outer_rules(watched)
             || self.roots != roots(watched)
@@ -230,6 +251,10 @@ impl StatSnapshot {
             outer_rules: Vec::new(),
             watch: None,
         }
+    }
+
+    pub(super) fn watch(&self) -> Option<&Arc<FolderWatch>> {
+        self.watch.as_ref()
     }
 
     /// Whether changes after this snapshot are reported.

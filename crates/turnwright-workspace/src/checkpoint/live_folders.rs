@@ -1,0 +1,86 @@
+//! Follows the session's folders while a program may change them, beside the snapshots that are taken around
+//! its call: a trap that it sets for other programs must not stand until the call ends.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ChangeTracker;
+use super::snapshot::{StatSnapshot, WatchReader, WatchedFolders};
+
+/// How long a snapshot may take.
+const LIMIT: Duration = Duration::from_secs(2);
+/// The changes in at most this many repositories are reported at once.
+const MAX_FOLLOWED: usize = 64;
+/// How often to look where changes are not reported.
+const UNREPORTED_PERIOD: Duration = Duration::from_millis(250);
+
+/// The folders as they were at the last look.
+#[derive(Debug)]
+pub struct LiveFolders {
+    watched: WatchedFolders,
+    snapshot: Arc<StatSnapshot>,
+    /// `None` where the system reports no changes.
+    reader: Option<WatchReader>,
+}
+
+impl ChangeTracker {
+    /// Follows the folders from the last snapshot before a command on, or from now on if there is none; `None` if
+    /// there are too many files. Blocks.
+    pub fn live_folders(&self) -> Option<LiveFolders> {
+        let watched = self.watched()?;
+        let last = self.0.inner.lock().running_snapshot.upgrade();
+        let snapshot = match last {
+            Some(snapshot) => snapshot,
+            None => Arc::new(StatSnapshot::take(&watched, LIMIT, &Arc::default()).ok()?),
+        };
+        let reader = snapshot.watch().map(WatchReader::new);
+        let live = LiveFolders { watched, snapshot, reader };
+        live.follow(live.snapshot.repositories().iter());
+        Some(live)
+    }
+}
+
+impl LiveFolders {
+    /// Waits until something may have changed. Safe to drop and call again.
+    pub async fn changed(&mut self) {
+        if let Some(reader) = &mut self.reader
+            && reader.changed().await.is_ok()
+        {
+            return;
+        }
+        tokio::time::sleep(UNREPORTED_PERIOD).await;
+    }
+
+    /// Looks for repositories, and files in subfolders that programs obey, that are not among `known`. Blocks.
+    pub fn find_new(&mut self, known: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+        let changes = self.reader.as_ref().and_then(WatchReader::take_changes);
+        let refreshed = changes.and_then(|changes| {
+            self.snapshot.refresh_after(changes, &self.watched, LIMIT, &Arc::default())
+        });
+        let taken = || StatSnapshot::take(&self.watched, LIMIT, &Arc::default()).ok();
+        let Some(snapshot) = refreshed.or_else(taken) else { return Vec::new() };
+        self.reader = match (self.reader.take(), snapshot.watch()) {
+            (Some(reader), Some(watch)) if reader.is_of(watch) => Some(reader),
+            (_, watch) => watch.map(WatchReader::new),
+        };
+        self.snapshot = Arc::new(snapshot);
+        let new: Vec<_> = self.snapshot.repositories().difference(known).cloned().collect();
+        self.follow(new.iter());
+        new
+    }
+
+    /// Follows the settings and hooks of these repositories, but for those of the folders themselves, which commands
+    /// cannot write.
+    fn follow<'a>(&self, repositories: impl Iterator<Item = &'a PathBuf>) {
+        let Some(reader) = &self.reader else { return };
+        let is_own = |path: &PathBuf| {
+            path.parent().is_some_and(|parent| self.watched.folders().iter().any(|it| it == parent))
+        };
+        let followed = repositories.filter(|path| !is_own(path) && path.is_dir());
+        for repository in followed.take(MAX_FOLLOWED) {
+            reader.follow_repository(repository);
+        }
+    }
+}

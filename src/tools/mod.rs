@@ -89,7 +89,7 @@ pub(crate) use confinement::{ConfinementSettings, makes_environments};
 pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environments_of};
 pub(crate) use current_place::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
-use hard_links::OtherNames;
+use hard_links::note_about_other_names;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
 pub(crate) use outcome_json::{
@@ -363,7 +363,8 @@ struct TypedCall<T: Tool> {
     paths: Vec<PathBuf>,
     /// The same, resolved.
     targets: Vec<ResolvedPath>,
-    other_names: OtherNames,
+    /// A note about files with several names.
+    other_names: Option<String>,
     restricted: RestrictedFiles,
     preview: T::Preview,
     /// Notes for the user and the model about names that look the same.
@@ -429,7 +430,7 @@ impl<T: Tool> AnyTool for T {
             ignored,
             paths: Vec::new(),
             targets: Vec::new(),
-            other_names: OtherNames::default(),
+            other_names: None,
             restricted: RestrictedFiles::default(),
             preview: T::Preview::default(),
             name_notes: Vec::new(),
@@ -484,7 +485,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         self.tool.inspect(&mut self.args, &self.targets, env);
         if T::KIND == ToolKind::Edit {
             let effects = self.tool.effects(&self.args, &self.targets);
-            self.other_names = OtherNames::find(&effects, env);
+            self.other_names = note_about_other_names(&effects, roots);
         }
         if matches!(T::KIND, ToolKind::Delete | ToolKind::Move) {
             let effects = self.tool.effects(&self.args, &self.targets);
@@ -498,7 +499,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn effects(&self) -> Vec<Effect> {
         let mut effects = self.tool.effects(&self.args, &self.targets);
-        effects.extend(self.other_names.effects().chain(self.restricted.effects.iter().cloned()));
+        effects.extend(self.restricted.effects.iter().cloned());
         effects
     }
 
@@ -529,7 +530,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                 ToolRefusal { for_model: append_ignored(told, &self.ignored), ..refusal }
             })?;
             self.preview = preview;
-            let notes = self.name_notes.iter().cloned().chain(self.other_names.note());
+            let notes = self.name_notes.iter().cloned().chain(self.other_names.clone());
             content.extend(notes.map(CallContent::Text));
             Ok(content)
         })
@@ -548,7 +549,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
             ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
             let mut outcome = tool.run(args, preview, &pass, ctx).await;
-            let other_names = other_names.note().filter(|_| outcome.ok);
+            let other_names = other_names.filter(|_| outcome.ok);
             for note in name_notes.into_iter().chain(other_names) {
                 outcome.append_note(note);
             }

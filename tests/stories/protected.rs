@@ -44,28 +44,28 @@ fn a_protected_file_can_only_be_allowed_once() {
 }
 
 #[test]
-fn a_file_with_several_names_is_written_only_after_saying_so_and_a_protected_name_counts() {
+fn what_is_written_to_one_name_of_a_file_does_not_change_the_others() {
     let hook = ".git/hooks/pre-commit";
-    for (answer, content) in [("reject_once", "old"), ("allow_once", "x")] {
-        let mut agent = TestAgent::builder()
-            .variable("TURNWRIGHT_MODE", "auto")
-            .file(hook, "old")
-            .model(json!([write("link"), says("Ok.")]))
-            .start();
-        std::fs::hard_link(agent.path(hook), agent.path("link")).unwrap();
-        let id = agent.prompt("go");
-        let question = agent.wait_for_request("session/request_permission");
-        let text = question.to_string();
-        assert!(text.contains("`.git/hooks/pre-commit` is protected"), "{text}");
-        assert!(text.contains("link has another name (a hard link)"), "{text}");
-        agent.choose(&question, answer);
-        assert_eq!(agent.stop_reason(&id), "end_turn");
-        assert_eq!(agent.read(hook), content);
-    }
+    let outside = turnwright_testing::temporary_folder();
+    let store = outside.path().join("store");
+    std::fs::write(&store, "old").unwrap();
+    let edit = json!({ "path": "package", "edits": [{ "old_text": "old", "new_text": "new" }] });
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto")
+        .file(hook, "old")
+        .model(json!([write("link"), calls("edit_file", &edit), says("Ok.")]))
+        .start();
+    std::fs::hard_link(agent.path(hook), agent.path("link")).unwrap();
+    std::fs::hard_link(&store, agent.path("package")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    assert_eq!((agent.read("link"), agent.read(hook)), ("x".to_owned(), "old".to_owned()));
+    assert_eq!(agent.read("package"), "new");
+    assert_eq!(std::fs::read_to_string(&store).unwrap(), "old");
 }
 
 #[test]
-fn the_result_says_how_many_other_names_have_changed() {
+fn the_result_says_how_many_other_names_have_the_old_content() {
     let mut agent = TestAgent::builder()
         .variable("TURNWRIGHT_MODE", "auto")
         .file("a", "old")
@@ -76,8 +76,8 @@ fn the_result_says_how_many_other_names_have_changed() {
     }
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(cards::questions(&agent), 0);
-    assert_eq!(agent.read("c"), "x");
+    assert_eq!((agent.read("a"), agent.read("c")), ("x".to_owned(), "old".to_owned()));
     let result = cards::results(&agent, 1).pop().unwrap();
-    let expected = "a has 2 other names (hard links), which change as well.";
+    let expected = "a has 2 other names (hard links), which keep the old content.";
     assert!(result.contains(expected), "{result}");
 }

@@ -173,7 +173,11 @@ impl Files {
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         // Not every editor makes the folders of a new file.
         let path = target.path.clone();
-        let made = disk::run_blocking(move || Ok(make_missing_folders(&path))).await?;
+        let prepare = move || {
+            save::separate_from_other_names(&path)?;
+            Ok(make_missing_folders(&path))
+        };
+        let made = disk::run_blocking(prepare).await?;
         let written = request_write(editor, self, target, shown, cancel).await;
         if !matches!(written, Ok(EditorWrite::Done)) {
             disk::run_blocking(move || Ok(made.iter().try_for_each(fs::remove_dir).ok())).await?;

@@ -25,9 +25,8 @@ pub(super) enum WritePrecondition {
     Sha256([u8; 32]),
 }
 
-/// Writes `bytes` to a file. Mode, owner and attributes are preserved. So are hard links, but if old
-/// content is restored ([`WritePrecondition::Sha256`]) the other names keep their current content.
-/// Missing folders are created.
+/// Writes `bytes` to a file. Mode, owner and attributes are preserved. If it has other names (hard links), these keep
+/// the old content: package managers link the files of one store into many projects. Missing folders are created.
 pub(super) async fn write(
     path: &Path,
     precondition: WritePrecondition,
@@ -53,13 +52,28 @@ pub(super) async fn write(
         if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
         }
-        let hard_links = match precondition {
-            WritePrecondition::Sha256(_) => HardLinks::Break,
-            _ => HardLinks::Keep,
-        };
-        write_into(&folder, &path, &bytes, hard_links)
+        write_into(&folder, &path, &bytes)
     })
     .await
+}
+
+/// Gives a file with several names (hard links) to its path alone, before another program writes it there in place.
+/// Blocks.
+pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.is_file() || link_count(path, &metadata) < 2 {
+        return Ok(());
+    }
+    let (_folder_handle, folder) = nofollow::open_folder(path.parent().unwrap_or(Path::new("/")))
+        .map_err(|error| map_open_error(&error))?;
+    let path = folder.join(path.file_name().ok_or(FileError::Folder)?);
+    let file = nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
+    let mut bytes = Vec::new();
+    file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| map_io_error(&error))?;
+    if bytes.len() as u64 > READ_LIMIT {
+        return Err(FileError::TooLarge(metadata.len()));
+    }
+    write_into(&folder, &path, &bytes)
 }
 
 impl WritePrecondition {
@@ -107,21 +121,7 @@ pub(super) fn lock_for_write(path: &Path) -> MutexGuard<'static, ()> {
     lock.lock()
 }
 
-/// What happens to the other names of a file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HardLinks {
-    /// They get the new content, too.
-    Keep,
-    /// They keep the old content.
-    Break,
-}
-
-fn write_into(
-    folder: &Path,
-    path: &Path,
-    bytes: &[u8],
-    hard_links: HardLinks,
-) -> Result<(), FileError> {
+fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let old = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => return Err(FileError::Moved),
         Ok(metadata) => {
@@ -137,9 +137,6 @@ fn write_into(
         Err(error) => return Err(map_io_error(&error)),
     };
     let has_other_links = old.as_ref().is_some_and(|it| link_count(path, it) > 1);
-    if has_other_links && hard_links == HardLinks::Keep {
-        return write_in_place(path, bytes);
-    }
     match replace_atomically(folder, path, bytes, old.as_ref()) {
         Ok(Replacement::Done) => Ok(()),
         Ok(Replacement::OwnerNotPreserved) if !has_other_links => write_in_place(path, bytes),
@@ -404,15 +401,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_with_two_names_keeps_both() {
+    async fn only_one_name_of_a_file_gets_the_new_content() {
         let folder = TestFolder::new();
         let (path, other) = (folder.file("f"), folder.path("other"));
         fs::hard_link(&path, &other).unwrap();
         for bytes in ["a text that is longer than the old one", "short", ""] {
             write(&path, bytes.into()).await.unwrap();
-            assert_eq!(fs::read_to_string(&other).unwrap(), bytes);
+            assert_eq!(fs::read_to_string(&path).unwrap(), bytes);
+            assert_eq!(fs::read_to_string(&other).unwrap(), "the old text");
         }
         assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_an_editor_writes_in_place_does_not_change_other_names() {
+        let folder = TestFolder::new();
+        let (path, other) = (folder.file("f"), folder.path("other"));
+        fs::hard_link(&path, &other).unwrap();
+        for place in [path.clone(), folder.path("none"), folder.path("")] {
+            separate_from_other_names(&place).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
+        fs::write(&path, "new").unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "the old text");
     }
 
     #[tokio::test]

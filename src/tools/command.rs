@@ -246,6 +246,7 @@ pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRul
         uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
     let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
+    command.edits = edited_files(&command.script, &workdir.path, roots);
     let (changes, reads) = files.split();
     command.changes = changes;
     command.reads.extend(reads);
@@ -259,6 +260,38 @@ impl CommandPath {
             CommandPath::WriteOutsideSandbox(path) => path,
         }
     }
+}
+
+/// The files that a line edits and copies, if it does nothing but that and read.
+pub(super) fn edited_files(
+    script: &shell::Script,
+    workdir: &Path,
+    roots: &Roots,
+) -> Option<Vec<ResolvedPath>> {
+    let mut files = Vec::new();
+    for edit in shell::project_edits(script)? {
+        let folder = workdir.join(edit.command.folder.as_ref()?);
+        let paths: Vec<_> = edit.words.iter().map(|word| folder.join(&word.text)).collect();
+        if paths.iter().any(|path| roots.leads_elsewhere(path)) {
+            return None;
+        }
+        let (last, others) = paths.split_last()?;
+        let destination = roots.resolve(last);
+        if edit.is_for_folder {
+            // Only where the folders are counts.
+            let all = paths.iter().map(|path| roots.resolve(path));
+            files.extend(
+                all.filter(|file| file.scope != PathScope::Workspace || !file.path.is_dir()),
+            );
+        } else if !others.is_empty() && destination.path.is_dir() {
+            let names = others.iter().filter_map(|path| path.file_name());
+            files.extend(names.map(|name| roots.resolve(last.join(name))));
+            files.extend(others.iter().map(|path| roots.resolve(path)));
+        } else {
+            files.extend(paths.iter().map(|path| roots.resolve(path)));
+        }
+    }
+    Some(files)
 }
 
 /// The effects of a line whose paths are resolved. `command` has what the disk tells about it.

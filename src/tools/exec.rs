@@ -77,6 +77,9 @@ pub(super) struct ExecArgs {
     /// Why the command may run more than its words tell; set by [`Tool::inspect`].
     #[serde(skip)]
     uncertainty: Option<String>,
+    /// The files that the line edits, if it does nothing else; set by [`Tool::inspect`].
+    #[serde(skip)]
+    edits: Option<Vec<ResolvedPath>>,
     /// The tracked files with secrets that git would show; set by [`Tool::inspect`].
     #[serde(skip)]
     secrets_shown_by_git: Vec<ResolvedPath>,
@@ -172,9 +175,11 @@ impl Tool for Exec {
             command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
         let line = (&**script, args.command.as_str());
         let environment = &env.command_environment;
+        let edits = command::edited_files(script, &workdir.path, roots);
         let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
         args.uncertainty = uncertainty;
         args.secrets_shown_by_git = secrets_shown_by_git;
+        args.edits = edits;
         args.restricted = files;
     }
 
@@ -199,6 +204,7 @@ impl Tool for Exec {
             ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
         command.uncertainty.clone_from(&args.uncertainty);
         command.reads.clone_from(&args.secrets_shown_by_git);
+        command.edits.clone_from(&args.edits);
         let (changes, reads) = args.restricted.split();
         command.changes = changes;
         command.reads.extend(reads);

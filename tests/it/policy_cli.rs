@@ -214,3 +214,43 @@ fn a_rule_is_suggested_for_commands_that_are_often_allowed() {
     user.policy(&["allow", "exec(npm run build)"]);
     assert!(user.policy(&["suggest"]).0.contains("No suggestions"));
 }
+
+#[test]
+fn auto_edit_lets_a_command_do_what_the_file_tools_do() {
+    if !turnwright_sandbox::can_confine() || !turnwright_sandbox::namespace_support().mounts {
+        eprintln!("SKIPPED: this machine has no sandbox, or commands can change protected files");
+        return;
+    }
+    let user = User::new();
+    let folder = user.project.path();
+    std::fs::write(folder.join(".env"), "KEY=x").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("/etc", folder.join("out")).unwrap();
+    for (command, expected) in [
+        ("mkdir -p src/a", "allow"),
+        ("touch src/a.rs && mv src/a.rs src/b.rs", "allow"),
+        ("cp -r src old", "allow"),
+        ("cd src && mkdir x && ls", "allow"),
+        ("git add -A", "allow"),
+        ("git add . && ls", "allow"),
+        ("cp a.txt .", "allow"),
+        ("cp x/.envrc .", "ask"),
+        ("cd .. && git add -A", "ask"),
+        ("mkdir sub && mv .git sub", "ask"),
+        ("cargo fmt", "allow"),
+        ("rm src/a.rs", "ask"),
+        ("cp .env src/x", "ask"),
+        ("cp /etc/passwd x", "ask"),
+        ("touch out/x", "ask"),
+        ("touch .envrc", "ask"),
+        ("mkdir -p .vscode && cp x .vscode/tasks.json", "ask"),
+        ("mkdir a; make", "ask"),
+    ] {
+        for mode in ["auto-edit", "ask"] {
+            let (text, _) = user.policy(&["check", command, "--mode", mode]);
+            let verdict = text.split_whitespace().next().unwrap_or_default();
+            let expected = if mode == "ask" { "ask" } else { expected };
+            assert_eq!(verdict, expected, "{command}: {text}");
+        }
+    }
+}

@@ -306,6 +306,7 @@ impl Decider<'_> {
         let default = match class.danger {
             _ if class.is_read_only => (Verdict::Allow, Reason::ReadOnly),
             Some(danger) if self.mode == Mode::Auto => (Verdict::Ask, Reason::Destructive(danger)),
+            _ if self.only_edits(command) => (Verdict::Allow, Reason::Mode),
             _ => default,
         };
         let default = match default {
@@ -315,6 +316,22 @@ impl Decider<'_> {
             default => default,
         };
         self.apply_rules(|it| it.matches_command(simple), None, always_ask, default)
+    }
+
+    /// Returns true if a command does nothing that the file tools may not do in this mode without a question, and if it
+    /// can do nothing else.
+    fn only_edits(&self, command: &ShellCommand) -> bool {
+        let policy = self.policy;
+        let is_free = |target: &ResolvedPath| {
+            target.scope == PathScope::Workspace
+                && !is_secret_path(&target.path)
+                && policy.protected.reason(&target.path).is_none()
+        };
+        self.mode == Mode::AutoEdit
+            && policy.can_confine
+            && !(policy.protected_exposed)()
+            && command.extra_access == ExtraAccess::None
+            && command.edits.as_ref().is_some_and(|edits| edits.iter().all(is_free))
     }
 
     /// A command that could ruin the system is asked about, whatever was allowed.

@@ -7,7 +7,7 @@ use super::decision::{Decision, Finding, Reason, Verdict};
 use super::glob::slashed;
 use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
-use crate::shell::SimpleCommand;
+use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
 };
@@ -182,6 +182,13 @@ impl QuestionText<'_> {
 
     /// Adds each simple command with its verdict, then the findings about the whole line.
     fn add_command(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
+        // What is at stake comes first, unless a reason says the same.
+        let is_said = |stake: &&str| {
+            let is_reason = |finding: &Finding| matches!(finding.reason, Reason::Destructive(what) if what == *stake);
+            self.findings_of(index).any(is_reason)
+        };
+        let stakes = shell::stakes(&command.script).into_iter().filter(|stake| !is_said(stake));
+        lines.extend(stakes.map(|stake| format!("⚠ it {stake}")));
         self.add_simple_commands(index, command, lines);
         for finding in self.findings_of(index).filter(|it| it.command_index.is_none()) {
             lines.extend(self.line_finding(finding, command));

@@ -25,10 +25,12 @@ mod network;
 mod parser;
 mod prefix;
 mod programs;
+mod project_edits;
 mod python_environment;
 mod read_only;
 mod ruin;
 mod shell_folder;
+mod stakes;
 mod system_paths;
 mod targets;
 mod windows_drives;
@@ -51,8 +53,10 @@ pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use file_use::{FileUse, file_use};
 pub use prefix::{SuggestedWords, suggest_prefix};
 pub use programs::{GitContentQuery, may_show_any_content};
+pub use project_edits::project_edits;
 pub use python_environment::{EnvironmentUse, environment_use};
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
+pub use stakes::stakes;
 
 /// What the words of a simple command say about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

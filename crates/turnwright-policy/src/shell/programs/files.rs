@@ -1,5 +1,7 @@
 //! Programs that read, write, move and delete files.
 
+use std::path::PathBuf;
+
 use crate::shell::Word;
 use crate::shell::args::{Args, operands};
 use crate::shell::destructive::{Danger, has_option};
@@ -254,8 +256,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::Option('r', "--remove", "deletes all files of a user"),
         Danger::Prefix("--remove-", "deletes all files of a user"),
     ]),
-    ARCHIVE.with_names("tar").grantable_prefixes(&[]),
+    ARCHIVE.with_names("tar").reads_if(listed_by_tar).grantable_prefixes(&[]),
     ARCHIVE.with_names("gtar bsdtar"),
+    program("unzip").reads_if(listed_by_unzip),
     ANYTHING.with_names("ed emacs ex nano nvim vi vim"),
 ];
 
@@ -264,6 +267,29 @@ fn strings(words: &[Word]) -> FilesRead {
     let names_arguments = |it: &Word| it.text.starts_with('@') || options::may_be_option(it);
     (!words.iter().any(names_arguments))
         .then(|| Files.files(STRINGS, words, ReadPaths::default()))?
+}
+
+/// `tar tzf a.tgz`: lists an archive. A name with a colon is one of another machine.
+fn listed_by_tar(words: &[Word]) -> FilesRead {
+    let [letters, archive, members @ ..] = words else { return None };
+    let letters = letters.text.trim_start_matches('-');
+    let is_list = letters.contains('t') && letters.ends_with('f');
+    let lists = is_list && letters.bytes().all(|letter| b"tvzjJf".contains(&letter));
+    (lists && !archive.text.contains(':') && are_names(archive, members))
+        .then(|| vec![PathBuf::from(&archive.text)])
+}
+
+/// `unzip -l a.zip`: lists an archive.
+fn listed_by_unzip(words: &[Word]) -> FilesRead {
+    let [option, archive, members @ ..] = words else { return None };
+    let is_list = ["-l", "-v", "-lv", "-Z", "-Z1"].contains(&option.text.as_str());
+    (is_list && are_names(archive, members)).then(|| vec![PathBuf::from(&archive.text)])
+}
+
+/// Returns true if an archive is one file, and what follows are no options.
+fn are_names(archive: &Word, members: &[Word]) -> bool {
+    let is_plain = |word: &Word| !word.is_glob && !word.text.starts_with('-');
+    is_plain(archive) && !archive.text.contains(['*', '?', '[']) && members.iter().all(is_plain)
 }
 
 fn tree(words: &[Word]) -> FilesRead {

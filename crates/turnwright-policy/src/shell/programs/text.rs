@@ -62,13 +62,13 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 /// [`OptionTable`] describes the notation.
 const GREP: OptionTable = &[
-    "-EFGPivwxyzcLloqsbHhnTUaIr -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
+    "-EFGPivwxyzcLloqsbHhnTUaIrR -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
     "--fixed-strings --basic-regexp --perl-regexp --regexp: --file< --ignore-case \
      --no-ignore-case",
     "--word-regexp --line-regexp --null-data --no-messages --invert-match --max-count:",
     "--byte-offset --line-number --line-buffered --with-filename --no-filename --label:",
     "--only-matching --quiet --silent --binary-files: --text --directories: --devices: \
-     --recursive",
+     --recursive --dereference-recursive",
     "--include: --exclude: --exclude-from< --exclude-dir:",
     "--files-without-match --files-with-matches --count --initial-tab --null --before-context:",
     "--after-context: --context: --group-separator: --no-group-separator --color? --colour?",
@@ -155,7 +155,7 @@ fn grep(words: &[Word]) -> FilesRead {
     let syntax = SearchSyntax {
         options: GREP,
         pattern_options: "e f --regexp --file --version --help",
-        recursive_options: Some("r d --recursive --directories"),
+        recursive_options: Some("r R d --recursive --dereference-recursive --directories"),
         pattern_is_optional: false,
     };
     files_of_search(&syntax, words)

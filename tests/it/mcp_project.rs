@@ -114,7 +114,7 @@ fn servers_of_a_project_get_variables_of_commands_but_no_keys() {
     let mut agent = project(&mine).variable("GREETING", "hello").start();
     let answer = trust(&mut agent);
     assert!(
-        answer.contains("`bad` is not started") && answer.contains("`OPENAI_API_KEY`"),
+        answer.contains("`bad` is not started") && answer.contains("OPENAI_API_KEY is not set"),
         "{answer}"
     );
     assert_eq!(offered(&mut agent), ["mcp__good__tell"]);

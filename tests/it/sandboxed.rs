@@ -268,6 +268,7 @@ fn a_command_cannot_read_secret_files_that_it_does_not_name() {
         "cat p*v",
         "grep -r hush .",
         "cat ./n*",
+        "grep -R hush .",
         "rg --hidden --no-ignore hush",
         "grep -rn hush . ; true",
         "/usr/bin/grep -r hush .",

@@ -82,6 +82,7 @@ pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{
     LinkError, LinkEvent, LinkedServer, ServerLink, ServerSource, ServerSpec, ServerTransport,
 };
+pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
 pub(crate) use undo::{UndoContext, UndoRequest};

@@ -33,7 +33,7 @@ use clap::Args;
 use serde_json::Value;
 
 use self::agent_link::AgentLink;
-pub(super) use self::agent_link::pipe_file;
+pub(super) use self::agent_link::{AgentThread, pipe_file};
 use self::exit_status::TurnEnd;
 use self::line_editor::LineEditor;
 use self::permission_answer::AnswerPolicy;

@@ -1,4 +1,4 @@
-//! Questions on the terminal, or their answers from a pipe. Keys are read with echo off.
+//! Questions of subcommands on the terminal, or their answers from a pipe. Keys are read with echo off.
 
 #[cfg(unix)]
 use std::io::Read;
@@ -8,8 +8,9 @@ use std::process::ExitCode;
 #[cfg(unix)]
 use tokio::task::spawn_blocking;
 
+use super::CliError;
 #[cfg(unix)]
-use super::super::block_on;
+use super::block_on;
 
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
@@ -32,6 +33,24 @@ pub(super) fn finish(text: &str, is_done: bool) -> ExitCode {
 pub(super) fn ask(question: &str) -> io::Result<String> {
     say(question)?;
     read_line()
+}
+
+/// Asks for a yes. Everything else is a no, and so is the end of the input.
+pub(super) fn is_confirmed(question: &str) -> io::Result<bool> {
+    say(question)?;
+    Ok(read_line().is_ok_and(|answer| is_yes(&answer)))
+}
+
+/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
+pub(super) fn confirm(question: &str, advice_for_pipe: &str) -> Result<bool, CliError> {
+    if !is_terminal() {
+        return Err(format!("stdin is not a terminal; {advice_for_pipe}").into());
+    }
+    Ok(is_confirmed(question)?)
+}
+
+pub(super) fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// Reads a line, without the white space around it.
@@ -176,6 +195,13 @@ mod tests {
         assert_eq!(line(65_536).unwrap_err().to_string(), "a line is too long");
         assert_eq!(next_line(&b" last"[..]).unwrap(), "last");
         assert_eq!(next_line(&b""[..]).unwrap_err().to_string(), "the input ended");
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (answer, expected) in [("y", true), (" YES\n", true), ("", false), ("no", false)] {
+            assert_eq!(is_yes(answer), expected, "{answer}");
+        }
     }
 
     /// What a line means, typed byte by byte.

@@ -6,6 +6,10 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 #[cfg(unix)]
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+#[cfg(unix)]
 use tokio::task::spawn_blocking;
 
 use super::CliError;
@@ -84,36 +88,33 @@ pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
     ask(question)
 }
 
-/// A terminal that neither echoes what is typed nor turns control characters into signals: a signal would
-/// end the process with the echo off. Dropping it restores the terminal.
+/// The modes of the terminal before something changes them. Dropping it restores them.
 #[cfg(unix)]
-struct HiddenInput {
-    original: rustix::termios::Termios,
-}
+pub(super) struct TerminalMode(Termios);
 
 #[cfg(unix)]
-impl HiddenInput {
-    fn start() -> io::Result<HiddenInput> {
-        use rustix::termios::{
-            LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr,
-        };
-        let original = tcgetattr(stdin())?;
-        let mut hidden = original.clone();
+impl TerminalMode {
+    pub(super) fn save() -> io::Result<TerminalMode> {
+        Ok(TerminalMode(tcgetattr(stdin())?))
+    }
+
+    /// From now on the terminal neither echoes what is typed nor turns control characters into signals: a
+    /// signal would end the process with the echo off.
+    fn hide_input(&self) -> io::Result<()> {
+        let mut hidden = self.0.clone();
         hidden
             .local_modes
             .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
         hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
         hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(stdin(), OptionalActions::Flush, &hidden)?;
-        Ok(HiddenInput { original })
+        Ok(tcsetattr(stdin(), OptionalActions::Flush, &hidden)?)
     }
 }
 
 #[cfg(unix)]
-impl Drop for HiddenInput {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
-        use rustix::termios::{OptionalActions, tcsetattr};
-        tcsetattr(stdin(), OptionalActions::Now, &self.original).ok();
+        tcsetattr(stdin(), OptionalActions::Now, &self.0).ok();
     }
 }
 
@@ -125,7 +126,8 @@ async fn ask_unless_ended(question: &str) -> io::Result<String> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     // Before the question: what is typed in between would be shown.
-    let _hidden = HiddenInput::start()?;
+    let mode = TerminalMode::save()?;
+    mode.hide_input()?;
     say(question)?;
     let why = tokio::select! {
         typed = spawn_blocking(read_hidden) => {

@@ -202,7 +202,8 @@ pub(crate) fn set_title(
     });
 }
 
-fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
+/// A session that the store does not have is one that the client does not know.
+pub(super) fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
     result.map_err(|error| match error {
         StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),
         error => Error::Store(error),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::capabilities::ClientCaps;
 use super::helper_sessions;
@@ -20,8 +19,8 @@ use super::wire::schema::{
 };
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, ChoiceKind, Client, EditorBuffers, FormOutcome, HelperSession, HelperView,
-    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, Client, EditorBuffers, FormOutcome, HelperSession, HelperView, PermissionAnswer,
+    PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::ids;
 use turnwright_types::update::Update;
@@ -139,28 +138,6 @@ impl Client for AcpClient {
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(self.questions.show_form(form, || ()))
-    }
-}
-
-/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
-pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
-    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    match text("/outcome/outcome") {
-        Some("cancelled") => PermissionAnswer::Cancelled,
-        Some("selected") => {
-            let id = text("/outcome/optionId").unwrap_or_default();
-            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
-            chosen.map_or_else(
-                || {
-                    PermissionAnswer::Unclear(
-                        "the client chose an option that was not offered".to_owned(),
-                    )
-                },
-                |it| PermissionAnswer::Chosen(*it),
-            )
-        }
-        _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
     }
 }
 

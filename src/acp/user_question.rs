@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use super::client::permission_answer;
+use super::to_wire;
 use super::versions::Version;
 use super::wire::schema::{
     CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
@@ -109,6 +109,28 @@ impl UserQuestions {
             Err(RequestError::ErrorResponse(_)) => FormOutcome::Declined,
             Err(_) => FormOutcome::Cancelled,
         }
+    }
+}
+
+/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
+pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    match text("/outcome/outcome") {
+        Some("cancelled") => PermissionAnswer::Cancelled,
+        Some("selected") => {
+            let id = text("/outcome/optionId").unwrap_or_default();
+            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
+            chosen.map_or_else(
+                || {
+                    PermissionAnswer::Unclear(
+                        "the client chose an option that was not offered".to_owned(),
+                    )
+                },
+                |it| PermissionAnswer::Chosen(*it),
+            )
+        }
+        _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
     }
 }
 

@@ -37,8 +37,9 @@ pub(super) fn parse_mode(word: &str) -> Result<Mode, String> {
 }
 
 pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
-    let serve = |stdio| serve(args, config, stdio);
-    super::run_for_program("turnwright mcp-server", TERMINAL_HINT, serve)
+    super::run_for_program("turnwright mcp-server", TERMINAL_HINT, |stdio| {
+        serve(args, config, stdio)
+    })
 }
 
 #[expect(

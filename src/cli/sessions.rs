@@ -190,8 +190,9 @@ fn show(store: &Store, name: &str) -> Result<(), CliError> {
     store.read_blocking(|it| {
         let key = read::session_key(it, &id)?;
         let rewound = RewoundEntries::load(it, key)?;
-        let print = |stored: StoredEntry| print_redacted(format_entry(&stored));
-        Ok(read::each_entry(it, key, PAGE_SIZE, &rewound, print))
+        Ok(read::each_entry(it, key, PAGE_SIZE, &rewound, |stored| {
+            print_redacted(format_entry(&stored))
+        }))
     })?
 }
 

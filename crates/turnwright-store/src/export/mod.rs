@@ -75,8 +75,9 @@ pub fn export(
         clock: TurnClock::default(),
     };
     writer.document.begin(&session)?;
-    let add = |entry_row| writer.add(&entry_row).map_err(ExportError::from);
-    read::each_entry(connection, key, PAGE_SIZE, &rewound, add)?;
+    read::each_entry(connection, key, PAGE_SIZE, &rewound, |entry_row| {
+        writer.add(&entry_row).map_err(ExportError::from)
+    })?;
     writer.end_turn()?;
     Ok(document.end()?)
 }

@@ -7,28 +7,24 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
-use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
 
 use super::capabilities::ClientCaps;
 use super::helper_sessions;
 use super::terminals::TerminalCards;
 use super::to_wire;
-use super::user_question;
+use super::user_question::UserQuestions;
 use super::versions::Version;
 use super::wire::schema::{
     ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
 };
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, ChoiceKind, Client, EditorBuffers, FormOutcome, HelperSession, HelperView,
-    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, Client, EditorBuffers, FormOutcome, HelperSession, HelperView, PermissionAnswer,
+    PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::ids;
 use turnwright_types::update::Update;
 
-/// The user may be away for a long time; a day is as good as no limit.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Editors read files at once.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// An editor may show the change to the user first.
@@ -76,8 +72,7 @@ pub(super) struct AcpClient {
     pub(super) caps: ClientCaps,
     pub(super) cwd: PathBuf,
     pub(super) terminal_cards: TerminalCards,
-    /// One permit: the user is shown one question at a time, of whatever kind.
-    question_slot: Semaphore,
+    questions: UserQuestions,
     silent_reads: SilentReads,
 }
 
@@ -90,13 +85,14 @@ impl AcpClient {
         silent_reads: SilentReads,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
+        let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, caps.forms);
         AcpClient {
             peer,
             session,
             caps,
             cwd,
             terminal_cards: TerminalCards::default(),
-            question_slot: Semaphore::new(1),
+            questions,
             silent_reads,
         }
     }
@@ -123,26 +119,13 @@ impl Client for AcpClient {
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        Box::pin(async {
-            let Ok(_slot) = self.question_slot.acquire().await else {
-                return PermissionAnswer::Cancelled;
-            };
-            let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
-            let params = to_wire::permission_request(self.session.clone(), request);
-            match self.peer.request("session/request_permission", &params, QUESTION_TIMEOUT).await {
-                Ok(result) => permission_answer(&result, &offered),
-                Err(error) => PermissionAnswer::Unclear(error.to_string()),
-            }
-        })
+        let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+        let params = to_wire::permission_request(self.session.clone(), request);
+        Box::pin(async move { self.questions.permission(&params, &offered, || ()).await })
     }
 
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
-        Box::pin(async {
-            let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
-            let forms = self.caps.forms.then_some(Version::V1);
-            let session = self.session.clone();
-            user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
-        })
+        Box::pin(self.questions.ask(question, || ()))
     }
 
     fn show_helper(&self, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
@@ -154,37 +137,7 @@ impl Client for AcpClient {
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        Box::pin(async {
-            if !self.caps.forms {
-                return FormOutcome::Declined;
-            }
-            let Ok(_slot) = self.question_slot.acquire().await else {
-                return FormOutcome::Cancelled;
-            };
-            user_question::show_form(&self.peer, self.session.clone(), form, QUESTION_TIMEOUT).await
-        })
-    }
-}
-
-/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
-pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
-    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    match text("/outcome/outcome") {
-        Some("cancelled") => PermissionAnswer::Cancelled,
-        Some("selected") => {
-            let id = text("/outcome/optionId").unwrap_or_default();
-            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
-            chosen.map_or_else(
-                || {
-                    PermissionAnswer::Unclear(
-                        "the client chose an option that was not offered".to_owned(),
-                    )
-                },
-                |it| PermissionAnswer::Chosen(*it),
-            )
-        }
-        _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
+        Box::pin(self.questions.show_form(form, || ()))
     }
 }
 

@@ -16,7 +16,8 @@ use super::wire::{
 };
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::stored_sessions::{self, ListRequest, SessionPage, SessionSummary};
+use crate::session::SessionRow;
+use crate::session::stored_sessions::{self, ListRequest, SessionPage};
 use tokio_util::sync::CancellationToken;
 use turnwright_rpc::RequestId;
 use turnwright_types::effect::escape_hidden_line;
@@ -60,12 +61,12 @@ pub(super) fn list(
     );
 }
 
-fn session_info(summary: SessionSummary) -> SessionInfo {
-    SessionInfo::new(summary.id.to_arc(), summary.cwd)
-        .additional_directories(summary.folders)
-        .title(summary.title.as_deref().map(escape_hidden_line))
-        .updated_at(timestamp::rfc3339(summary.updated))
-        .archived(summary.archived)
+fn session_info(row: SessionRow) -> SessionInfo {
+    SessionInfo::new(row.id.to_arc(), row.cwd)
+        .additional_directories(row.additional_folders)
+        .title(row.title.as_deref().map(escape_hidden_line))
+        .updated_at(timestamp::rfc3339(row.updated_at))
+        .archived(row.is_archived)
 }
 
 /// Closes a session, which stays blocked until the returned completion is used. Answers the request if the

@@ -1,7 +1,6 @@
 //! Handlers that open, load, resume, fork and close sessions. None of them waits: the session itself
 //! answers the request once it is open.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -16,7 +15,7 @@ use super::versions::Version;
 use super::wire::schema::{
     CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
     LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    ResumeSessionRequest, ResumeSessionResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionConfigOption, SessionModeState,
 };
 use super::wire::{
     CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
@@ -25,23 +24,13 @@ use super::{client_options, mcp_servers, v2};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{
-    self, ClientOptions, OpenRequest, Replayed, ServerSpec, SessionOrigin, Takeover,
+    self, ClientSide, OpenRequest, Replayed, SessionOrigin, Takeover, WantedSession,
 };
 use turnwright_rpc::RequestId;
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::client::EditorBuffers;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::ConfigOption;
-
-/// What a client wants opened, in the terms of a session.
-pub(super) struct WantedSession {
-    pub(super) id: SessionId,
-    pub(super) cwd: PathBuf,
-    pub(super) folders: Vec<PathBuf>,
-    pub(super) servers: Vec<ServerSpec>,
-    pub(super) options: Option<ClientOptions>,
-    pub(super) origin: SessionOrigin,
-}
 
 /// A request that opens a session.
 pub(super) trait OpeningRequest {
@@ -79,28 +68,17 @@ macro_rules! opening_requests {
 
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
 
-/// How a session reaches its client.
-pub(super) struct ClientSide {
-    pub(super) client: Arc<dyn Client>,
-    pub(super) buffers: Option<Arc<dyn EditorBuffers>>,
-    pub(super) display: CommandDisplay,
-}
-
 pub(super) fn new(
     connection: &mut Connection,
     request: &RequestId,
     mut params: Value,
     reply: Responder<NewSession>,
 ) {
-    let id = SessionId::random();
     let wanted = mcp_servers::read_with_servers(NewSession::NAME, &mut params).and_then(
-        |it: NewSessionRequest| it.into_wanted(connection, id.clone(), SessionOrigin::New),
+        |it: NewSessionRequest| it.into_wanted(connection, SessionId::random(), SessionOrigin::New),
     );
-    open(connection, request, wanted, reply, move |settings| {
-        let modes = to_wire::modes(&settings);
-        NewSessionResponse::new(id.to_arc())
-            .modes(modes)
-            .config_options(to_wire::settings(settings))
+    open(connection, request, wanted, reply, |id, modes, options| {
+        NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
     });
 }
 
@@ -116,9 +94,8 @@ pub(super) fn load(
             it.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
         },
     );
-    open(connection, request, wanted, reply, |settings| {
-        let modes = to_wire::modes(&settings);
-        LoadSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
+    open(connection, request, wanted, reply, |_, modes, options| {
+        LoadSessionResponse::new().modes(modes).config_options(options)
     });
 }
 
@@ -134,9 +111,8 @@ pub(super) fn resume(
             it.into_wanted(connection, id, SessionOrigin::Stored { replay: false })
         },
     );
-    open(connection, request, wanted, reply, |settings| {
-        let modes = to_wire::modes(&settings);
-        ResumeSessionResponse::new().modes(modes).config_options(to_wire::settings(settings))
+    open(connection, request, wanted, reply, |_, modes, options| {
+        ResumeSessionResponse::new().modes(modes).config_options(options)
     });
 }
 
@@ -146,28 +122,26 @@ pub(super) fn fork(
     mut params: Value,
     reply: Responder<ForkSession>,
 ) {
-    let id = SessionId::random();
     let wanted = mcp_servers::read_with_servers(ForkSession::NAME, &mut params).and_then(
         |it: ForkSessionRequest| {
             let source = SessionId::from(it.session_id.0.as_ref());
-            it.into_wanted(connection, id.clone(), SessionOrigin::Fork { source })
+            it.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
         },
     );
-    open(connection, request, wanted, reply, move |settings| {
-        let modes = to_wire::modes(&settings);
-        ForkSessionResponse::new(id.to_arc())
-            .modes(modes)
-            .config_options(to_wire::settings(settings))
+    open(connection, request, wanted, reply, |id, modes, options| {
+        ForkSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
     });
 }
 
-/// Opens a session for a client of version 1.
+/// Opens a session for a client of version 1. `respond` makes the response.
 fn open<M: RequestMethod + 'static>(
     connection: &mut Connection,
     request: &RequestId,
     wanted: Result<WantedSession, Error>,
     reply: Responder<M>,
-    convert: impl FnOnce(Vec<ConfigOption>) -> M::Result + Send + 'static,
+    respond: impl FnOnce(&SessionId, Option<SessionModeState>, Vec<SessionConfigOption>) -> M::Result
+    + Send
+    + 'static,
 ) {
     let wanted = match wanted {
         Ok(wanted) => wanted,
@@ -179,7 +153,12 @@ fn open<M: RequestMethod + 'static>(
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let display = client.display();
     let client = ClientSide { client, buffers, display };
-    open_session(connection, request, wanted, client, reply.done(convert));
+    let id = wanted.id.clone();
+    let done = reply.done(move |settings: Vec<ConfigOption>| {
+        let modes = to_wire::modes(&settings);
+        respond(&id, modes, to_wire::settings(settings))
+    });
+    open_session(connection, request, wanted, client, done);
 }
 
 /// Opens a session. If it is open already, it is closed first; one that has lost its connection is taken
@@ -207,8 +186,7 @@ pub(super) fn open_session(
         }
         client = remote.add(&wanted.id, wanted.cwd.clone(), wanted.folders.clone(), client);
     }
-    let WantedSession { id, cwd, folders, servers, options, origin } = wanted;
-    let ClientSide { client, buffers, display } = client;
+    let id = wanted.id.clone();
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
     let remote_client = connection.remote.as_ref().and_then(|it| it.client(&id)).cloned();
     let opened = Completion::new(move |result| {
@@ -221,16 +199,9 @@ pub(super) fn open_session(
     let after = connection.close_session(&id);
     let offer = connection.offer.clone();
     let open_request = OpenRequest {
-        id: id.clone(),
-        cwd,
-        folders,
+        wanted,
         client,
-        buffers,
-        display,
-        servers,
         advertised_modalities: offer.map(|it| it.modalities).boxed(),
-        options,
-        origin,
         start_after: after.clone(),
         cancel,
         opened,

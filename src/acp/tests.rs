@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::capabilities::{self, ClientCaps, LoginSupport};
-use super::client::permission_answer;
 use super::error::to_rpc;
 use super::responder::Responder;
+use super::user_question::permission_answer;
 use super::wire::Prompt;
 use crate::error::Error;
 use turnwright_llm::LlmError;

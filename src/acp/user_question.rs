@@ -1,62 +1,136 @@
-//! Questions of the model, and forms of MCP servers, to the user, as elicitation forms. A permission
-//! request would be no substitute: clients answer some by themselves, and show several options of one
-//! kind alike.
+//! Questions to the user: whether a call may run, and as elicitation forms those of the model and of MCP
+//! servers. For these a permission request would be no substitute: clients answer some by themselves, and
+//! show several options of one kind alike.
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
+use super::to_wire;
 use super::versions::Version;
 use super::wire::schema::{
     CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
     MultiSelectPropertySchema, SessionId, StringPropertySchema,
 };
 use turnwright_rpc::{Peer, RequestError};
-use turnwright_types::client::{FormOutcome, ServerForm, UserQuestion, UserReply};
+use turnwright_types::client::{
+    ChoiceKind, FormOutcome, PermissionAnswer, ServerForm, UserQuestion, UserReply,
+};
 use turnwright_types::effect::terminal_safe;
 
+/// The user may be away for a long time; a day is as good as no limit.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The name of the form's only field.
 const ANSWER_FIELD: &str = "answer";
 
-/// Asks the user in the best way that the client supports: with a form if it has any, of this version of the
-/// protocol.
-pub(super) async fn ask_user(
-    peer: &Peer,
+/// The questions of a session to its user. Each method calls `begin` when its question can be shown, and
+/// keeps what that returns until the answer.
+#[derive(Debug)]
+pub(super) struct UserQuestions {
+    peer: Peer,
     session: SessionId,
-    forms: Option<Version>,
-    question: UserQuestion,
-    timeout: Duration,
-) -> UserReply {
-    let Some(version) = forms else { return UserReply::InConversation };
-    let params = form_request(session, &question);
-    match peer.request("elicitation/create", &params, timeout).await {
-        Ok(result) => form_reply(&result, &question, version),
-        Err(RequestError::ErrorResponse(error)) => {
-            tracing::warn!(%error.message, "the client refused a form");
-            UserReply::InConversation
+    version: Version,
+    /// Whether the client shows elicitation forms (R-EL-1).
+    pub(super) has_forms: bool,
+    /// One permit: the user is shown one question at a time, of whatever kind.
+    slot: Semaphore,
+}
+
+impl UserQuestions {
+    pub(super) fn new(
+        peer: Peer,
+        session: SessionId,
+        version: Version,
+        has_forms: bool,
+    ) -> UserQuestions {
+        UserQuestions { peer, session, version, has_forms, slot: Semaphore::new(1) }
+    }
+
+    /// Asks which of the offered choices the user makes.
+    pub(super) async fn permission<W>(
+        &self,
+        params: &impl Serialize,
+        offered: &[ChoiceKind],
+        begin: impl FnOnce() -> W,
+    ) -> PermissionAnswer {
+        let Ok(_slot) = self.slot.acquire().await else { return PermissionAnswer::Cancelled };
+        let _waiting = begin();
+        match self.peer.request("session/request_permission", params, QUESTION_TIMEOUT).await {
+            Ok(result) => permission_answer(&result, offered),
+            Err(error) => PermissionAnswer::Unclear(error.to_string()),
         }
-        Err(_) => UserReply::Cancelled,
+    }
+
+    /// Asks the user in the best way that the client supports: with a form if it has any.
+    pub(super) async fn ask<W>(
+        &self,
+        question: UserQuestion,
+        begin: impl FnOnce() -> W,
+    ) -> UserReply {
+        let Ok(_slot) = self.slot.acquire().await else { return UserReply::Cancelled };
+        if !self.has_forms {
+            return UserReply::InConversation;
+        }
+        let _waiting = begin();
+        let params = form_request(self.session.clone(), &question);
+        match self.peer.request("elicitation/create", &params, QUESTION_TIMEOUT).await {
+            Ok(result) => form_reply(&result, &question, self.version),
+            Err(RequestError::ErrorResponse(error)) => {
+                tracing::warn!(%error.message, "the client refused a form");
+                UserReply::InConversation
+            }
+            Err(_) => UserReply::Cancelled,
+        }
+    }
+
+    /// Shows the form of an MCP server (R-EL-1). A form that the client cannot show counts as declined.
+    pub(super) async fn show_form<W>(
+        &self,
+        form: ServerForm,
+        begin: impl FnOnce() -> W,
+    ) -> FormOutcome {
+        if !self.has_forms {
+            return FormOutcome::Declined;
+        }
+        let Ok(_slot) = self.slot.acquire().await else { return FormOutcome::Cancelled };
+        let _waiting = begin();
+        let Ok(schema) = serde_json::from_value::<ElicitationSchema>(form.schema) else {
+            return FormOutcome::Declined;
+        };
+        let call = Some(form.call.to_arc().into());
+        let scope = ElicitationSessionScope::new(self.session.clone()).tool_call_id(call);
+        let mode = ElicitationFormMode::new(scope, schema);
+        let params = CreateElicitationRequest::new(mode, terminal_safe(form.message));
+        match self.peer.request("elicitation/create", &params, QUESTION_TIMEOUT).await {
+            Ok(result) => form_outcome(&result),
+            Err(RequestError::ErrorResponse(_)) => FormOutcome::Declined,
+            Err(_) => FormOutcome::Cancelled,
+        }
     }
 }
 
-/// Shows the form of an MCP server (R-EL-1). A form that the client cannot show counts as declined.
-pub(super) async fn show_form(
-    peer: &Peer,
-    session: SessionId,
-    form: ServerForm,
-    timeout: Duration,
-) -> FormOutcome {
-    let Ok(schema) = serde_json::from_value::<ElicitationSchema>(form.schema) else {
-        return FormOutcome::Declined;
-    };
-    let scope = ElicitationSessionScope::new(session).tool_call_id(Some(form.call.to_arc().into()));
-    let mode = ElicitationFormMode::new(scope, schema);
-    let params = CreateElicitationRequest::new(mode, terminal_safe(form.message));
-    match peer.request("elicitation/create", &params, timeout).await {
-        Ok(result) => form_outcome(&result),
-        Err(RequestError::ErrorResponse(_)) => FormOutcome::Declined,
-        Err(_) => FormOutcome::Cancelled,
+/// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
+pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    match text("/outcome/outcome") {
+        Some("cancelled") => PermissionAnswer::Cancelled,
+        Some("selected") => {
+            let id = text("/outcome/optionId").unwrap_or_default();
+            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
+            chosen.map_or_else(
+                || {
+                    PermissionAnswer::Unclear(
+                        "the client chose an option that was not offered".to_owned(),
+                    )
+                },
+                |it| PermissionAnswer::Chosen(*it),
+            )
+        }
+        _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
     }
 }
 

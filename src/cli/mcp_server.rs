@@ -1,6 +1,5 @@
 //! `turnwright mcp-server`: serves the built-in tools over MCP on stdin and stdout.
 
-use std::io::{IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use clap::Args;
 use crate::config::Config;
 use crate::mcp_server;
 use turnwright_policy::permission::Mode;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_rpc::Stdio;
 use turnwright_workspace::real_path;
 
 const TERMINAL_HINT: &str = "\
@@ -38,33 +37,16 @@ pub(super) fn parse_mode(word: &str) -> Result<Mode, String> {
 }
 
 pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
-    if stdin().is_terminal() {
-        return match stderr().write_all(TERMINAL_HINT.as_bytes()) {
-            Ok(()) => ExitCode::from(2),
-            Err(_) => ExitCode::FAILURE,
-        };
-    }
-    match serve(args, config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            drop(writeln!(
-                stderr(),
-                "turnwright mcp-server could not start: {}",
-                io_error_text(&error)
-            ));
-            ExitCode::FAILURE
-        }
-    }
+    super::run_for_program("turnwright mcp-server", TERMINAL_HINT, |stdio| {
+        serve(args, config, stdio)
+    })
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the client starts the process in the folder to work in"
 )]
-fn serve(args: McpServerCliArgs, config: Config) -> std::io::Result<()> {
-    super::deny_memory_inspection();
-    super::return_large_buffers();
-    let stdio = turnwright_rpc::claim_stdio()?;
+fn serve(args: McpServerCliArgs, config: Config, stdio: Stdio) -> std::io::Result<()> {
     let roots = args.root.into_iter().map(|it| canonical_root(&it)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
     let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };

@@ -11,6 +11,7 @@ mod login;
 mod mcp;
 mod mcp_server;
 mod policy;
+mod prompt;
 mod replay;
 mod run;
 #[cfg(unix)]
@@ -35,6 +36,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
 use crate::recording::Recording;
+use turnwright_rpc::Stdio;
 use turnwright_store::StoreError;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
@@ -348,11 +350,39 @@ fn write_stdout(text: &str) -> io::Result<()> {
 fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
     match result {
         Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(why) => {
-            drop(writeln!(stderr(), "turnwright {command}: {why}"));
+        other => exit_code(command, other.map(|()| ExitCode::SUCCESS), 1),
+    }
+}
+
+/// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
+fn exit_code(command: &str, result: Result<ExitCode, CliError>, failure: u8) -> ExitCode {
+    result.unwrap_or_else(|why| {
+        drop(writeln!(stderr(), "turnwright {command}: {why}"));
+        ExitCode::from(failure)
+    })
+}
+
+/// Runs a subcommand that another program starts and talks to. On a terminal nothing is run: a user should not
+/// wonder what it is waiting for.
+fn run_for_program(
+    name: &str,
+    explanation: &str,
+    serve: impl FnOnce(Stdio) -> io::Result<()>,
+) -> ExitCode {
+    if prompt::is_terminal() {
+        return match prompt::say(explanation) {
+            Ok(()) => ExitCode::from(2),
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    deny_memory_inspection();
+    return_large_buffers();
+    match turnwright_rpc::claim_stdio().and_then(serve) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            drop(writeln!(stderr(), "{name} could not start: {}", io_error_text(&error)));
             ExitCode::FAILURE
         }
-        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

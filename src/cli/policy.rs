@@ -2,14 +2,14 @@
 //! and adds or removes the user's own rules.
 
 use std::collections::BTreeMap;
-use std::io::{Write, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{CliError, write_stdout};
+use super::mcp_server::parse_mode;
+use super::{CliError, exit_code, write_stdout};
 use crate::config::Config;
 use crate::session::resolve_policy;
 use crate::tools::command_line_effects;
@@ -52,7 +52,7 @@ enum PolicyCommand {
         /// Command line, or an MCP tool as mcp(server/tool)
         command: String,
         /// Permission mode (default: the mode that sessions start in)
-        #[arg(long, value_parser = mode)]
+        #[arg(long, value_parser = parse_mode)]
         mode: Option<Mode>,
         /// As JSON
         #[arg(long)]
@@ -84,11 +84,6 @@ enum PolicyCommand {
     Suggest,
 }
 
-fn mode(id: &str) -> Result<Mode, String> {
-    let known = || format!("expected one of {}", Mode::ALL.map(Mode::id).join(", "));
-    Mode::parse(id).ok_or_else(known)
-}
-
 /// A project and its permission rules.
 struct ProjectPolicy {
     roots: Roots,
@@ -107,10 +102,7 @@ pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
         PolicyCommand::Revoke { ids } => project.revoke(&ids),
         PolicyCommand::Suggest => project.suggest(&AuditLog::read_entries(&config.paths.state)),
     });
-    result.unwrap_or_else(|why| {
-        drop(writeln!(stderr(), "turnwright policy: {why}"));
-        ExitCode::from(3)
-    })
+    exit_code("policy", result, 3)
 }
 
 impl ProjectPolicy {

@@ -1,16 +1,15 @@
 //! `turnwright sandbox -- PROGRAM …`: runs a command in the agent's sandbox, attached to the terminal.
 
 use std::ffi::OsString;
-use std::io::{self, Write, stderr};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::launcher;
+use super::{CliError, launcher};
 use crate::config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{LaunchSource, LaunchSpec};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -31,13 +30,8 @@ pub(super) struct SandboxCliArgs {
 }
 
 pub(super) fn run(args: &SandboxCliArgs, config: &Config) -> ExitCode {
-    match serve(args, config) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            drop(writeln!(stderr(), "turnwright sandbox: {}", io_error_text(&error)));
-            ExitCode::from(125)
-        }
-    }
+    let status = serve(args, config).map(ExitCode::from);
+    super::exit_code("sandbox", status.map_err(CliError::from), 125)
 }
 
 /// The profile of a command that a person starts: it may write below the current folder.

@@ -1,6 +1,5 @@
 //! `turnwright sessions`: lists, shows, exports and deletes stored sessions.
 
-use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::history::{format_duration, one_line, short_id};
-use super::{CliError, export, is_same_folder, report, write_stdout};
+use super::{CliError, export, is_same_folder, prompt, report, write_stdout};
 use crate::config::Config;
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
@@ -188,20 +187,13 @@ fn show(store: &Store, name: &str) -> Result<(), CliError> {
         escape_hidden_line(heading.trim()),
         escape_hidden_line(&cwd)
     ))?;
-    let (key, gone) = store.read_blocking(|it| {
+    store.read_blocking(|it| {
         let key = read::session_key(it, &id)?;
-        Ok((key, RewoundEntries::load(it, key)?))
-    })?;
-    let mut after = 0;
-    loop {
-        let (page, last) =
-            store.read_blocking(|it| read::entries_page(it, key, (after, PAGE_SIZE), &gone))?;
-        for stored in &page {
-            print_redacted(format_entry(stored))?;
-        }
-        let Some(last) = last else { return Ok(()) };
-        after = last;
-    }
+        let rewound = RewoundEntries::load(it, key)?;
+        Ok(read::each_entry(it, key, PAGE_SIZE, &rewound, |stored| {
+            print_redacted(format_entry(&stored))
+        }))
+    })?
 }
 
 fn print_redacted(mut text: String) -> Result<(), CliError> {
@@ -259,7 +251,9 @@ fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<()
     for session in sessions.iter().filter(|it| ids.contains(&it.row.id)) {
         write_stdout(&text_line(session, true))?;
     }
-    if !skip_confirmation && !confirm(ids.len())? {
+    let what = if ids.len() == 1 { "it".to_owned() } else { format!("these {}", ids.len()) };
+    let question = format!("Delete {what} permanently? [y/N] ");
+    if !skip_confirmation && !prompt::confirm(&question, "add --yes to skip confirmation")? {
         return Err(CliError::Other("nothing was deleted".to_owned()));
     }
     for id in ids {
@@ -268,18 +262,4 @@ fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<()
         store.write_blocking(move |connection| sessions::delete(connection, &id))?;
     }
     Ok(write_stdout("Deleted.\n")?)
-}
-
-/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
-fn confirm(count: usize) -> Result<bool, CliError> {
-    if !stdin().is_terminal() {
-        return Err(CliError::Other(
-            "stdin is not a terminal; add --yes to skip confirmation".to_owned(),
-        ));
-    }
-    let what = if count == 1 { "it".to_owned() } else { format!("these {count}") };
-    stderr().write_all(format!("Delete {what} permanently? [y/N] ").as_bytes())?;
-    let mut answer = String::new();
-    stdin().lock().read_line(&mut answer)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

@@ -1,19 +1,18 @@
 //! `turnwright trust`: shows what a project's files ask for, and trusts exactly the content shown.
 
-use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::write_stdout;
+use super::{CliError, exit_code, prompt, write_stdout};
 use crate::config::Config;
 use crate::session::{
     PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
 };
 use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
@@ -37,14 +36,8 @@ pub(super) struct TrustCliArgs {
 pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
     let trust = TrustStore::new(&config.paths.state);
     let result = if args.list { list(&trust) } else { review(args, config, &trust) };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            drop(writeln!(stderr(), "turnwright trust: {}", io_error_text(&error)));
-            ExitCode::FAILURE
-        }
-    }
+    let status = |is_all| if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    exit_code("trust", result.map(status).map_err(CliError::from), 1)
 }
 
 fn list(trust: &TrustStore) -> io::Result<bool> {
@@ -138,15 +131,12 @@ fn show(real: &Path, file: &ProjectFile) -> io::Result<()> {
 
 /// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
 fn confirm(fingerprint: &Fingerprint) -> io::Result<bool> {
-    if !stdin().is_terminal() {
+    if !prompt::is_terminal() {
         write_stdout(&format!(
             "To trust exactly this content, add `--yes {}`.\n",
             fingerprint.long_code()
         ))?;
         return Ok(false);
     }
-    stderr().write_all(b"Trust this? [y/N] ")?;
-    let mut answer = String::new();
-    stdin().lock().read_line(&mut answer)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+    prompt::is_confirmed("Trust this? [y/N] ")
 }

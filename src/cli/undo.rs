@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{CliError, sessions, write_stdout};
+use super::{CliError, exit_code, sessions, write_stdout};
 use crate::config::Config;
 use crate::session::{
     ChangeScope, ChangedFile, UndoContext, UndoReport, UndoRequest, turn_changes,
@@ -76,22 +76,16 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 pub(super) fn undo(args: UndoCliArgs, config: &Config) -> ExitCode {
     let request = UndoRequest::Undo(args.turns);
-    exit_code("undo", undo_or_redo(request, args.session, args.dry_run, config))
+    exit_code("undo", undo_or_redo(request, args.session, args.dry_run, config), NOTHING_DONE)
 }
 
 pub(super) fn redo(args: RedoCliArgs, config: &Config) -> ExitCode {
-    exit_code("redo", undo_or_redo(UndoRequest::Redo, args.session, args.dry_run, config))
+    let redone = undo_or_redo(UndoRequest::Redo, args.session, args.dry_run, config);
+    exit_code("redo", redone, NOTHING_DONE)
 }
 
 pub(super) fn diff(args: DiffCliArgs, config: &Config) -> ExitCode {
-    exit_code("diff", show_diff(args, config))
-}
-
-fn exit_code(command: &str, result: Result<ExitCode, CliError>) -> ExitCode {
-    result.unwrap_or_else(|why| {
-        drop(writeln!(stderr(), "turnwright {command}: {why}"));
-        ExitCode::from(NOTHING_DONE)
-    })
+    exit_code("diff", show_diff(args, config), NOTHING_DONE)
 }
 
 /// A stored session on which the command works.
@@ -165,8 +159,7 @@ fn undo_or_redo(
         }
         error => error.into(),
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(execute(&session, request, is_dry_run))
+    super::runtime()?.block_on(execute(&session, request, is_dry_run))
 }
 
 async fn execute(

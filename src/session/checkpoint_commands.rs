@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
@@ -95,10 +96,7 @@ impl CheckpointTask {
             );
         }
         let context = self.context();
-        context.log.flush().written().await;
-        let session = context.session.clone();
-        let found = context.store.read(move |connection| {
-            let key = read::session_key(connection, &session)?;
+        let found = context.read(|connection, key| {
             let rewound = RewoundEntries::load(connection, key)?;
             let rewind = file_versions::undoable_rewind(connection, key, &rewound)?;
             let turns = file_versions::undoable_turns(connection, key)?;
@@ -172,10 +170,7 @@ impl CheckpointTask {
 
     async fn rewind(&self, history: &mut History) -> Result<String, StoreError> {
         let context = self.context();
-        context.log.flush().written().await;
-        let session = context.session.clone();
-        let found = context.store.read(move |connection| {
-            let key = read::session_key(connection, &session)?;
+        let found = context.read(|connection, key| {
             file_versions::prompt_rows(connection, key, &RewoundEntries::load(connection, key)?)
         });
         let prompts = found.await?;
@@ -228,22 +223,16 @@ fn prompt_list(prompts: &[PromptRow]) -> String {
 
 /// Rebuilds the model's history from the store, as after a restart.
 async fn rebuild_history(context: &UndoContext, history: &History) -> Result<History, StoreError> {
-    context.log.flush().written().await;
-    let session = context.session.clone();
-    let read = move |connection: &_| {
-        let key = read::session_key(connection, &session)?;
+    let read = |connection: &Connection, key| {
         let rewound = RewoundEntries::load(connection, key)?;
-        let (mut after, mut builder) = (0, HistoryBuilder::default());
-        loop {
-            let (page, last) = read::entries_page(connection, key, (after, PAGE_SIZE), &rewound)?;
-            for stored in page {
-                replay::add_entry(&mut builder, stored);
-            }
-            let Some(last) = last else { return Ok(builder) };
-            after = last;
-        }
+        let mut builder = HistoryBuilder::default();
+        read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &rewound, |stored| {
+            replay::add_entry(&mut builder, stored);
+            Ok(())
+        })?;
+        Ok(builder)
     };
-    let builder = context.store.read(read).await?;
+    let builder = context.read(read).await?;
     let rebuilt = builder.build(history.minted, history.cost);
     // What was used up is not given back, and the window is no larger than before.
     let learned_window = history.learned_window.clone();

@@ -295,50 +295,58 @@ pub(super) async fn list_models(
 ) -> StopReason {
     let model = services.selection.get().model;
     let may_list = host.may_list_models();
-    let listing = async { if may_list { host.list_models(&model).await } else { Ok(Vec::new()) } };
-    let Some(listed) = cancel.run_until_cancelled(listing).await else {
-        return StopReason::Cancelled;
-    };
-    let text = match listed {
-        Ok(names) => {
-            let mark = |name: &String| if name == model.name() { " (in use)" } else { "" };
-            let mut names: Vec<String> =
-                names.iter().map(|it| format!("* `{it}`{}\n", mark(it))).collect();
-            let others = host.model_choices().into_iter().map(|it| format!("* `{it}`\n"));
-            let in_use = format!("* `{}` (in use)\n", model.name());
-            let known = |it: &String| *it != format!("* `{}`\n", model.name());
-            let others: Vec<_> = others.filter(|it| known(it) && !names.contains(it)).collect();
-            names.extend(others);
-            if !names.contains(&in_use) {
-                names.insert(0, in_use);
+    let answering = async {
+        let listed = if may_list { host.list_models(&model).await } else { Ok(Vec::new()) };
+        let names = match listed {
+            Ok(names) => names,
+            Err(error) => {
+                let why = error_chain(&error);
+                return as_sentence(format!("The models could not be listed: {why}"));
             }
-            if !may_list {
-                names
-                    .push("\nThe provider was not asked, because `list_models` is off.".to_owned());
-            }
-            names.concat()
+        };
+        let mark = |name: &String| if name == model.name() { " (in use)" } else { "" };
+        let mut names: Vec<String> =
+            names.iter().map(|it| format!("* `{it}`{}\n", mark(it))).collect();
+        let others = host.model_choices().into_iter().map(|it| format!("* `{it}`\n"));
+        let in_use = format!("* `{}` (in use)\n", model.name());
+        let known = |it: &String| *it != format!("* `{}`\n", model.name());
+        let others: Vec<_> = others.filter(|it| known(it) && !names.contains(it)).collect();
+        names.extend(others);
+        if !names.contains(&in_use) {
+            names.insert(0, in_use);
         }
-        Err(error) => {
-            as_sentence(format!("The models could not be listed: {}", error_chain(&error)))
+        if !may_list {
+            names.push("\nThe provider was not asked, because `list_models` is off.".to_owned());
         }
+        names.concat()
     };
-    services.say(message, text);
-    StopReason::EndTurn
+    answer(&services, message, &cancel, answering).await
 }
 
-/// Answers from files. A cancel ends it.
+/// Answers from files. After a cancel the reading goes on in the background.
 pub(super) async fn read_files(
-    read: fn(&ToolEnv) -> String,
+    read: impl FnOnce() -> String + Send + 'static,
     services: TurnServices,
     message: MessageId,
     cancel: CancellationToken,
 ) -> StopReason {
-    let env = Arc::clone(&services.env);
-    let reading = spawn_blocking(move || read(&env));
-    let Some(looked) = cancel.run_until_cancelled(reading).await else {
+    let reading = spawn_blocking(read);
+    let answering = async {
+        reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
+    };
+    answer(&services, message, &cancel, answering).await
+}
+
+/// Says the answer of a command. A cancel ends it.
+async fn answer(
+    services: &TurnServices,
+    message: MessageId,
+    cancel: &CancellationToken,
+    answering: impl Future<Output = String>,
+) -> StopReason {
+    let Some(text) = cancel.run_until_cancelled(answering).await else {
         return StopReason::Cancelled;
     };
-    let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
     services.say(message, text);
     StopReason::EndTurn
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::SessionHost;
+use super::stored_sessions::map_missing;
 use crate::completion::Completion;
 use crate::error::Error;
-use turnwright_store::StoreError;
 use turnwright_store::history::{HistoryPage, HistoryQuery, MessageRecord, find_messages};
 use turnwright_types::ids::SessionId;
 
@@ -34,11 +34,7 @@ pub(crate) fn history(
         }
         // If the flush fails, the messages that are stored are returned all the same.
         store.flush().await.ok();
-        done.complete(store.read(move |it| find_messages(it, &query)).await.map_err(|error| {
-            match error {
-                StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),
-                error => error.into(),
-            }
-        }));
+        let found = store.read(move |it| find_messages(it, &query)).await;
+        done.complete(map_missing(found, &id));
     });
 }

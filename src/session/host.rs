@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::ClientSide;
 use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
 use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
@@ -30,7 +31,7 @@ use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::{RetentionLimits, Store};
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, default_memory_limit};
@@ -262,7 +263,8 @@ impl SessionHost {
         let id = SessionId::random();
         let mut project = self.load_project(&id, roots);
         let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
-        let env = self.tool_env(id, project, client, None, CommandDisplay::default());
+        let display = CommandDisplay::default();
+        let env = self.tool_env(id, project, ClientSide { client, buffers: None, display });
         let shared = env.mode.clone();
         if let Some(mode) = mode {
             shared.set(mode);
@@ -277,9 +279,7 @@ impl SessionHost {
         &self,
         id: SessionId,
         project: LoadedProject,
-        client: Arc<dyn Client>,
-        buffers: Option<Arc<dyn EditorBuffers>>,
-        display: CommandDisplay,
+        ClientSide { client, buffers, display }: ClientSide,
     ) -> ToolEnv {
         let files = Files::new(project.roots, buffers);
         let (environment, shared) = (self.environment.clone(), Arc::clone(&self.shared_env));

@@ -10,7 +10,7 @@ use super::mcp_servers;
 use super::project_servers::unique_by_name;
 use super::recorded_project::{recorded_project, recorded_roots, restore_project};
 use super::server_sandbox::ServerSite;
-use super::{SessionHost, effective_policy};
+use super::{SessionHost, SessionOrigin, WantedSession, effective_policy};
 use crate::error::Error;
 use crate::tools::ConfinementSettings;
 use crate::turn::{Check, SpendingLimits, TurnServices, system_prompt};
@@ -27,19 +27,6 @@ use turnwright_workspace::helper_types::HelperType;
 
 /// The most folders that a session may have besides its working folder.
 const MAX_FOLDERS: usize = 64;
-
-/// What to load for a session.
-#[derive(Debug)]
-pub(super) struct LoadRequest {
-    pub(super) id: SessionId,
-    /// The working folder and the additional folders, as the client names them.
-    pub(super) cwd: PathBuf,
-    pub(super) folders: Vec<PathBuf>,
-    /// The MCP servers that the client requests.
-    pub(super) servers: Vec<ServerSpec>,
-    /// Whether the session gets a new identifier, so that no one else can have its lock.
-    pub(super) is_new: bool,
-}
 
 /// What the files of a workspace and the settings say.
 #[derive(Debug)]
@@ -85,15 +72,16 @@ pub(super) struct ServerLaunch {
 
 impl SessionHost {
     /// Loads everything that a session needs. Blocks.
-    pub(super) fn load_session(&self, request: LoadRequest) -> Result<LoadedSession, Error> {
-        let LoadRequest { id, cwd, folders, servers, is_new } = request;
+    pub(super) fn load_session(&self, wanted: WantedSession) -> Result<LoadedSession, Error> {
+        let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
+        let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
         let roots = match self.recording().playback() {
             Some(playback) => {
                 let others = &folders[..folders.len().min(MAX_FOLDERS)];
                 recorded_roots(playback.project(), &cwd, others)
             }
-            None => roots(&cwd, &folders, !is_new, &mut gone)?,
+            None => roots(&cwd, &folders, is_stored, &mut gone)?,
         };
         let mut project = self.load_project(&id, roots);
         project.notices.extend(gone);
@@ -104,7 +92,8 @@ impl SessionHost {
         let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
         let agent = self.config().agent();
         let system_prompt = system_prompt(agent.usable_name(), agent.system_prompt.as_deref());
-        let lock = is_new.then(|| self.store().lock_session(&id)).transpose()?;
+        // No one else can have the lock of a new identifier.
+        let lock = (!is_stored).then(|| self.store().lock_session(&id)).transpose()?;
         let limits = self.spending_limits();
         Ok(LoadedSession {
             project,

@@ -17,7 +17,6 @@ use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings};
 use crate::tools::{RemoteTools, ServerWatch};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
-use tokio::task::spawn_blocking;
 use turnwright_mcp::{
     ListedTool, LoginStore, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource,
     ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
@@ -195,29 +194,21 @@ impl SessionActor {
         let prompts =
             self.servers.as_ref().map(crate::mcp::SessionServers::commands).unwrap_or_default();
         let (host, services) = (Arc::clone(&self.host), self.services.clone());
-        async move {
-            let answering = spawn_blocking(move || match restarted {
-                Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
-                Some((name, false)) => unknown_server(&name),
-                None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
-                None => match states.iter().find(|it| it.0.name == words) {
-                    Some((spec, state)) => {
-                        let begin = format!("/{words}:");
-                        let prompts = prompts.iter().map(|it| format!("/{}", it.name));
-                        let ours: Vec<_> = prompts.filter(|it| it.starts_with(&begin)).collect();
-                        details(spec, state, &ours)
-                    }
-                    None => unknown_server(&words),
-                },
-            });
-            let Some(answered) = cancel.run_until_cancelled(answering).await else {
-                return StopReason::Cancelled;
-            };
-            let text = answered
-                .unwrap_or_else(|error| format!("The settings could not be read: {error}."));
-            services.say(message, text);
-            StopReason::EndTurn
-        }
+        let answer = move || match restarted {
+            Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
+            Some((name, false)) => unknown_server(&name),
+            None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
+            None => match states.iter().find(|it| it.0.name == words) {
+                Some((spec, state)) => {
+                    let begin = format!("/{words}:");
+                    let prompts = prompts.iter().map(|it| format!("/{}", it.name));
+                    let ours: Vec<_> = prompts.filter(|it| it.starts_with(&begin)).collect();
+                    details(spec, state, &ours)
+                }
+                None => unknown_server(&words),
+            },
+        };
+        commands::read_files(answer, services, message, cancel)
     }
 }
 
@@ -342,22 +333,10 @@ pub(crate) struct ServerCheck {
     pub took: Duration,
 }
 
-/// Why a server of the settings cannot be used.
+/// Why a server of the settings cannot be used, in words.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ServerProblem {
-    /// Its settings are invalid.
-    #[error("{0}")]
-    Settings(String),
-    #[error("{0}")]
-    Folder(String),
-    #[error("{0}")]
-    Failed(String),
-    /// The user has to log in, as this explains.
-    #[error("{0}")]
-    NeedsLogin(String),
-    #[error("it has ended")]
-    Ended,
-}
+#[error("{0}")]
+pub(crate) struct ServerProblem(String);
 
 /// The facts about a connected server.
 #[derive(Clone, Debug, Default)]
@@ -374,16 +353,17 @@ pub(crate) struct ServerInfo {
 impl SessionHost {
     /// Connects to each server of the settings as a session in this folder would.
     pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
-        let unusable =
-            |name, problem| ServerCheck { name, outcome: Err(problem), took: Duration::ZERO };
+        let unusable = |(name, why)| ServerCheck {
+            name,
+            outcome: Err(ServerProblem(why)),
+            took: Duration::ZERO,
+        };
         let broken = self.config().mcp_settings().broken.into_iter();
-        let broken = broken.map(|(name, why)| unusable(name, ServerProblem::Settings(why)));
-        let mut checks: Vec<_> = broken.collect();
+        let mut checks: Vec<_> = broken.map(unusable).collect();
         let roots = match Roots::new(folder) {
             Ok(roots) => roots,
             Err(error) => {
-                let problem = ServerProblem::Folder(error.to_string());
-                checks.push(unusable(folder.display().to_string(), problem));
+                checks.push(unusable((folder.display().to_string(), error.to_string())));
                 return checks;
             }
         };
@@ -424,8 +404,10 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
             tools: state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count(),
             prompts: state.prompts.len(),
         }),
-        ServerPhase::Failed(why) => Err(ServerProblem::Failed(why.clone())),
-        ServerPhase::NeedsLogin => Err(ServerProblem::NeedsLogin(spec.login_instructions())),
-        ServerPhase::Starting | ServerPhase::Stopped => Err(ServerProblem::Ended),
+        ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),
+        ServerPhase::NeedsLogin => Err(ServerProblem(spec.login_instructions())),
+        ServerPhase::Starting | ServerPhase::Stopped => {
+            Err(ServerProblem("it has ended".to_owned()))
+        }
     }
 }

@@ -82,6 +82,7 @@ pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{
     LinkError, LinkEvent, LinkedServer, ServerLink, ServerSource, ServerSpec, ServerTransport,
 };
+pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
 pub(crate) use undo::{UndoContext, UndoRequest};
@@ -93,28 +94,39 @@ const MAILBOX_CAPACITY: usize = 256;
 const RESERVED_FOR_CANCELS: usize = 32;
 const TOO_MANY_REQUESTS: &str = "Too many requests are waiting for this session. Wait or cancel";
 
-/// The parameters for opening a session.
-pub(crate) struct OpenRequest {
+/// The session that a client wants opened.
+#[derive(Debug)]
+pub(crate) struct WantedSession {
     pub id: SessionId,
-    /// The working folder, absolute.
+    /// The working folder, as the client names it.
     pub cwd: PathBuf,
-    /// The additional folders of the workspace, absolute.
+    /// The additional folders of the workspace, as the client names them.
     pub folders: Vec<PathBuf>,
+    /// The MCP servers that the client requests.
+    pub servers: Vec<ServerSpec>,
+    /// What the client asks for besides the protocol, if anything.
+    pub options: Option<ClientOptions>,
+    /// Whether the session is new, stored or a copy.
+    pub origin: SessionOrigin,
+}
+
+/// How a session reaches its client.
+pub(crate) struct ClientSide {
     /// The client that gets the updates.
     pub client: Arc<dyn Client>,
     /// Access to the client's open buffers, if it provides any.
     pub buffers: Option<Arc<dyn EditorBuffers>>,
     /// How the client displays commands.
     pub display: CommandDisplay,
-    /// The MCP servers that the client requests.
-    pub servers: Vec<ServerSpec>,
+}
+
+/// The parameters for opening a session.
+pub(crate) struct OpenRequest {
+    pub wanted: WantedSession,
+    pub client: ClientSide,
     /// The kinds of prompt content that were advertised to the client, once that is known. The session
     /// is loaded then.
     pub advertised_modalities: BoxFuture<'static, Modalities>,
-    /// What the client asks for besides the protocol, if anything.
-    pub options: Option<ClientOptions>,
-    /// Whether the session is new, stored or a copy.
-    pub origin: SessionOrigin,
     /// Cancelled when the previous task of the same session has ended; the session starts only
     /// then.
     pub start_after: CancellationToken,
@@ -139,12 +151,6 @@ pub(crate) enum SessionOrigin {
         /// The session to copy.
         source: SessionId,
     },
-}
-
-impl std::fmt::Debug for OpenRequest {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("OpenRequest").field("cwd", &self.cwd).finish_non_exhaustive()
-    }
 }
 
 enum SessionMessage {

@@ -12,7 +12,7 @@ use super::announcements::Announcements;
 use super::client_options::ClientOptions;
 use super::early_messages::EarlyMessages;
 use super::lifecycle::{CancelFlag, Lifecycle};
-use super::load::{LoadRequest, LoadedSession, ServerLaunch};
+use super::load::{LoadedSession, ServerLaunch};
 use super::{OpenRequest, SessionHost, SessionMessage, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::with_one_reading;
@@ -44,18 +44,11 @@ pub(super) async fn open_and_run(
     inbox: mpsc::Receiver<SessionMessage>,
     cancelling: CancelFlag,
 ) {
-    let OpenRequest { id, cwd, folders, client, buffers, display, servers, .. } = request;
-    let OpenRequest { advertised_modalities, options, origin, start_after, cancel, opened, .. } =
-        request;
+    let OpenRequest { mut wanted, client, advertised_modalities, .. } = request;
+    let OpenRequest { start_after, cancel, opened, .. } = request;
     let mut opening =
         Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
-    let wanted = LoadRequest {
-        id: id.clone(),
-        cwd,
-        folders,
-        servers,
-        is_new: !matches!(origin, SessionOrigin::Stored { .. }),
-    };
+    let (id, origin, options) = (wanted.id.clone(), wanted.origin.clone(), wanted.options.take());
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
@@ -72,7 +65,7 @@ pub(super) async fn open_and_run(
     let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
     let checks = take(&mut project.checks);
     let log = SessionLog::new(host.store().clone(), id.clone());
-    let mut env = host.tool_env(id, project, client, buffers, display);
+    let mut env = host.tool_env(id, project, client);
     env.log = log;
     let selection = SharedModelSelection::new(model, effort);
     let mut services = host.turn_services(env, policy, selection, max_requests, limits);

@@ -200,7 +200,8 @@ impl SessionActor {
                 Box::pin(self.setting_command(setting, arguments, message, cancel))
             }
             CommandAction::ReadFiles(read) => {
-                Box::pin(commands::read_files(read, services, message, cancel))
+                let env = Arc::clone(&services.env);
+                Box::pin(commands::read_files(move || read(&env), services, message, cancel))
             }
             CommandAction::Trust => {
                 let shown = Arc::clone(&self.shown_prints);

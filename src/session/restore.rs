@@ -10,6 +10,7 @@ use super::pending_context::UnfinishedTurn;
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
 use super::running_work::RunningWork;
+use super::stored_sessions::map_missing;
 use crate::error::Error;
 use crate::turn::{self, TurnServices};
 use turnwright_store::recovery::last_stop;
@@ -45,12 +46,8 @@ pub(super) async fn restore_session(
     cancel: &CancellationToken,
 ) -> Result<RestoredSession, Error> {
     let work = read_session(store, services, id, replay);
-    match cancel.run_until_cancelled(work).await {
-        Some(Ok(restored)) => Ok(restored),
-        Some(Err(StoreError::NoSuchSession)) => Err(Error::SessionNotFound(id.to_string())),
-        Some(Err(error)) => Err(Error::Store(error)),
-        None => Err(Error::Cancelled),
-    }
+    let restored = cancel.run_until_cancelled(work).await.ok_or(Error::Cancelled)?;
+    map_missing(restored, id)
 }
 
 /// Answers an interrupted prompt in the history if nothing else has answered it. Without that, servers

@@ -10,11 +10,11 @@ use super::SessionHost;
 use super::pending_context::UnsentContext;
 use super::prompts::finish_command;
 use super::restore::restore_session;
-use super::stored_sessions::{ListRequest, SessionSummary, find_page};
+use super::stored_sessions::{ListRequest, find_page};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::turn::{FinishedTurn, TurnServices};
 use turnwright_policy::permission::Grants;
-use turnwright_store::{Durability, sessions};
+use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, StopReason};
@@ -89,7 +89,7 @@ impl ResumeTask {
     }
 
     /// The other sessions of this folder, the newest first.
-    async fn find(&self) -> Result<Vec<SessionSummary>, Error> {
+    async fn find(&self) -> Result<Vec<SessionRow>, Error> {
         let cwd = self.services.env.files.roots().cwd().to_path_buf();
         let request = ListRequest { cwd: Some(cwd), ..ListRequest::default() };
         let mut found = find_page(self.host.store(), request).await?.sessions;
@@ -99,7 +99,7 @@ impl ResumeTask {
     }
 
     /// Copies the conversation into this session and shows it. `None` if this session has one already.
-    async fn copy(&self, source: &SessionSummary) -> Result<Option<History>, Error> {
+    async fn copy(&self, source: &SessionRow) -> Result<Option<History>, Error> {
         let (store, services) = (self.host.store(), &self.services);
         let (from, to) = (source.id.clone(), services.env.session.clone());
         services.log().flush().written().await;
@@ -128,12 +128,12 @@ impl ResumeTask {
     }
 }
 
-fn list(found: &[SessionSummary]) -> String {
+fn list(found: &[SessionRow]) -> String {
     if found.is_empty() {
         return "There are no other sessions of this folder.".to_owned();
     }
     let lines = (1..).zip(found).map(|(number, it)| {
-        format!("{number}. {} – {} – `{}`\n", title(it), local_time(it.updated), it.id)
+        format!("{number}. {} – {} – `{}`\n", title(it), local_time(it.updated_at), it.id)
     });
     let lines: String = lines.collect();
     format!(
@@ -141,16 +141,16 @@ fn list(found: &[SessionSummary]) -> String {
     )
 }
 
-fn choose<'a>(found: &'a [SessionSummary], wanted: &str) -> Option<&'a SessionSummary> {
+fn choose<'a>(found: &'a [SessionRow], wanted: &str) -> Option<&'a SessionRow> {
     let by_number = wanted.parse::<usize>().ok().and_then(|it| found.get(it.checked_sub(1)?));
     by_number.or_else(|| found.iter().find(|it| it.id.as_str() == wanted))
 }
 
-fn title(session: &SessionSummary) -> String {
+fn title(session: &SessionRow) -> String {
     session.title.as_deref().map_or("(no title)".to_owned(), escape_hidden_line)
 }
 
-fn continued(source: &SessionSummary) -> String {
+fn continued(source: &SessionRow) -> String {
     format!(
         "This session continues a copy of “{}”. The original is unchanged. Files are as they are now.",
         title(source)

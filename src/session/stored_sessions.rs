@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
@@ -36,35 +35,9 @@ pub(crate) struct ListRequest {
 
 #[derive(Debug)]
 pub(crate) struct SessionPage {
-    pub sessions: Vec<SessionSummary>,
+    pub sessions: Vec<SessionRow>,
     /// The cursor of the next page, if there is one.
     pub next: Option<String>,
-}
-
-/// A session as a list shows it.
-#[derive(Debug)]
-pub(crate) struct SessionSummary {
-    pub id: SessionId,
-    pub cwd: PathBuf,
-    /// The additional folders.
-    pub folders: Vec<PathBuf>,
-    pub title: Option<String>,
-    /// When something last happened in the session.
-    pub updated: SystemTime,
-    pub archived: bool,
-}
-
-fn summary(row: SessionRow) -> SessionSummary {
-    let SessionRow {
-        id,
-        cwd,
-        additional_folders: folders,
-        title,
-        updated_at: updated,
-        is_archived: archived,
-        ..
-    } = row;
-    SessionSummary { id, cwd, folders, title, updated, archived }
 }
 
 /// Lists sessions, the newest first.
@@ -112,8 +85,7 @@ pub(super) async fn find_page(
         let filter = SessionFilter { cwd, archived: request.archived, open: request.open.clone() };
         sessions::list(connection, &filter, after, PAGE_SIZE)
     };
-    let (rows, next) = store.read(read).await?;
-    let sessions = rows.into_iter().map(summary).collect();
+    let (sessions, next) = store.read(read).await?;
     Ok(SessionPage { sessions, next: next.map(SessionCursor::encode) })
 }
 
@@ -230,7 +202,8 @@ pub(crate) fn set_title(
     });
 }
 
-fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
+/// A session that the store does not have is one that the client does not know.
+pub(super) fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
     result.map_err(|error| match error {
         StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),
         error => Error::Store(error),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
+use super::commands::read_files;
 use super::effective_policy::{EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy};
 use super::helper_files::HELPER_FILES;
 use super::project_servers::SERVERS_FILE;
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
-use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::ids::MessageId;
 use turnwright_types::io_error_text::io_error_text;
@@ -37,20 +37,15 @@ pub(super) async fn run_trust_command(
     cancel: CancellationToken,
 ) -> StopReason {
     let own_services = services.clone();
-    let looking = spawn_blocking(move || {
+    let look = move || {
         let command = TrustCommand { host: &host, services: &services, shown: &shown };
         match arguments.as_str() {
             "" => command.show(),
             "forget" => command.forget(),
             code => command.trust(code),
         }
-    });
-    let Some(looked) = cancel.run_until_cancelled(looking).await else {
-        return StopReason::Cancelled;
     };
-    let text = looked.unwrap_or_else(|error| format!("The files could not be read: {error}."));
-    own_services.say(message, text);
-    StopReason::EndTurn
+    read_files(look, own_services, message, cancel).await
 }
 
 struct TrustCommand<'a> {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -77,13 +78,20 @@ pub(crate) struct UndoPlan {
 }
 
 impl UndoContext {
+    /// Reads from the store, with the key of the session, once everything of the session is written.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.log.flush().written().await;
+        let session = self.session.clone();
+        self.store.read(move |it| work(it, read::session_key(it, &session)?)).await
+    }
+
     /// Plans the changes for a request; `None` if there is nothing to undo. Checks the current
     /// files.
     pub(crate) async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
-        self.log.flush().written().await;
-        let session = self.session.clone();
-        let look = move |connection: &rusqlite::Connection| {
-            let key = read::session_key(connection, &session)?;
+        let look = move |connection: &Connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
             let Some((about, read)) = select_turns(&turns, request) else { return Ok(None) };
             let folded = net_changes(&file_versions::file_versions(connection, key, &read)?);
@@ -96,7 +104,7 @@ impl UndoContext {
             let turns = words.map(|it| (it.number, it.prompt_excerpt.clone())).collect();
             Ok(Some(UndoPlan { turns, is_redo, steps, uncovered }))
         };
-        let mut planned = self.store.read(look).await?;
+        let mut planned = self.read(look).await?;
         for step in planned.iter_mut().flat_map(|it| &mut it.steps) {
             self.check_unsaved(step).await;
         }
@@ -105,13 +113,11 @@ impl UndoContext {
 
     /// Lists the turns with commands whose changes are not known.
     pub(crate) async fn uncovered(&self) -> Result<String, StoreError> {
-        let session = self.session.clone();
-        let look = move |connection: &rusqlite::Connection| {
-            let key = read::session_key(connection, &session)?;
+        let look = |connection: &Connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
             Ok(undo_report::uncovered_turns(turns.iter()))
         };
-        self.store.read(look).await
+        self.read(look).await
     }
 
     /// Marks a file as a conflict if the editor has unsaved changes of it.

@@ -192,6 +192,24 @@ pub fn entries_page(
     Ok((page, last))
 }
 
+/// Calls `use_entry` with each entry of a session that was not rewound. `page_size` entries are in memory at a
+/// time.
+pub fn each_entry<E: From<StoreError>>(
+    connection: &Connection,
+    session: i64,
+    page_size: usize,
+    rewound: &RewoundEntries,
+    mut use_entry: impl FnMut(StoredEntry) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut after = 0;
+    loop {
+        let (page, last) = entries_page(connection, session, (after, page_size), rewound)?;
+        page.into_iter().try_for_each(&mut use_entry)?;
+        let Some(last) = last else { return Ok(()) };
+        after = last;
+    }
+}
+
 /// The current plan of a session; empty if there is none.
 pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEntry>, StoreError> {
     let Some(seq) = RewoundEntries::load(connection, session)?.last_plan else {

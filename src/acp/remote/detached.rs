@@ -9,9 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::client::{CurrentClient, RemoteClient};
-use crate::acp::sessions::ClientSide;
 use crate::error::Error;
-use crate::session::{SessionHandle, SessionProbe};
+use crate::session::{ClientSide, SessionHandle, SessionProbe};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::PromptKey;

@@ -40,15 +40,8 @@ pub(super) struct Journal {
 struct JournalEntry {
     update: Merged,
     bytes: usize,
-    /// How much the client that is gone was told.
-    told: Told,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Nothing,
-    /// All but what follows this many bytes of the text.
-    Text(usize),
+    /// How many bytes of its text the client that is gone was told; `None` if it was told nothing of this.
+    told: Option<usize>,
 }
 
 /// Updates about the same thing, as one.
@@ -140,7 +133,7 @@ impl Journal {
     /// The client is gone, and has been told everything until now.
     pub(super) fn mark_told(&mut self) {
         for entry in &mut self.entries {
-            entry.told = Told::Text(match &entry.update {
+            entry.told = Some(match &entry.update {
                 Merged::Text { text, .. } => text.len(),
                 _ => 0,
             });
@@ -186,7 +179,7 @@ impl Journal {
     fn change_call(&mut self, change: &CallUpdate) {
         let known = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.update {
             Merged::Call { first, changes } if call_id(first) == Some(&change.id) => {
-                entry.told = Told::Nothing;
+                entry.told = None;
                 Some((changes, &mut entry.bytes))
             }
             _ => None,
@@ -203,7 +196,7 @@ impl Journal {
     fn push(&mut self, update: Merged, text: usize) {
         let bytes = text + ENTRY_BYTES;
         self.bytes += bytes;
-        self.entries.push(JournalEntry { update, bytes, told: Told::Nothing });
+        self.entries.push(JournalEntry { update, bytes, told: None });
     }
 
     /// Drops the oldest entries that are in the store.
@@ -233,8 +226,8 @@ impl Journal {
 impl JournalEntry {
     fn untold(&self) -> Vec<Update> {
         match (&self.update, self.told) {
-            (_, Told::Nothing) => self.update.updates(0),
-            (Merged::Text { text, .. }, Told::Text(length)) if length < text.len() => {
+            (_, None) => self.update.updates(0),
+            (Merged::Text { text, .. }, Some(length)) if length < text.len() => {
                 self.update.updates(length)
             }
             (call, _) => call.cancel_reminder().into_iter().collect(),

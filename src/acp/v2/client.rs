@@ -3,21 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::encode::{self, CancelNews};
 use super::previews::ShownPreviews;
 use super::prompts::{PromptLedger, send_state};
-use crate::acp::client::permission_answer;
-use crate::acp::user_question;
+use crate::acp::user_question::UserQuestions;
 use crate::acp::versions::Version;
 use crate::acp::wire::schema;
 use turnwright_rpc::Peer;
@@ -31,16 +28,12 @@ use turnwright_types::message::PromptPart;
 use turnwright_types::redact;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, Update};
 
-/// The user may be away for a long time; a day is as good as no limit.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The client of one session.
 pub(super) struct AcpClientV2 {
     peer: Peer,
     session: SessionId,
     cwd: PathBuf,
-    /// Whether the client shows elicitation forms (R-EL-1).
-    supports_forms: bool,
+    questions: UserQuestions,
     prompts: PromptLedger,
     /// The tasks of the host.
     tasks: TaskTracker,
@@ -53,8 +46,6 @@ pub(super) struct AcpClientV2 {
     // Held only to look something up.
     cancellable: Mutex<HashSet<CallId>>,
     previews: ShownPreviews,
-    /// One permit: the user is shown one question at a time, of whatever kind.
-    question_slot: Semaphore,
 }
 
 /// Why a call without an answer is not executed.
@@ -87,18 +78,18 @@ impl AcpClientV2 {
         prompts: PromptLedger,
         tasks: TaskTracker,
     ) -> AcpClientV2 {
+        let wire_id = schema::SessionId::new(session.to_arc());
         AcpClientV2 {
+            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, supports_forms),
             peer,
             session: session.clone(),
             cwd,
-            supports_forms,
             prompts,
             tasks,
             running_prompt: AtomicU64::new(0),
             commands: Mutex::default(),
             cancellable: Mutex::default(),
             previews: ShownPreviews::default(),
-            question_slot: Semaphore::new(1),
         }
     }
 
@@ -126,10 +117,6 @@ impl AcpClientV2 {
 
     fn send(&self, update: &Value) {
         encode::send_changed(self.peer.outbox(), &self.session, update);
-    }
-
-    fn session_id(&self) -> schema::SessionId {
-        schema::SessionId::new(self.session.to_arc())
     }
 
     /// The turn waits for the user until the returned value is dropped (R-TWO-8).
@@ -328,50 +315,32 @@ impl Client for AcpClientV2 {
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        Box::pin(async {
-            let Ok(_slot) = self.question_slot.acquire().await else {
-                return PermissionAnswer::Cancelled;
-            };
-            let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
-            let params = encode::permission_request(self.session_id(), request);
-            let _waiting = self.wait_for_user();
-            match self.peer.request("session/request_permission", &params, QUESTION_TIMEOUT).await {
-                Ok(result) => not_cancelled(permission_answer(&result, &offered)),
-                Err(error) => PermissionAnswer::Unclear(error.to_string()),
-            }
+        let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+        let session = schema::SessionId::new(self.session.to_arc());
+        let params = encode::permission_request(session, request);
+        Box::pin(async move {
+            let begin = || self.wait_for_user();
+            not_cancelled(self.questions.permission(&params, &offered, begin).await)
         })
     }
 
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
-        Box::pin(async {
-            let Ok(_slot) = self.question_slot.acquire().await else { return UserReply::Cancelled };
-            let _waiting = self.supports_forms.then(|| self.wait_for_user());
-            let (session, forms) = (self.session_id(), self.supports_forms.then_some(Version::V2));
-            user_question::ask_user(&self.peer, session, forms, question, QUESTION_TIMEOUT).await
-        })
+        Box::pin(self.questions.ask(question, || self.wait_for_user()))
     }
 
     fn supports_forms(&self) -> bool {
-        self.supports_forms
+        self.questions.has_forms
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        Box::pin(async {
-            if !self.supports_forms {
-                return FormOutcome::Declined;
-            }
-            let Ok(_slot) = self.question_slot.acquire().await else {
-                return FormOutcome::Cancelled;
-            };
-            let _waiting = self.wait_for_user();
-            user_question::show_form(&self.peer, self.session_id(), form, QUESTION_TIMEOUT).await
-        })
+        Box::pin(self.questions.show_form(form, || self.wait_for_user()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
+    use std::time::Duration;
 
     use turnwright_rpc::Outbox;
     use turnwright_types::effect::{CallView, ToolKind};

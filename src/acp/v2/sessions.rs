@@ -15,14 +15,14 @@ use super::wire::{
 use crate::acp::connection::Connection;
 use crate::acp::mcp_servers;
 use crate::acp::responder::Responder;
-use crate::acp::sessions::{ClientSide, OpeningRequest, WantedSession, open_session};
+use crate::acp::sessions::{OpeningRequest, open_session};
 use crate::acp::wire::RequestMethod;
 use crate::acp::wire::schema::{
     CloseSessionRequest, ForkSessionRequest, NewSessionRequest, ResumeSessionRequest,
 };
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::{SessionOrigin, stored_sessions};
+use crate::session::{ClientSide, SessionOrigin, WantedSession, stored_sessions};
 use turnwright_rpc::RequestId;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;

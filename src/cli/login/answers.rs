@@ -68,10 +68,6 @@ pub(super) fn choose_model(
     }
 }
 
-pub(super) fn is_yes(answer: &str) -> bool {
-    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,12 +119,5 @@ mod tests {
         assert!(refused.contains("looks like a key") && !refused.contains("sk-"), "{refused}");
         assert_eq!(choose_model("", &[], None), Ok(None));
         assert_eq!(choose_model("7", &[], None), Ok(Some("7".to_owned())));
-    }
-
-    #[test]
-    fn only_a_yes_is_a_yes() {
-        for (answer, expected) in [("y", true), (" YES\n", true), ("", false), ("no", false)] {
-            assert_eq!(is_yes(answer), expected, "{answer}");
-        }
     }
 }

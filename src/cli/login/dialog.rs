@@ -8,7 +8,7 @@ use crate::error::as_sentence;
 use turnwright_types::secret::Secret;
 
 use super::super::{CliError, block_on};
-use super::answers::{MAX_SHOWN, choose, choose_model, is_yes};
+use super::answers::{MAX_SHOWN, choose, choose_model};
 use super::target::LoginTarget;
 use super::trial::Trial;
 use super::{Login, local_servers, prompt};
@@ -108,7 +108,7 @@ impl Login<'_> {
                 Trial::Unknown(why) => {
                     let why = as_sentence(why);
                     prompt::say(&format!("{why} So it is not known whether the login works.\n"))?;
-                    if !is_yes(&prompt::ask("Store it nevertheless? [y/N] ")?) {
+                    if !prompt::is_yes(&prompt::ask("Store it nevertheless? [y/N] ")?) {
                         return Err(CliError::Other("you decided not to".to_owned()));
                     }
                     return Ok((key, Vec::new()));

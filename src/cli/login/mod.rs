@@ -6,7 +6,6 @@ mod dialog;
 mod local_servers;
 mod logout;
 mod piped;
-mod prompt;
 mod target;
 mod trial;
 
@@ -22,7 +21,7 @@ use turnwright_llm::Endpoint;
 
 pub(super) use logout::{LogoutCliArgs, logout};
 
-use super::CliError;
+use super::{CliError, prompt};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginCliArgs {

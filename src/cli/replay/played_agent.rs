@@ -10,15 +10,11 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::acp;
-use crate::cli::run::pipe_file;
+use crate::cli::run::{AgentThread, pipe_file};
 use crate::config::Config;
 use crate::recording::{EventKind, Playback, PlaybackEvent, RecordedEvent, Recording};
-use turnwright_rpc::Stdio;
 use turnwright_store::{Store, insert_conversation};
 
-/// The stack of the agent's thread, which is a main thread elsewhere.
-const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// The capacity of the queue of events.
 const MAX_WAITING_EVENTS: usize = 1024;
 
@@ -43,23 +39,15 @@ impl PlayedAgent {
         let (sender, receiver) = sync_channel(MAX_WAITING_EVENTS);
         let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
         let recording = Recording::of(Arc::clone(&playback));
-        let (agent_input, input) = io::pipe()?;
-        let (output, agent_output) = io::pipe()?;
-        let stop = CancellationToken::new();
-        let requested = stop.clone();
-        let serve = move || {
-            let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
-            acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
-        };
-        let thread =
-            thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
-        let output = pipe_file(output);
+        let AgentThread { requests, messages, stop, thread } =
+            AgentThread::start(config, recording)?;
+        let output = pipe_file(messages);
         thread::Builder::new()
             .name("replay".to_owned())
             .spawn(move || read_messages(output, &sender))?;
         Ok(PlayedAgent {
             playback,
-            input: Some(pipe_file(input)),
+            input: Some(pipe_file(requests)),
             events: Some(receiver),
             stop,
             thread: Some(thread),

@@ -10,12 +10,38 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acp;
 use crate::config::Config;
+use crate::recording::Recording;
 use turnwright_rpc::{LineReader, Outbox, Peer, Stdio};
 
 /// The stack of the agent's thread, which is a main thread elsewhere.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// How long the agent may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The thread of an agent, with our ends of its pipes.
+pub(in crate::cli) struct AgentThread {
+    pub(in crate::cli) requests: io::PipeWriter,
+    pub(in crate::cli) messages: io::PipeReader,
+    /// Ends the agent.
+    pub(in crate::cli) stop: CancellationToken,
+    pub(in crate::cli) thread: JoinHandle<io::Result<()>>,
+}
+
+impl AgentThread {
+    pub(in crate::cli) fn start(config: Config, recording: Recording) -> io::Result<AgentThread> {
+        let (agent_input, requests) = io::pipe()?;
+        let (messages, agent_output) = io::pipe()?;
+        let stop = CancellationToken::new();
+        let requested = stop.clone();
+        let serve = move || {
+            let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
+            acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
+        };
+        let thread =
+            thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
+        Ok(AgentThread { requests, messages, stop, thread })
+    }
+}
 
 /// A running agent.
 pub(super) struct AgentLink {
@@ -28,17 +54,9 @@ pub(super) struct AgentLink {
 impl AgentLink {
     /// Starts the agent on a thread of its own.
     pub(super) fn start(config: Config) -> io::Result<AgentLink> {
-        let (agent_input, requests) = io::pipe()?;
-        let (messages, agent_output) = io::pipe()?;
-        let stop = CancellationToken::new();
-        let requested = stop.clone();
         let recording = crate::cli::started_recording(&config);
-        let serve = move || {
-            let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
-            acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
-        };
-        let thread =
-            thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
+        let AgentThread { requests, messages, stop, thread } =
+            AgentThread::start(config, recording)?;
         let peer = Peer::new(Outbox::start(requests)?);
         let incoming = LineReader::start(pipe_file(messages))?;
         Ok(AgentLink { peer, incoming, stop, thread })

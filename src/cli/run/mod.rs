@@ -33,7 +33,7 @@ use clap::Args;
 use serde_json::Value;
 
 use self::agent_link::AgentLink;
-pub(super) use self::agent_link::pipe_file;
+pub(super) use self::agent_link::{AgentThread, pipe_file};
 use self::exit_status::TurnEnd;
 use self::line_editor::LineEditor;
 use self::permission_answer::AnswerPolicy;
@@ -44,6 +44,8 @@ use self::session_setup::SessionPlan;
 use self::terminal_traits::{TerminalTraits, terminal_width};
 use self::typed_answer::AnswerSource;
 use super::mcp_server::parse_mode;
+#[cfg(unix)]
+use super::prompt::TerminalMode;
 use crate::config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
@@ -184,7 +186,8 @@ fn serve(
     let outputs =
         (Box::new(std::io::stdout()) as Box<dyn Write>, Box::new(stderr()) as Box<dyn Write>);
     let screen = Screen::new(traits, plan.cwd.clone(), terminal_width, outputs);
-    let _restore = TerminalMode::save();
+    #[cfg(unix)]
+    let _restore = TerminalMode::save().ok();
     let runtime = super::runtime()?;
     let (end, link) = runtime.block_on(async {
         let link = AgentLink::start(config)?;
@@ -245,28 +248,6 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
         client.screen.note(&format!("Session {id}{usage}"));
     }
     end
-}
-
-/// The modes of the terminal before the program has changed them.
-struct TerminalMode(#[cfg(unix)] Option<rustix::termios::Termios>);
-
-impl TerminalMode {
-    fn save() -> TerminalMode {
-        TerminalMode(
-            #[cfg(unix)]
-            rustix::termios::tcgetattr(stdin()).ok(),
-        )
-    }
-}
-
-#[cfg(unix)]
-impl Drop for TerminalMode {
-    fn drop(&mut self) {
-        use rustix::termios::{OptionalActions, tcsetattr};
-        if let Some(modes) = &self.0 {
-            tcsetattr(stdin(), OptionalActions::Now, modes).ok();
-        }
-    }
 }
 
 /// Whole minutes if possible, because the limit is told to the user.

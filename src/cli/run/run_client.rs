@@ -184,7 +184,10 @@ impl RunClient {
                 _ = self.ticks.tick() => ClientEvent::Tick,
             };
             match event {
-                ClientEvent::Line(Some(line)) => self.on_line(line).await?,
+                ClientEvent::Line(Some(ParsedLine::Message(message))) => {
+                    self.on_message(message).await?;
+                }
+                ClientEvent::Line(Some(ParsedLine::Rejected { .. } | ParsedLine::Ignored)) => {}
                 ClientEvent::Answer(Ok(result)) => {
                     return Ok(serde_json::from_str(result.get()).unwrap_or_default());
                 }
@@ -233,13 +236,6 @@ impl RunClient {
             return None;
         }
         Some(message)
-    }
-
-    async fn on_line(&mut self, line: ParsedLine) -> Result<(), RequestFailure> {
-        match line {
-            ParsedLine::Message(message) => self.on_message(message).await,
-            ParsedLine::Rejected { .. } | ParsedLine::Ignored => Ok(()),
-        }
     }
 
     pub(super) async fn on_message(&mut self, message: RpcMessage) -> Result<(), RequestFailure> {
@@ -306,21 +302,14 @@ impl RunClient {
             outbox.respond::<()>(id, Err(&RpcError::method_not_found(method)));
             return Ok(());
         }
-        let mut failure = None;
-        let chosen = match self.permission(params).await {
-            Ok(chosen) => chosen,
-            Err(ended) => {
-                failure = Some(ended);
-                None
-            }
-        };
-        let outcome = match chosen {
-            Some(option) => json!({ "outcome": "selected", "optionId": option }),
+        let chosen = self.permission(params).await;
+        let outcome = match &chosen {
+            Ok(Some(option)) => json!({ "outcome": "selected", "optionId": option }),
             // The protocol wants this answer to every question of a cancelled turn.
-            None => json!({ "outcome": "cancelled" }),
+            Ok(None) | Err(_) => json!({ "outcome": "cancelled" }),
         };
         outbox.respond(id, Ok(&json!({ "outcome": outcome })));
-        failure.map_or(Ok(()), Err)
+        chosen.map(drop)
     }
 
     /// Finds the answer to a question: the id of the chosen option, or `None` if the turn is cancelled.

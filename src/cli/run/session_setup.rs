@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::super::prompt::is_yes;
 use super::super::sessions::{current_folder, find_session};
 use super::super::{CliError, is_same_folder};
 use super::exit_status::TurnEnd;
@@ -162,8 +163,7 @@ impl RunClient {
         self.screen.note(&format!("{}.", error.message));
         self.screen.note(OFFLINE_OFFER);
         self.screen.prompt("Use it now? [y/N] ");
-        let answer = self.read_answer().await?.unwrap_or_default().to_lowercase();
-        if answer != "y" && answer != "yes" {
+        if !self.read_answer().await?.is_some_and(|answer| is_yes(&answer)) {
             return Err(RequestFailure::Ended(TurnEnd::Unusable));
         }
         self.request("authenticate", &json!({ "methodId": "offline" })).await?;

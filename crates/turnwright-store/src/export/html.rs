@@ -207,19 +207,13 @@ impl<'a> HtmlDocument<'a> {
     fn diff(&mut self, lines: &str) -> io::Result<()> {
         self.raw("<pre class=\"diff\">")?;
         for line in lines.split_inclusive('\n') {
-            let mark = match line.as_bytes().first() {
-                Some(b'+') => "<ins>",
-                Some(b'-') => "<del>",
-                Some(b'@') => "<i>",
-                _ => "<span>",
+            let (start, end) = match line.as_bytes().first() {
+                Some(b'+') => ("<ins>", "</ins>"),
+                Some(b'-') => ("<del>", "</del>"),
+                Some(b'@') => ("<i>", "</i>"),
+                _ => ("<span>", "</span>"),
             };
-            let end = match mark {
-                "<ins>" => "</ins>",
-                "<del>" => "</del>",
-                "<i>" => "</i>",
-                _ => "</span>",
-            };
-            self.wrapped(mark, line, end)?;
+            self.wrapped(start, line, end)?;
         }
         self.raw("</pre>\n")
     }
@@ -249,18 +243,14 @@ impl<'a> HtmlDocument<'a> {
         for (number, time_spent) in turns {
             self.wrapped("<a class=\"row\" href=\"#turn-", &number.to_string(), "\">")?;
             self.wrapped("<span>", &number.to_string(), "</span><span class=\"bar\">")?;
-            self.wrapped(
-                "<span class=\"model\" style=\"width:",
-                &share(time_spent.model),
-                "%\"></span>",
-            )?;
-            self.wrapped(
-                "<span class=\"tools\" style=\"width:",
-                &share(time_spent.tools),
-                "%\"></span>",
-            )?;
-            let waiting = share(time_spent.waiting);
-            self.wrapped("<span class=\"waiting\" style=\"width:", &waiting, "%\"></span></span>")?;
+            for (part, time) in [
+                ("<span class=\"model\" style=\"width:", time_spent.model),
+                ("<span class=\"tools\" style=\"width:", time_spent.tools),
+                ("<span class=\"waiting\" style=\"width:", time_spent.waiting),
+            ] {
+                self.wrapped(part, &share(time), "%\"></span>")?;
+            }
+            self.raw("</span>")?;
             self.wrapped("<span class=\"aside\">", &time_summary(time_spent), "</span></a>\n")?;
         }
         self.raw("</section>\n")

@@ -75,15 +75,9 @@ pub fn export(
         clock: TurnClock::default(),
     };
     writer.document.begin(&session)?;
-    let mut after = 0;
-    loop {
-        let (page, last) = read::entries_page(connection, key, (after, PAGE_SIZE), &rewound)?;
-        for entry_row in &page {
-            writer.add(entry_row)?;
-        }
-        let Some(last) = last else { break };
-        after = last;
-    }
+    read::each_entry(connection, key, PAGE_SIZE, &rewound, |entry_row| {
+        writer.add(&entry_row).map_err(ExportError::from)
+    })?;
     writer.end_turn()?;
     Ok(document.end()?)
 }

@@ -2,14 +2,14 @@
 
 mod guides;
 
-use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value};
 
 use super::print;
-use crate::cli::{CliError, block_on};
+use crate::cli::{CliError, block_on, prompt};
 use crate::config::Config;
 use crate::jsonc::{self, JsoncError};
 use guides::{EditorGuide, EditorSettings, GUIDES};
@@ -90,7 +90,8 @@ fn write(
     let difference = unified_diff(old, &change.new, 0, None);
     // The line ends of Windows are no part of the change.
     print(&format!("{place}\n{}", escape_hidden(&difference.replace("\r\n", "\n"))))?;
-    if !args.yes && !confirm()? {
+    let advice = "add --yes to write without a question";
+    if !args.yes && !prompt::confirm("Write this? [y/N] ", advice)? {
         return Err(CliError::Other("nothing was written".to_owned()));
     }
     let (old, new) = (change.old.map(String::into_bytes), change.new.into_bytes());
@@ -104,18 +105,6 @@ fn write(
         CliError::Other(format!("{place}: {why}. Nothing was written"))
     })?;
     print("Written.\n")
-}
-
-/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
-fn confirm() -> Result<bool, CliError> {
-    if !stdin().is_terminal() {
-        let advice = "stdin is not a terminal; add --yes to write without a question";
-        return Err(CliError::Other(advice.to_owned()));
-    }
-    stderr().write_all(b"Write this? [y/N] ")?;
-    let mut answer = String::new();
-    stdin().lock().read_line(&mut answer)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 /// What is to be written.

@@ -1,4 +1,4 @@
-//! Questions on the terminal, or their answers from a pipe. Keys are read with echo off.
+//! Questions of subcommands on the terminal, or their answers from a pipe. Keys are read with echo off.
 
 #[cfg(unix)]
 use std::io::Read;
@@ -6,10 +6,15 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 #[cfg(unix)]
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+#[cfg(unix)]
 use tokio::task::spawn_blocking;
 
+use super::CliError;
 #[cfg(unix)]
-use super::super::block_on;
+use super::block_on;
 
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
@@ -32,6 +37,24 @@ pub(super) fn finish(text: &str, is_done: bool) -> ExitCode {
 pub(super) fn ask(question: &str) -> io::Result<String> {
     say(question)?;
     read_line()
+}
+
+/// Asks for a yes. Everything else is a no, and so is the end of the input.
+pub(super) fn is_confirmed(question: &str) -> io::Result<bool> {
+    say(question)?;
+    Ok(read_line().is_ok_and(|answer| is_yes(&answer)))
+}
+
+/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
+pub(super) fn confirm(question: &str, advice_for_pipe: &str) -> Result<bool, CliError> {
+    if !is_terminal() {
+        return Err(format!("stdin is not a terminal; {advice_for_pipe}").into());
+    }
+    Ok(is_confirmed(question)?)
+}
+
+pub(super) fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// Reads a line, without the white space around it.
@@ -65,36 +88,33 @@ pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
     ask(question)
 }
 
-/// A terminal that neither echoes what is typed nor turns control characters into signals: a signal would
-/// end the process with the echo off. Dropping it restores the terminal.
+/// The modes of the terminal before something changes them. Dropping it restores them.
 #[cfg(unix)]
-struct HiddenInput {
-    original: rustix::termios::Termios,
-}
+pub(super) struct TerminalMode(Termios);
 
 #[cfg(unix)]
-impl HiddenInput {
-    fn start() -> io::Result<HiddenInput> {
-        use rustix::termios::{
-            LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr,
-        };
-        let original = tcgetattr(stdin())?;
-        let mut hidden = original.clone();
+impl TerminalMode {
+    pub(super) fn save() -> io::Result<TerminalMode> {
+        Ok(TerminalMode(tcgetattr(stdin())?))
+    }
+
+    /// From now on the terminal neither echoes what is typed nor turns control characters into signals: a
+    /// signal would end the process with the echo off.
+    fn hide_input(&self) -> io::Result<()> {
+        let mut hidden = self.0.clone();
         hidden
             .local_modes
             .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
         hidden.special_codes[SpecialCodeIndex::VMIN] = 1;
         hidden.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(stdin(), OptionalActions::Flush, &hidden)?;
-        Ok(HiddenInput { original })
+        Ok(tcsetattr(stdin(), OptionalActions::Flush, &hidden)?)
     }
 }
 
 #[cfg(unix)]
-impl Drop for HiddenInput {
+impl Drop for TerminalMode {
     fn drop(&mut self) {
-        use rustix::termios::{OptionalActions, tcsetattr};
-        tcsetattr(stdin(), OptionalActions::Now, &self.original).ok();
+        tcsetattr(stdin(), OptionalActions::Now, &self.0).ok();
     }
 }
 
@@ -106,7 +126,8 @@ async fn ask_unless_ended(question: &str) -> io::Result<String> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     // Before the question: what is typed in between would be shown.
-    let _hidden = HiddenInput::start()?;
+    let mode = TerminalMode::save()?;
+    mode.hide_input()?;
     say(question)?;
     let why = tokio::select! {
         typed = spawn_blocking(read_hidden) => {
@@ -176,6 +197,13 @@ mod tests {
         assert_eq!(line(65_536).unwrap_err().to_string(), "a line is too long");
         assert_eq!(next_line(&b" last"[..]).unwrap(), "last");
         assert_eq!(next_line(&b""[..]).unwrap_err().to_string(), "the input ended");
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (answer, expected) in [("y", true), (" YES\n", true), ("", false), ("no", false)] {
+            assert_eq!(is_yes(answer), expected, "{answer}");
+        }
     }
 
     /// What a line means, typed byte by byte.

@@ -1,11 +1,12 @@
 //! Tool arguments: JSON schemas that the strictest servers accept, and parsing that repairs
 //! harmless mistakes of models with the help of the same schema.
 
+use serde::de::DeserializeOwned;
+use serde_ignored::Path;
 use serde_json::Value;
 use turnwright_types::text;
 
 mod repair;
-mod read;
 mod specs;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,10 @@ use super::Tool;
 use turnwright_types::json_error_text::field_error_text;
 use turnwright_types::refusal::ToolRefusal;
 
+/// At most this many unknown arguments are reported.
+const MAX_IGNORED: usize = 8;
+/// At most this many characters of each are shown.
+const MAX_NAME_CHARS: usize = 40;
 /// An error lists at most this many argument names.
 const MAX_NAMES: usize = 12;
 /// An error quotes at most this many characters of a value.
@@ -30,24 +35,56 @@ const MAX_ERROR_CHARS: usize = 200;
 /// Parses arguments. If they do not fit, repairs what can be meant in only one way. Also returns
 /// the names that the tool does not know.
 pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), ToolRefusal> {
-    if let Ok((args, ignored)) = read::read(args.clone())
+    if let Ok((args, ignored)) = read(args.clone())
         && ignored.is_empty()
     {
         return Ok((args, ignored));
     }
     let schema = spec::<T>().parameters;
     let repaired = repair_arguments(args, &schema);
-    read::read(repaired.clone()).map_err(|error| {
-        let error = error.to_string();
+    read(repaired.clone()).map_err(|error| {
+        let message = error.inner().to_string();
         // A field is called missing only if serde says so: a tool may accept names that are not in
         // its schema.
-        let is_field_missing = error.contains("missing field");
+        let is_field_missing = message.contains("missing field");
         let problem = describe_problem(&repaired, &schema, "", is_field_missing);
-        let problem = problem.unwrap_or_else(|| text::clip(reader_fault(&error), MAX_ERROR_CHARS));
+        let problem = problem.unwrap_or_else(|| {
+            let place = Some(error.path().to_string()).filter(|place| place != ".");
+            let fault = field_error_text(&place.unwrap_or_default(), &message);
+            text::clip(fault, MAX_ERROR_CHARS)
+        });
         let names = argument_names(&schema);
         let name = T::NAME;
         format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
     })
+}
+
+/// Deserializes arguments. Also returns the places of those that the type does not know.
+fn read<T: DeserializeOwned>(
+    args: Value,
+) -> Result<(T, Vec<String>), serde_path_to_error::Error<serde_json::Error>> {
+    let mut ignored = Vec::new();
+    let mut ignore = |unknown: Path<'_>| {
+        if ignored.len() < MAX_IGNORED {
+            ignored.push(text::first_chars(&place_text(&unknown), MAX_NAME_CHARS).to_owned());
+        }
+    };
+    let reader = serde_ignored::Deserializer::new(args, &mut ignore);
+    let read = serde_path_to_error::deserialize(reader)?;
+    Ok((read, ignored))
+}
+
+/// The place of an argument, such as `edits[0].old_text`.
+fn place_text(path: &Path<'_>) -> String {
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => format!("{}[{index}]", place_text(parent)),
+        Path::Map { parent: Path::Root, key } => key.clone(),
+        Path::Map { parent, key } => format!("{}.{key}", place_text(parent)),
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => place_text(parent),
+    }
 }
 
 /// Why a text with a NUL is not written.
@@ -62,13 +99,6 @@ pub(super) fn has_nul(value: &Value) -> bool {
         Value::Object(fields) => fields.values().any(has_nul),
         _ => false,
     }
-}
-
-/// The words for an error of the reader, which begins with the place of the value.
-fn reader_fault(error: &str) -> String {
-    let placed = error.strip_prefix('`').and_then(|it| it.split_once("`: "));
-    let (place, message) = placed.unwrap_or(("", error));
-    field_error_text(place, message)
 }
 
 /// What is wrong with a value, for the model: which argument, what it must be, and what was sent.
@@ -138,11 +168,8 @@ fn quote_value(value: &Value) -> String {
 
 /// The list of all arguments.
 fn argument_names(schema: &Value) -> String {
-    let required = &schema["required"];
-    let is_required =
-        |it: &str| required.as_array().is_some_and(|all| all.iter().any(|one| one == it));
     let name = |it: &String| {
-        if is_required(it) { format!("{it} (required)") } else { it.clone() }
+        if repair::is_required(schema, it) { format!("{it} (required)") } else { it.clone() }
     };
     let names: Vec<_> =
         schema["properties"].as_object().into_iter().flatten().map(|it| name(it.0)).collect();

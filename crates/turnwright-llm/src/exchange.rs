@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::error_body;
@@ -11,7 +12,11 @@ use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
 use super::tool_aliases::ToolAliases;
 use super::{ErrorKind, LlmError, refused_key};
-use turnwright_types::message::{ToolSpec, ToolSpecs};
+use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
+use turnwright_types::text;
+
+/// The limit on everything that is kept of one reply.
+const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
 
 /// How a request is rendered for one model at one server.
 #[derive(Debug)]
@@ -30,6 +35,47 @@ pub(super) struct RequestStyle<'a> {
     pub(super) extra_body: &'a Map<String, Value>,
 }
 
+impl RequestStyle<'_> {
+    /// Ends the list of messages of a body, and writes the tools and whether the reply is streamed.
+    pub(super) fn write_tools(&self, body: &mut Vec<u8>) {
+        body.push(b']');
+        if !self.tools.is_empty() {
+            body.extend_from_slice(b",\"tools\":");
+            body.extend_from_slice(self.tools);
+        }
+        body.extend_from_slice(b",\"stream\":");
+        write_json(body, &self.quirks.stream);
+    }
+
+    /// Writes the last fields of a body and ends it. The user's own fields override all others.
+    pub(super) fn write_fields(&self, body: &mut Vec<u8>, mut fields: Map<String, Value>) {
+        fields.extend(self.extra_body.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in &fields {
+            body.push(b',');
+            write_json(body, name);
+            body.push(b':');
+            write_json(body, value);
+        }
+        body.push(b'}');
+    }
+}
+
+pub(super) fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
+    if let Err(error) = serde_json::to_writer(json, value) {
+        // Serialising strings, numbers and maps with string keys cannot fail. If it did, the server
+        // would refuse the request.
+        tracing::error!(%error, "a value could not be serialised; the request is malformed");
+    }
+}
+
+/// The arguments of an earlier call as JSON. Servers accept nothing but an object.
+pub(super) fn arguments_json(arguments: &Arguments) -> String {
+    match arguments {
+        Arguments::Object(value) if value.is_object() => value.to_string(),
+        Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
+    }
+}
+
 /// The tools as they are sent. Rendered once for all requests with the same tools.
 #[derive(Debug)]
 pub(super) struct RenderedTools {
@@ -38,13 +84,19 @@ pub(super) struct RenderedTools {
     pub(super) json: Vec<u8>,
 }
 
-/// Renders tools for one protocol.
-pub(super) type ToolRenderer = fn(&[Arc<ToolSpec>], &ToolAliases) -> Vec<u8>;
-
 impl RenderedTools {
-    pub(super) fn new(specs: &ToolSpecs, render: ToolRenderer) -> RenderedTools {
+    /// Renders the tools in their order, so that tools added later leave the preceding bytes unchanged.
+    /// `render` renders one for the protocol.
+    pub(super) fn new<T: Serialize>(
+        specs: &ToolSpecs,
+        render: fn(&ToolSpec, &ToolAliases) -> T,
+    ) -> RenderedTools {
         let aliases = ToolAliases::new(specs.iter().map(|it| it.name.as_ref()));
-        let json = render(specs, &aliases);
+        let mut json = Vec::new();
+        if !specs.is_empty() {
+            json.reserve(8 * 1024);
+            write_json(&mut json, &specs.iter().map(|it| render(it, &aliases)).collect::<Vec<_>>());
+        }
         RenderedTools { specs: Arc::clone(specs), aliases, json }
     }
 
@@ -101,6 +153,66 @@ impl ReplyContext {
 
     pub(super) fn truncated_error(&self) -> LlmError {
         LlmError::Truncated { host: self.host.clone() }
+    }
+
+    /// The error for a response that is not a reply.
+    pub(super) fn malformed_error(&self, what: &str) -> LlmError {
+        LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
+    }
+
+    /// The error for data that could not be parsed; `what` it should have been.
+    pub(super) fn event_error(
+        &self,
+        error: &serde_json::Error,
+        data: &str,
+        what: &str,
+    ) -> LlmError {
+        if error.is_eof() {
+            return self.truncated_error();
+        }
+        let line = error_body::shorten(&self.secrets.redact(data));
+        let start = text::first_chars(&line, 80);
+        self.malformed_error(&format!("the stream contains an invalid {what}: {start}"))
+    }
+
+    /// The error for a body that could not be parsed; `what` it should have been.
+    pub(super) fn document_error(&self, error: &serde_json::Error, what: &str) -> LlmError {
+        if error.is_eof() {
+            return self.truncated_error();
+        }
+        self.malformed_error(&format!("the body is neither a stream nor a {what}"))
+    }
+
+    /// The error for a reply that the server has ended for this reason, which reports a failure.
+    pub(super) fn ended_with_error(&self, reason: &str, kind: ErrorKind) -> LlmError {
+        let reason = error_body::shorten(&self.secrets.redact(reason));
+        LlmError::InStream {
+            host: self.host.clone(),
+            message: format!("it ended with `{reason}`"),
+            status: (kind == ErrorKind::Unavailable).then_some(503),
+            retry_after: None,
+            kind,
+            key_advice: None,
+        }
+    }
+
+    /// The error for a reply with neither text nor calls, which has ended for this reason, if one is known.
+    pub(super) fn empty_error(&self, has_thought: bool, reason: &str) -> LlmError {
+        let content = if has_thought { "reasoning but no answer" } else { "an empty answer" };
+        let mut what = content.to_owned();
+        if !reason.is_empty() {
+            let reason = error_body::shorten(&self.secrets.redact(reason));
+            what.push_str(&format!(" (finish_reason: {reason})"));
+        }
+        LlmError::EmptyReply { host: self.host.clone(), what }
+    }
+
+    /// Enforces the limit on the bytes that are kept of a reply.
+    pub(super) fn check_kept_bytes(&self, kept: usize) -> Result<(), LlmError> {
+        if kept <= MAX_REPLY_BYTES {
+            return Ok(());
+        }
+        Err(self.malformed_error("the answer has more than 32 MiB"))
     }
 
     /// The declared name of the tool that the model calls by `name`.

@@ -6,11 +6,11 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::leaked_calls::LeakFilter;
-use super::reply_reader::{ReplyAssembler, ReplyReader};
 use super::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
+use super::transcript::read_reply;
 use super::{
-    Delta, DeltaBatch, LlmError, Protocol, RemoteModel, Request, chat, leaked_calls, responses,
-    retry_after, schema,
+    Delta, LlmError, Protocol, RemoteModel, Request, chat, leaked_calls, responses, retry_after,
+    schema,
 };
 
 /// Assembles a reply of a model that was offered these tools, feeding each piece separately.
@@ -22,37 +22,16 @@ pub fn assemble_reply<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<usize, LlmError> {
     let context = chat::recorded_context(model, tools);
-    match protocol {
-        Protocol::Chat => read(chat::ChatAssembler::new(context), pieces),
-        Protocol::Responses => read(responses::ResponsesAssembler::new(context), pieces),
-    }
-}
-
-fn read<'a, A: ReplyAssembler>(
-    assembler: A,
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<usize, LlmError> {
-    let mut reader = ReplyReader::new(assembler);
-    let mut shown = 0;
-    for piece in pieces {
-        let mut batch = DeltaBatch::default();
-        let reply = reader.feed(piece, &mut batch)?;
-        shown += size(&batch);
-        if reply.is_some() {
-            return Ok(shown);
-        }
-    }
-    let mut batch = DeltaBatch::default();
-    reader.finish(&mut batch)?;
-    Ok(shown + size(&batch))
-}
-
-fn size(batch: &DeltaBatch) -> usize {
-    let bytes = |it: &Delta| match it {
+    let (batch, outcome) = match protocol {
+        Protocol::Chat => read_reply(chat::ChatAssembler::new(context), pieces),
+        Protocol::Responses => read_reply(responses::ResponsesAssembler::new(context), pieces),
+    };
+    outcome?;
+    let bytes = |delta: &Delta| match delta {
         Delta::Text(text) | Delta::Thought(text) | Delta::CallArguments { text, .. } => text.len(),
         Delta::CallNamed { name, .. } => name.len(),
     };
-    batch.deltas.iter().map(bytes).sum()
+    Ok(batch.deltas.iter().map(bytes).sum())
 }
 
 pub fn render_body(model: &RemoteModel, request: &Request) -> Vec<u8> {

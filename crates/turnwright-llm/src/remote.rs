@@ -120,13 +120,13 @@ impl RemoteModel {
         match tools.as_ref() {
             Some(rendered) if Arc::ptr_eq(&rendered.specs, specs) => Arc::clone(rendered),
             _ => {
-                let render = match self.protocol {
-                    Protocol::Chat => chat::render_tools,
-                    Protocol::Responses => responses::render_tools,
+                let rendered = match self.protocol {
+                    Protocol::Chat => RenderedTools::new(specs, chat::render_tool),
+                    Protocol::Responses => RenderedTools::new(specs, responses::render_tool),
                 };
                 // The cached prefixes contain the aliases of the previous tools.
                 self.prefix_cache.clear();
-                Arc::clone(tools.insert(Arc::new(RenderedTools::new(specs, render))))
+                Arc::clone(tools.insert(Arc::new(rendered)))
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use super::exchange::ReplyContext;
 use super::{DeltaBatch, LlmError, Reply, json_limits};
 use crate::sse;
 
@@ -32,8 +33,7 @@ pub(super) trait ReplyAssembler: Debug + Send {
     /// The bytes of content so far, also of what is held back or never shown. Empty deltas add
     /// nothing.
     fn content_size(&self) -> usize;
-    /// The error for a response that is not a reply.
-    fn malformed_error(&self, what: &str) -> LlmError;
+    fn context(&self) -> &ReplyContext;
 }
 
 /// Reads one reply.
@@ -77,7 +77,12 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             bytes = &bytes[start..];
             self.framing = match bytes[0] {
                 b'{' | b'[' => Framing::Document(Vec::new()),
-                b'<' => return Err(self.assembler.malformed_error("it returned an HTML page")),
+                b'<' => {
+                    return Err(self
+                        .assembler
+                        .context()
+                        .malformed_error("it returned an HTML page"));
+                }
                 _ => Framing::Events(sse::Decoder::default()),
             };
         }
@@ -88,7 +93,10 @@ impl<A: ReplyAssembler> ReplyReader<A> {
                 batch.has_content |= bytes.iter().any(|it| !it.is_ascii_whitespace());
             }
             Framing::Document(_) => {
-                return Err(self.assembler.malformed_error("it returned more than 32 MiB of JSON"));
+                return Err(self
+                    .assembler
+                    .context()
+                    .malformed_error("it returned more than 32 MiB of JSON"));
             }
             Framing::Events(decoder) => {
                 let mut result = Ok(());
@@ -101,7 +109,9 @@ impl<A: ReplyAssembler> ReplyReader<A> {
                 batch.has_content |= self.assembler.content_size() > size;
                 result?;
                 if !self.assembler.is_done() {
-                    pushed.map_err(|error| self.assembler.malformed_error(&error.to_string()))?;
+                    pushed.map_err(|error| {
+                        self.assembler.context().malformed_error(&error.to_string())
+                    })?;
                 }
             }
         }
@@ -120,7 +130,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Document(document) => {
                 let document = std::mem::take(document);
                 if json_limits::has_too_many_values(&String::from_utf8_lossy(&document)) {
-                    return Err(self.assembler.malformed_error(TOO_MANY_VALUES));
+                    return Err(self.assembler.context().malformed_error(TOO_MANY_VALUES));
                 }
                 self.assembler.push_document(&document, batch)?;
             }
@@ -144,7 +154,7 @@ fn push_event<A: ReplyAssembler>(
     batch: &mut DeltaBatch,
 ) -> Result<(), LlmError> {
     if !assembler.is_done() && json_limits::has_too_many_values(event.data) {
-        return Err(assembler.malformed_error(TOO_MANY_VALUES));
+        return Err(assembler.context().malformed_error(TOO_MANY_VALUES));
     }
     assembler.push_event(event, batch)
 }

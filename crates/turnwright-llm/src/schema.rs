@@ -3,8 +3,6 @@
 //! model to read.
 
 #[cfg(test)]
-mod checker;
-#[cfg(test)]
 mod tests;
 mod union;
 
@@ -13,9 +11,6 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use union::{add_sentence, bare, choices, described, union};
-
-#[cfg(test)]
-pub(super) use checker::is_provider_safe;
 
 type JsonObject = Map<String, Value>;
 

@@ -17,8 +17,6 @@ const MAX_DESCRIPTION_CHARS: usize = 1_000;
 const MAX_STRING_BYTES: usize = 400;
 /// Maximum length of a list, such as enum values or alternatives.
 const MAX_ITEMS: usize = 200;
-/// Maximum number of segments of a reference's JSON pointer.
-const MAX_POINTER_SEGMENTS: usize = 16;
 /// Maximum number of references that lead directly to another reference.
 const MAX_REFERENCE_CHAIN: usize = 8;
 
@@ -278,18 +276,9 @@ pub(crate) fn resolve_below<'a>(
     root: &'a Map<String, Value>,
     reference: &str,
 ) -> Option<&'a Value> {
-    let pointer = reference.strip_prefix("#/")?;
-    let mut steps = pointer.split('/').take(MAX_POINTER_SEGMENTS);
-    let step = |it: &str| it.replace("%24", "$").replace("~1", "/").replace("~0", "~");
-    let mut found = root.get(&step(steps.next()?))?;
-    for name in steps {
-        found = match found {
-            Value::Object(fields) => fields.get(&step(name))?,
-            Value::Array(items) => items.get(name.parse::<usize>().ok()?)?,
-            _ => return None,
-        };
-    }
-    Some(found)
+    let pointer = reference.strip_prefix("#/")?.replace("%24", "$");
+    let (first, rest) = pointer.split_at(pointer.find('/').unwrap_or(pointer.len()));
+    root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
 /// Makes a server's text safe to show: hidden characters are escaped, and it is cut after `max_chars`.

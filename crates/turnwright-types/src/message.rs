@@ -390,13 +390,18 @@ impl UserMessage {
     /// Returns the prompt as the model reads it. Links become Markdown links, and attachments are
     /// delimited so that the model can tell them from the user's own words.
     pub fn render(&self) -> Cow<'_, str> {
-        if let [PromptPart::Text(text)] = self.parts.as_slice() {
-            return Cow::Borrowed(text);
-        }
-        let mut text = String::new();
-        self.parts.iter().for_each(|it| render_part(it, &mut text));
-        Cow::Owned(text)
+        render_parts(&self.parts)
     }
+}
+
+/// The parts as the model reads them.
+pub fn render_parts(parts: &[PromptPart]) -> Cow<'_, str> {
+    if let [PromptPart::Text(text)] = parts {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::new();
+    parts.iter().for_each(|part| render_part(part, &mut text));
+    Cow::Owned(text)
 }
 
 /// Appends one part as the model reads it to `text`.

@@ -136,7 +136,7 @@ pub(in crate::tools) fn shell_line(words: &[&str]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-fn is_required(schema: &Value, key: &str) -> bool {
+pub(super) fn is_required(schema: &Value, key: &str) -> bool {
     schema["required"].as_array().is_some_and(|it| it.iter().any(|it| it == key))
 }
 

@@ -19,10 +19,7 @@ use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{ProviderState, TokenUsage};
-use turnwright_types::text;
 
-/// The limit on everything that is kept of one reply.
-const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
 /// Larger than any context window. Sums of counts up to this limit cannot overflow.
 const MAX_TOKENS: u64 = 1 << 40;
 
@@ -81,12 +78,7 @@ impl ReplyAssembler for ChatAssembler {
                 tracing::info!(%error, "not JSON after the end of the answer");
                 Ok(())
             }
-            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
-            Err(_) => {
-                let line = error_body::shorten(&self.context.secrets.redact(data));
-                let start = text::first_chars(&line, 80);
-                Err(self.malformed_error(&format!("the stream contains an invalid chunk: {start}")))
-            }
+            Err(error) => Err(self.context.event_error(&error, data, "chunk")),
         })
     }
 
@@ -98,7 +90,7 @@ impl ReplyAssembler for ChatAssembler {
                 let value = serde_json::from_str::<Value>(json).unwrap_or_default();
                 match error_body::find_message(&value) {
                     Some(_) => Err(self.context.stream_error(json)),
-                    None => Err(self.malformed_error("the JSON is not a chat completion")),
+                    None => Err(self.context.malformed_error("the JSON is not a chat completion")),
                 }
             }
             Ok(chunk) => {
@@ -106,10 +98,7 @@ impl ReplyAssembler for ChatAssembler {
                 self.done = true;
                 Ok(())
             }
-            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
-            Err(_) => {
-                Err(self.malformed_error("the body is neither a stream nor a chat completion"))
-            }
+            Err(error) => Err(self.context.document_error(&error, "chat completion")),
         })
     }
 
@@ -137,7 +126,8 @@ impl ReplyAssembler for ChatAssembler {
         }
         let end = self.end_reason()?;
         if !self.text_pipeline.has_text() && self.slots.is_empty() && end == EndReason::Complete {
-            return Err(self.empty_error());
+            let has_thought = self.text_pipeline.has_thought();
+            return Err(self.context.empty_error(has_thought, &self.finish_reason));
         }
         let cut = end == EndReason::Length;
         self.slots.truncate(self.first_repeat(true).unwrap_or(usize::MAX));
@@ -169,8 +159,8 @@ impl ReplyAssembler for ChatAssembler {
         self.size
     }
 
-    fn malformed_error(&self, what: &str) -> LlmError {
-        LlmError::Malformed { host: self.context.host.clone(), what: what.to_owned() }
+    fn context(&self) -> &ReplyContext {
+        &self.context
     }
 }
 
@@ -329,10 +319,7 @@ impl ChatAssembler {
     /// Counts bytes that are kept of the reply and enforces the limit.
     fn count_kept_bytes(&mut self, bytes: usize) -> Result<(), LlmError> {
         self.size += bytes;
-        if self.size > MAX_REPLY_BYTES {
-            return Err(self.malformed_error("the answer has more than 32 MiB"));
-        }
-        Ok(())
+        self.context.check_kept_bytes(self.size)
     }
 
     fn push_call(&mut self, call: &CallDelta<'_>, batch: &mut DeltaBatch) -> Result<(), LlmError> {
@@ -489,47 +476,22 @@ impl ChatAssembler {
         let refused = || Ok(EndReason::Refused(self.context.secrets.redact(&self.refusal)));
         match self.finish_reason.to_ascii_lowercase().as_str() {
             "length" | "max_tokens" | "max_output_tokens" | "model_length" => Ok(EndReason::Length),
-            "model_context_window_exceeded" => {
-                Err(self.ended_with_error(ErrorKind::ContextOverflow { limit: None, used: None }))
-            }
+            "model_context_window_exceeded" => Err(self.context.ended_with_error(
+                &self.finish_reason,
+                ErrorKind::ContextOverflow { limit: None, used: None },
+            )),
             "content_filter" | "refusal" | "safety" | "recitation" | "sensitive" | "blocklist"
             | "prohibited_content" | "spii" => refused(),
             "error" | "network_error" | "insufficient_system_resource" => {
-                Err(self.ended_with_error(ErrorKind::Unavailable))
+                Err(self.context.ended_with_error(&self.finish_reason, ErrorKind::Unavailable))
             }
             // The server has dropped the call; without it the reply is not what the model meant.
             "malformed_function_call" | "unexpected_tool_call" if self.slots.is_empty() => {
-                Err(self.ended_with_error(ErrorKind::Unavailable))
+                Err(self.context.ended_with_error(&self.finish_reason, ErrorKind::Unavailable))
             }
             _ if !self.refusal.is_empty() && self.slots.is_empty() => refused(),
             _ => Ok(EndReason::Complete),
         }
-    }
-
-    /// The error for a finish reason that reports a failure.
-    fn ended_with_error(&self, kind: ErrorKind) -> LlmError {
-        let reason = error_body::shorten(&self.context.secrets.redact(&self.finish_reason));
-        let (host, message) = (self.context.host.clone(), format!("it ended with `{reason}`"));
-        let status = (kind == ErrorKind::Unavailable).then_some(503);
-        LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
-    }
-
-    fn empty_error(&self) -> LlmError {
-        let what = if self.text_pipeline.has_thought() {
-            "reasoning but no answer"
-        } else {
-            "an empty answer"
-        };
-        let what = match self.finish_reason.as_str() {
-            "" => what.to_owned(),
-            finish => {
-                format!(
-                    "{what} (finish_reason: {})",
-                    error_body::shorten(&self.context.secrets.redact(finish))
-                )
-            }
-        };
-        LlmError::EmptyReply { host: self.context.host.clone(), what }
     }
 }
 

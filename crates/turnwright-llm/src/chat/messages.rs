@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::reasoning_details::{is_complete_block, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
 use crate::call_ids::wire_call_id;
-use crate::exchange::RequestStyle;
+use crate::exchange::{RequestStyle, arguments_json};
 use crate::quirks::{CacheHint, EmptyContent, ReasoningEcho, SystemRole};
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
+    AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
     omitted_media_note, render_part,
 };
 
@@ -336,10 +336,7 @@ fn tool_call<'a>(
     is_own: bool,
     substitute: bool,
 ) -> ChatToolCall<'a> {
-    let arguments = match &call.arguments {
-        Arguments::Object(value) if value.is_object() => value.to_string(),
-        Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
-    };
+    let arguments = arguments_json(&call.arguments);
     let name = style.aliases.to_wire(&call.name);
     let id = wire_call_id(style.quirks.ids, &call.provider_id, &call.id, &name);
     let signed_fields = match &call.extra {

@@ -22,7 +22,7 @@ use super::transcript;
 use turnwright_types::message::ToolSpec;
 
 pub(super) use assembler::{ChatAssembler, parse_usage};
-pub(super) use request::{render, render_tools, write_json};
+pub(super) use request::{render, render_tool};
 
 /// Reads a recorded reply of a model that was offered these tools and describes it: for the corpus
 /// of recorded streams, the fuzz targets and bug reports.
@@ -45,7 +45,7 @@ pub(super) fn recorded_context(model: &str, tools: &[String]) -> ReplyContext {
         })
     };
     let specs = Arc::new(tools.iter().map(spec).collect::<Vec<_>>());
-    let tools = (!specs.is_empty()).then(|| Arc::new(RenderedTools::new(&specs, render_tools)));
+    let tools = (!specs.is_empty()).then(|| Arc::new(RenderedTools::new(&specs, render_tool)));
     let (host, origin) = ("host".to_owned(), "host/m".into());
     ReplyContext {
         host,

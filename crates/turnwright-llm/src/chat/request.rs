@@ -6,11 +6,10 @@ use std::sync::Arc;
 use async_openai::types::chat::{
     ChatCompletionStreamOptions, ChatCompletionTool, ChatCompletionTools, FunctionObject,
 };
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::messages::{ChatMessage, is_blank, mark_cacheable, render_messages, system_message};
-use crate::exchange::RequestStyle;
+use crate::exchange::{RequestStyle, write_json};
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::{CacheHint, EffortDialect, OutputLimitField, Quirks};
 use crate::request_body::RequestBody;
@@ -48,23 +47,16 @@ pub(crate) fn render(
         mark_cacheable(content);
     }
     write_messages(&mut body, &last);
-    body.push(b']');
-    if !style.tools.is_empty() {
-        body.extend_from_slice(b",\"tools\":");
-        body.extend_from_slice(style.tools);
-    }
     write_parameters(&mut body, style, request);
-    body.push(b'}');
     let body = prefix.json.between(start, body, None);
     prefix_cache.store(prefix, stable, *style.quirks);
     body
 }
 
-/// Writes the fields that follow the messages and the tools.
+/// Writes everything that follows the messages.
 fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Request) {
     let quirks = style.quirks;
-    body.extend_from_slice(b",\"stream\":");
-    write_json(body, &quirks.stream);
+    style.write_tools(body);
     if quirks.stream && quirks.stream_options {
         body.extend_from_slice(b",\"stream_options\":");
         let usage =
@@ -89,14 +81,7 @@ fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Requ
     if quirks.cache == CacheHint::Key {
         fields.insert("prompt_cache_key".to_owned(), cache_key(request).into());
     }
-    // The user's own fields override all others.
-    fields.extend(style.extra_body.iter().map(|(name, value)| (name.clone(), value.clone())));
-    for (name, value) in &fields {
-        body.push(b',');
-        write_json(body, name);
-        body.push(b':');
-        write_json(body, value);
-    }
+    style.write_fields(body, fields);
 }
 
 /// The reasoning effort as a field of the request (C.4 #4). Dialects that only know on and off
@@ -170,14 +155,6 @@ fn write_messages(json: &mut Vec<u8>, entries: &[ChatMessage<'_>]) {
     }
 }
 
-pub(crate) fn write_json(json: &mut Vec<u8>, value: &impl Serialize) {
-    if let Err(error) = serde_json::to_writer(json, value) {
-        // Serialising strings, numbers and maps with string keys cannot fail. If it did, the server
-        // would refuse the request.
-        tracing::error!(%error, "a value could not be serialised; the request is malformed");
-    }
-}
-
 /// The approximate size of a rendered message.
 fn estimated_size(message: &Message) -> usize {
     let text = match message {
@@ -202,22 +179,13 @@ fn estimated_part_size(part: &PromptPart) -> usize {
     }
 }
 
-/// Renders the tools in their order, so that tools added later leave the preceding bytes unchanged.
-pub(crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &ToolAliases) -> Vec<u8> {
-    if specs.is_empty() {
-        return Vec::new();
-    }
-    let tool = |spec: &Arc<ToolSpec>| {
-        ChatCompletionTools::Function(ChatCompletionTool {
-            function: FunctionObject {
-                name: aliases.to_wire(&spec.name).into_owned(),
-                description: Some(spec.description.clone()),
-                parameters: Some(provider_safe_schema(&spec.parameters)),
-                strict: None,
-            },
-        })
-    };
-    let mut json = Vec::with_capacity(8 * 1024);
-    write_json(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
-    json
+pub(crate) fn render_tool(spec: &ToolSpec, aliases: &ToolAliases) -> ChatCompletionTools {
+    ChatCompletionTools::Function(ChatCompletionTool {
+        function: FunctionObject {
+            name: aliases.to_wire(&spec.name).into_owned(),
+            description: Some(spec.description.clone()),
+            parameters: Some(provider_safe_schema(&spec.parameters)),
+            strict: None,
+        },
+    })
 }

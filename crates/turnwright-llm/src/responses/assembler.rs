@@ -5,7 +5,6 @@ mod complete_items;
 
 use std::sync::Arc;
 
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::streamed_calls::{self, StreamedCall};
@@ -20,12 +19,9 @@ use crate::reply_reader::ReplyAssembler;
 use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::{ProviderState, TokenUsage};
-use turnwright_types::text;
 
 /// A reply with more output items than this is a malfunction of the model.
 const MAX_ITEMS: usize = 1024;
-/// The limit on everything that is kept of one reply.
-const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
 
 /// Assembles one reply.
 #[derive(Debug)]
@@ -73,12 +69,7 @@ impl ReplyAssembler for ResponsesAssembler {
                 let kind = if typed.kind.text.is_empty() { event.name } else { &typed.kind.text };
                 self.push_typed_event(kind, &typed, batch)
             }
-            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
-            Err(_) => {
-                let line = error_body::shorten(&self.context.secrets.redact(data));
-                let start = text::first_chars(&line, 80);
-                Err(self.malformed_error(&format!("the stream contains an invalid event: {start}")))
-            }
+            Err(error) => Err(self.context.event_error(&error, data, "event")),
         })
     }
 
@@ -90,14 +81,13 @@ impl ReplyAssembler for ResponsesAssembler {
             }
             Ok(_) if wire::is_response(json) => match serde_json::from_str::<&RawValue>(json) {
                 Ok(raw) => self.push_response("", Some(raw), batch),
-                Err(_) => Err(self.malformed_error("the JSON is not a response")),
+                Err(_) => Err(self.context.malformed_error("the JSON is not a response")),
             },
             Ok(_) => match error_body::find_message(&wire::parse_or_null(json)) {
                 Some(_) => Err(self.context.stream_error(json)),
-                None => Err(self.malformed_error("the JSON is not a response")),
+                None => Err(self.context.malformed_error("the JSON is not a response")),
             },
-            Err(error) if error.is_eof() => Err(self.context.truncated_error()),
-            Err(_) => Err(self.malformed_error("the body is neither a stream nor a response")),
+            Err(error) => Err(self.context.document_error(&error, "response")),
         })
     }
 
@@ -122,7 +112,7 @@ impl ReplyAssembler for ResponsesAssembler {
             end => end,
         };
         if !self.text_pipeline.has_text() && self.calls.is_empty() && end == EndReason::Complete {
-            return Err(self.empty_error());
+            return Err(self.context.empty_error(self.text_pipeline.has_thought(), ""));
         }
         if let Some(repeat) = streamed_calls::first_repeat(&self.calls, &self.context) {
             self.calls.truncate(repeat);
@@ -147,8 +137,8 @@ impl ReplyAssembler for ResponsesAssembler {
         self.size
     }
 
-    fn malformed_error(&self, what: &str) -> LlmError {
-        LlmError::Malformed { host: self.context.host.clone(), what: what.to_owned() }
+    fn context(&self) -> &ReplyContext {
+        &self.context
     }
 }
 
@@ -246,7 +236,7 @@ impl ResponsesAssembler {
             }
         }
         if self.items.len() == MAX_ITEMS {
-            return Err(self.malformed_error("the answer has more than 1024 items"));
+            return Err(self.context.malformed_error("the answer has more than 1024 items"));
         }
         self.items.push(StreamedItem::new(kind, location, slot));
         self.count_kept_bytes(location.id.len())?;
@@ -449,28 +439,10 @@ impl ResponsesAssembler {
             return Err(LlmError::EndlessRepetition { host: self.context.host.clone() });
         }
         self.size += bytes;
-        if self.size > MAX_REPLY_BYTES {
-            return Err(self.malformed_error("the answer has more than 32 MiB"));
-        }
-        Ok(())
+        self.context.check_kept_bytes(self.size)
     }
 
     fn refused(&self) -> EndReason {
         EndReason::Refused(self.context.secrets.redact(&self.refusal))
-    }
-
-    /// The error for a failed response that gives no reason.
-    fn ended_with_error(&self, status: &str) -> LlmError {
-        let message = format!("it ended with `{status}`");
-        self.context.stream_error(&json!({ "code": 503, "message": message }).to_string())
-    }
-
-    fn empty_error(&self) -> LlmError {
-        let what = if self.text_pipeline.has_thought() {
-            "reasoning but no answer"
-        } else {
-            "an empty answer"
-        };
-        LlmError::EmptyReply { host: self.context.host.clone(), what: what.to_owned() }
     }
 }

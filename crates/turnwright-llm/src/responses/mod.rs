@@ -13,7 +13,7 @@ mod tests;
 use super::{chat, transcript};
 
 pub(super) use assembler::ResponsesAssembler;
-pub(super) use request::{render, render_tools};
+pub(super) use request::{render, render_tool};
 
 /// Like [`chat::transcribe`], for this protocol.
 #[doc(hidden)]

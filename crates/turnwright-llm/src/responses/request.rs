@@ -8,8 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::call_ids::wire_call_id;
-use crate::chat::write_json;
-use crate::exchange::RequestStyle;
+use crate::exchange::{RequestStyle, arguments_json, write_json};
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::CallIdFormat;
 use crate::request_body::RequestBody;
@@ -18,8 +17,8 @@ use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, ToolSpec,
-    UserMessage, omitted_media_note,
+    AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, ToolSpec, UserMessage,
+    omitted_media_note, render_parts,
 };
 
 /// The longest call identifier that the API accepts.
@@ -67,17 +66,6 @@ enum CallOutput<'a> {
     Parts(Vec<InputContent<'a>>),
 }
 
-#[derive(Serialize)]
-#[serde(tag = "type", rename = "function")]
-struct FunctionTool {
-    name: String,
-    description: String,
-    parameters: Value,
-    /// Always sent: by default, the API makes the schema strict and every optional argument
-    /// required.
-    strict: bool,
-}
-
 /// An image as a data URL, serialised without copying it.
 struct DataUrl<'a>(&'a Media);
 
@@ -97,20 +85,15 @@ pub(crate) fn render(
     RequestWriter { style }.render(prefix_cache, request)
 }
 
-/// Renders the tools in their order.
-pub(crate) fn render_tools(specs: &[Arc<ToolSpec>], aliases: &ToolAliases) -> Vec<u8> {
-    if specs.is_empty() {
-        return Vec::new();
-    }
-    let tool = |spec: &Arc<ToolSpec>| FunctionTool {
-        name: aliases.to_wire(&spec.name).into_owned(),
-        description: spec.description.clone(),
-        parameters: provider_safe_schema(&spec.parameters),
-        strict: false,
-    };
-    let mut json = Vec::with_capacity(8 * 1024);
-    write_json(&mut json, &specs.iter().map(tool).collect::<Vec<_>>());
-    json
+pub(crate) fn render_tool(spec: &ToolSpec, aliases: &ToolAliases) -> Value {
+    json!({
+        "type": "function",
+        "name": aliases.to_wire(&spec.name),
+        "description": spec.description,
+        "parameters": provider_safe_schema(&spec.parameters),
+        // Always sent: by default, the API makes the schema strict and every optional argument required.
+        "strict": false,
+    })
 }
 
 struct RequestWriter<'m> {
@@ -136,13 +119,7 @@ impl RequestWriter<'_> {
         write_json(&mut start, &request.system);
         start.extend_from_slice(b",\"input\":[");
         let mut body = Vec::with_capacity(1024 + self.style.tools.len());
-        body.push(b']');
-        if !self.style.tools.is_empty() {
-            body.extend_from_slice(b",\"tools\":");
-            body.extend_from_slice(self.style.tools);
-        }
-        body.extend_from_slice(b",\"stream\":");
-        write_json(&mut body, &quirks.stream);
+        self.style.write_tools(&mut body);
         body.extend_from_slice(b",\"store\":false");
         let mut fields = Map::new();
         if let Some(limit) = self.style.max_output {
@@ -154,17 +131,7 @@ impl RequestWriter<'_> {
             }
             fields.extend(reasoning_field(request.effort, quirks.summary));
         }
-        // The user's own fields override all others.
-        fields.extend(
-            self.style.extra_body.iter().map(|(name, value)| (name.clone(), value.clone())),
-        );
-        for (name, value) in &fields {
-            body.push(b',');
-            write_json(&mut body, name);
-            body.push(b':');
-            write_json(&mut body, value);
-        }
-        body.push(b'}');
+        self.style.write_fields(&mut body, fields);
         let body = prefix.json.between(start, body, Some(b','));
         prefix_cache.store(prefix, &request.messages, quirks);
         body
@@ -179,37 +146,26 @@ impl RequestWriter<'_> {
     }
 
     fn user_item<'a>(&self, user: &'a UserMessage) -> Option<InputItem<'a>> {
-        let mut content = Vec::new();
-        let mut push_text = |text: Cow<'a, str>| {
-            if !text.is_empty() {
-                content.push(InputContent::InputText { text });
-            }
-        };
         let is_sent_as_image =
-            |it: &PromptPart| self.style.quirks.images && matches!(it, PromptPart::Image(_));
-        if !user.parts.iter().any(is_sent_as_image) {
-            push_text(user.render());
-            return (!content.is_empty()).then_some(InputItem::Message {
-                role: "user",
-                content,
-                phase: None,
-            });
-        }
+            |part: &PromptPart| self.style.quirks.images && matches!(part, PromptPart::Image(_));
+        let mut content = Vec::new();
         // The parts between two images are rendered like a prompt of their own.
         for chunk in
             user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
         {
             match chunk {
-                [PromptPart::Image(media)] => content.push(image_content(media)),
-                text_parts => {
-                    let text = UserMessage { parts: text_parts.to_vec() }.render().into_owned();
+                [PromptPart::Image(media)] if self.style.quirks.images => {
+                    content.push(image_content(media));
+                }
+                parts => {
+                    let text = render_parts(parts);
                     if !text.is_empty() {
-                        content.push(InputContent::InputText { text: text.into() });
+                        content.push(InputContent::InputText { text });
                     }
                 }
             }
         }
-        Some(InputItem::Message { role: "user", content, phase: None })
+        (!content.is_empty()).then_some(InputItem::Message { role: "user", content, phase: None })
     }
 
     fn assistant_items<'a>(&self, message: &'a AssistantMessage) -> Vec<InputItem<'a>> {
@@ -287,10 +243,7 @@ impl RequestWriter<'_> {
     }
 
     fn call_item<'a>(&self, call: &'a ToolCall) -> InputItem<'a> {
-        let arguments = match &call.arguments {
-            Arguments::Object(value) if value.is_object() => value.to_string(),
-            Arguments::Object(_) | Arguments::Unusable { .. } => "{}".to_owned(),
-        };
+        let arguments = arguments_json(&call.arguments);
         let name = self.style.aliases.to_wire(&call.name).into_owned();
         let call_id = self.call_id(&call.provider_id, &call.id, &call.name);
         InputItem::FunctionCall { call_id, name: name.into(), arguments }

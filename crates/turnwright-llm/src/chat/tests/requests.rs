@@ -7,10 +7,9 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::chat::request;
-use crate::exchange::RequestStyle;
+use crate::exchange::{RenderedTools, RequestStyle};
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::Quirks;
-use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
@@ -18,13 +17,13 @@ use turnwright_types::message::{
 };
 
 fn render_with(prefixes: &PrefixCache, quirks: &Quirks, request: &Request) -> Vec<u8> {
-    let aliases = ToolAliases::new(request.tools.iter().map(|it| it.name.as_ref()));
+    let tools = RenderedTools::new(&request.tools, request::render_tool);
     let style = RequestStyle {
         model: "m",
         origin: "host/m",
         quirks,
-        aliases: &aliases,
-        tools: &request::render_tools(&request.tools, &aliases),
+        aliases: &tools.aliases,
+        tools: &tools.json,
         max_output: None,
         extra_body: &Map::new(),
     };

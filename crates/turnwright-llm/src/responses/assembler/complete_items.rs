@@ -9,7 +9,7 @@ use crate::json_limits;
 use crate::responses::streamed_calls;
 use crate::responses::streamed_items::{self, TextPiece};
 use crate::responses::wire::{ItemKind, ItemLocation, OutputItem, ResponseObject};
-use crate::{DeltaBatch, EndReason, LlmError};
+use crate::{DeltaBatch, EndReason, ErrorKind, LlmError};
 
 impl ResponsesAssembler {
     /// Adds what a complete item contains beyond its deltas.
@@ -77,7 +77,7 @@ impl ResponsesAssembler {
         match response.error() {
             Some(error) => return Err(self.context.stream_error(error)),
             None if matches!(status, "failed" | "cancelled") => {
-                return Err(self.ended_with_error(status));
+                return Err(self.context.ended_with_error(status, ErrorKind::Unavailable));
             }
             None => {}
         }

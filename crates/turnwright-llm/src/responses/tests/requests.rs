@@ -6,11 +6,10 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::exchange::RequestStyle;
+use crate::exchange::{RenderedTools, RequestStyle};
 use crate::prefix_cache::PrefixCache;
 use crate::quirks::{EffortDialect, Quirks};
 use crate::responses;
-use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
@@ -34,13 +33,13 @@ fn request(messages: &[Message], tools: &[ToolSpec], effort: ReasoningEffort) ->
 }
 
 fn render_with(prefixes: &PrefixCache, request: &Request, quirks: &Quirks) -> Vec<u8> {
-    let aliases = ToolAliases::new(request.tools.iter().map(|it| it.name.as_ref()));
+    let tools = RenderedTools::new(&request.tools, responses::render_tool);
     let style = RequestStyle {
         model: "m",
         origin: ORIGIN,
         quirks,
-        aliases: &aliases,
-        tools: &responses::render_tools(&request.tools, &aliases),
+        aliases: &tools.aliases,
+        tools: &tools.json,
         max_output: None,
         extra_body: &serde_json::Map::new(),
     };

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{DEPTHS, JsonObject, is_short, list};
+use crate::schema::{DEPTHS, JsonObject, is_short, list};
 
 /// True if the schema only contains what [`provider_safe_schema`] leaves.
-pub(crate) fn is_provider_safe(schema: &Value) -> bool {
+pub(super) fn is_provider_safe(schema: &Value) -> bool {
     let rooted = schema["type"] == "object" && schema["properties"].is_object();
     rooted && is_node(schema, 0)
 }

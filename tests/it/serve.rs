@@ -179,7 +179,7 @@ fn no_command_reads_the_token_or_the_key_of_the_certificate() {
         serve(&["--token-file", &token, "--tls-cert", &certificate, "--tls-key", &key], None);
     let authority = tls_file("authority.pem").to_str().unwrap().to_owned();
     let names = ["plain", "token", "token-1", "certificate-key"];
-    let script: String = names.iter().map(|name| format!("cp {} {name}\n", path(name))).collect();
+    let script = names.map(|name| format!("cp {} {name}\n", path(name))).concat();
     let mut editor =
         served.editor(TOKEN).variable("SSL_CERT_FILE", &authority).file("copy.sh", &script).start();
     set_mode(&mut editor, "auto");

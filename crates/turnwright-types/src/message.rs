@@ -400,7 +400,9 @@ pub fn render_parts(parts: &[PromptPart]) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut text = String::new();
-    parts.iter().for_each(|part| render_part(part, &mut text));
+    for part in parts {
+        render_part(part, &mut text);
+    }
     Cow::Owned(text)
 }
 

@@ -47,6 +47,7 @@ pub fn is_secret_file(path: &Path) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
 

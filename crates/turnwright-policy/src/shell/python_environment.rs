@@ -171,10 +171,10 @@ fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
     let subcommands: Vec<_> = words.iter().filter(|word| !word.starts_with('-')).take(2).collect();
     let is_among = |table: &[(&str, &str)], depth: usize| {
         table.iter().any(|(known, known_subcommands)| {
-            let is_known = |word: &&&str| known_subcommands.split(' ').any(|known| known == **word);
+            let is_known = |word: &&str| known_subcommands.split(' ').any(|known| known == *word);
             *known == program
                 && (known_subcommands.is_empty()
-                    || subcommands.iter().take(depth).any(|word| is_known(&word)))
+                    || subcommands.iter().take(depth).any(|word| is_known(word)))
         })
     };
     if is_among(RUNNERS, 2) {

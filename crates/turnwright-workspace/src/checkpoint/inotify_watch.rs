@@ -281,30 +281,30 @@ impl WatchState {
                 let is_searched =
                     |it: &CStr| it == c".git" || it.to_bytes() == ENVIRONMENT_FILE.as_bytes();
                 if ignored.is_obeyed || event.file_name().is_some_and(is_searched) {
-                    let listed = ignored.listed.to_path_buf();
-                    self.note(Some(listed), None);
+                    let listed = Arc::clone(&ignored.listed);
+                    self.note(Some(&listed), None);
                 }
                 continue;
             }
             match event.file_name() {
                 Some(name) if flags.contains(ReadFlags::ISDIR) => {
                     let replaced = folder.join(OsStr::from_bytes(name.to_bytes()));
-                    self.note(Some(folder.to_path_buf()), Some(replaced));
+                    self.note(Some(&folder), Some(&replaced));
                 }
-                Some(_) => self.note(Some(folder.to_path_buf()), None),
+                Some(_) => self.note(Some(&folder), None),
                 // The folder itself, which may be somewhere else by now.
-                None => self.note(None, Some(folder.to_path_buf())),
+                None => self.note(None, Some(&folder)),
             }
         }
         false
     }
 
     /// Adds a change to those that the readers have not taken yet.
-    fn note(&mut self, listed: Option<PathBuf>, replaced: Option<PathBuf>) {
+    fn note(&mut self, listed: Option<&Path>, replaced: Option<&Path>) {
         for unread in self.unread.values_mut() {
             if let Some(changes) = unread {
-                changes.listed.extend(listed.clone());
-                changes.replaced.extend(replaced.clone());
+                changes.listed.extend(listed.map(Path::to_path_buf));
+                changes.replaced.extend(replaced.map(Path::to_path_buf));
                 if changes.are_too_many() {
                     *unread = None;
                 }

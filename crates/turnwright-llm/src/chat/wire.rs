@@ -6,7 +6,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -324,24 +325,61 @@ pub(crate) struct TolerantText<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for TolerantText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut collected = TolerantText::default();
-        match TextOrValue::deserialize(deserializer)? {
-            TextOrValue::Text(text) => collected.text = text,
-            TextOrValue::Other(Value::Number(number)) if !number.is_f64() => {
-                collected.text = number.to_string().into();
-            }
-            TextOrValue::Other(value) => collect_text(&value, false, &mut collected),
-        }
-        Ok(collected)
+        deserializer.deserialize_any(TolerantTextVisitor)
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TextOrValue<'a> {
-    #[serde(borrow)]
-    Text(Cow<'a, str>),
-    Other(Value),
+struct TolerantTextVisitor;
+
+impl<'de> Visitor<'de> for TolerantTextVisitor {
+    type Value = TolerantText<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(TolerantText { text: Cow::Borrowed(text), thought: String::new() })
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(TolerantText { text: Cow::Owned(text.to_owned()), thought: String::new() })
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(TolerantText::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(TolerantText::default())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(TolerantText { text: Cow::Owned(number.to_string()), thought: String::new() })
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(TolerantText { text: Cow::Owned(number.to_string()), thought: String::new() })
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(TolerantText::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        let mut collected = TolerantText::default();
+        while let Some(part) = parts.next_element::<Value>()? {
+            collect_text(&part, false, &mut collected);
+        }
+        Ok(collected)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, part: A) -> Result<Self::Value, A::Error> {
+        let part = Value::deserialize(MapAccessDeserializer::new(part))?;
+        let mut collected = TolerantText::default();
+        collect_text(&part, false, &mut collected);
+        Ok(collected)
+    }
 }
 
 fn collect_text(part: &Value, thinking: bool, collected: &mut TolerantText<'_>) {

@@ -224,7 +224,9 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
-        let environment = base_environment(self.env, self.is_silent, &self.real_paths);
+        // Nobody may have been asked about a line that only edits files, either.
+        let is_unasked = self.is_silent || self.command.edits.is_some();
+        let environment = base_environment(self.env, is_unasked, &self.real_paths);
         let profile = self.profile(write, uses_ssh, &environment)?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();

@@ -31,7 +31,7 @@ use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 use protected_check::ProtectedCheck;
-pub(super) use protected_check::{LONGEST_LOOK_PAUSE, LOOK_PAUSE_FACTOR, SETTLING_TIME, changed};
+pub(super) use protected_check::{SETTLING_TIME, changed, pause_after};
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(super) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);

@@ -258,7 +258,7 @@ impl ProtectedSnapshot {
     fn is_changed(&self, path: &Path, now: Option<&SnapshotEntry>) -> bool {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
         let before = self.entries.get(path);
-        if ProtectedPaths::is_judged_by_content(path) {
+        if self.is_judged_by_content(path) {
             let was_moved = |new: &FileStamp| before.is_none() && self.was_moved(path, new);
             let is_moved = matches!(now, Some(SnapshotEntry::File(new, _)) if was_moved(new));
             return !is_moved && is_dangerous(path, (before, now));
@@ -312,6 +312,11 @@ impl ProtectedSnapshot {
             (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) => one != other,
             _ => true,
         }
+    }
+
+    fn is_judged_by_content(&self, path: &Path) -> bool {
+        let all = self.reference.as_deref().map_or(&self.protected, |earlier| &earlier.protected);
+        all.is_judged_by_content(path)
     }
 
     /// The same for files in subfolders and in environments, if the usual comparison is not for them.

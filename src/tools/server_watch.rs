@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::confinement_guard::{
-    BACKGROUND_CHECK_PERIOD, CALL_HINT, LONGEST_LOOK_PAUSE, LOOK_PAUSE_FACTOR, SEARCH_PAUSE_FACTOR,
-    SETTLING_TIME, changed,
+    BACKGROUND_CHECK_PERIOD, CALL_HINT, SEARCH_PAUSE_FACTOR, SETTLING_TIME, changed, pause_after,
 };
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use tokio::task::spawn_blocking;
@@ -217,7 +216,7 @@ impl ServerWatch {
                     return tracing::error!(%error, "the check of protected files has failed");
                 }
             }
-            let pause = (start.elapsed() * LOOK_PAUSE_FACTOR).clamp(CLOCK_LAG, LONGEST_LOOK_PAUSE);
+            let pause = pause_after(start.elapsed()).max(CLOCK_LAG);
             stop.run_until_cancelled(tokio::time::sleep(pause)).await;
         }
     }

@@ -632,3 +632,27 @@ fn a_password_that_a_command_has_not_shown_is_never_overwritten() {
     assert_eq!(agent.read("compose.yml"), content);
     assert_no_question(&agent);
 }
+
+#[test]
+fn what_edits_files_without_a_question_is_no_program_of_the_project() {
+    let name = "what_edits_files_without_a_question_is_no_program_of_the_project";
+    if !has_sandbox(name) || !turnwright_sandbox::namespace_support().mounts {
+        return;
+    }
+    let project = turnwright_testing::temporary_folder();
+    let own = project.path().join("bin");
+    std::fs::create_dir(&own).unwrap();
+    turnwright_testing::write_program(&own.join("touch"), "#!/bin/sh\necho evil > evil\n");
+    let path = format!("{}:{}", own.display(), std::env::var("PATH").unwrap());
+    let mut agent = TestAgent::builder()
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .variable("PATH", &path)
+        .model(json!([calls("exec", &exec("touch new")), says("Done.")]))
+        .start();
+    let folder = json!({ "cwd": project.path(), "mcpServers": [] });
+    let session = agent.call("session/new", &folder)["sessionId"].clone();
+    let prompt = json!([{ "type": "text", "text": "go" }]);
+    agent.call("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
+    assert!(project.path().join("new").exists() && !project.path().join("evil").exists());
+    assert_no_question(&agent);
+}

@@ -20,8 +20,10 @@ use turnwright_workspace::exec::Job;
 
 /// While a command goes on, one part in so many of the time, and of one processor, is spent on looking for traps. There is
 /// a look after the longest pause in any case.
-pub(in super::super) const LOOK_PAUSE_FACTOR: u32 = 10;
-pub(in super::super) const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
+const LOOK_PAUSE_FACTOR: u32 = 10;
+const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// The same for looks that are slow, because all folders have to be listed.
+const SLOW_LOOK_PAUSE_FACTOR: u32 = 2;
 /// What is still there after this time is no step of a program on its way to something harmless.
 pub(in super::super) const SETTLING_TIME: Duration = Duration::from_millis(5);
 
@@ -56,8 +58,7 @@ impl ProtectedCheck {
                 let check = self.clone();
                 live = spawn_blocking(move || check.look_for_traps(followed)).await.ok();
             }
-            let pause = (start.elapsed() * LOOK_PAUSE_FACTOR).min(LONGEST_LOOK_PAUSE);
-            if timeout(pause, job.wait_for_end()).await.is_ok() {
+            if timeout(pause_after(start.elapsed()), job.wait_for_end()).await.is_ok() {
                 break;
             }
         }
@@ -157,7 +158,10 @@ impl ProtectedCheck {
     }
 
     fn check(&self, restores: bool) -> Option<ProtectedChanges> {
-        self.snapshot.check(&self.allowed_now(), &self.quarantine, restores)
+        let mut allowed = self.allowed_now();
+        let environments = self.watch.installs_in.iter();
+        allowed.extend(environments.flat_map(|environment| installed_programs(environment)));
+        self.snapshot.check(&allowed, &self.quarantine, restores)
     }
 
     /// The paths that the command may change, and those that others have changed because it cannot.
@@ -166,8 +170,6 @@ impl ProtectedCheck {
         let inodes = self.watch.read_only_inodes.iter();
         let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
         allowed.extend(same.map(|(path, _)| path.clone()));
-        let environments = self.watch.installs_in.iter();
-        allowed.extend(environments.flat_map(|environment| installed_programs(environment)));
         allowed
     }
 
@@ -188,6 +190,11 @@ impl ProtectedCheck {
         }
         report.push_str(text);
     }
+}
+
+/// How long to wait after a look that has taken so long.
+pub(in super::super) fn pause_after(look: Duration) -> Duration {
+    (look * LOOK_PAUSE_FACTOR).min(LONGEST_LOOK_PAUSE.max(look * SLOW_LOOK_PAUSE_FACTOR))
 }
 
 /// Waits until something may have changed in the folders; for ever if they cannot be followed.

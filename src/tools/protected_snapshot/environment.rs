@@ -11,7 +11,8 @@ use turnwright_workspace::{nofollow, real_path};
 /// Of an environment with more packages or versions of Python, or longer lists of files, not all is read.
 const MAX_PACKAGES: usize = 4_096;
 const MAX_VERSIONS: usize = 16;
-const MAX_LIST_BYTES: u64 = 8 << 20;
+const MAX_LIST_BYTES: u64 = 64 << 20;
+const MAX_PROGRAMS: usize = 10_000;
 
 /// Whether a path has the name of an interpreter.
 pub(super) fn is_python(path: &Path) -> bool {
@@ -41,11 +42,14 @@ pub(super) fn is_without_file(file: &Path) -> bool {
 /// (`activate`, `python`) are none of them, whatever a package says. Blocks: not for the runtime's thread.
 pub(in super::super) fn installed_programs(environment: &Path) -> Vec<PathBuf> {
     let mut programs = Vec::new();
+    let mut bytes_left = MAX_LIST_BYTES;
     for package in packages(environment).into_iter().take(MAX_PACKAGES) {
-        let list = ["RECORD", "installed-files.txt"].map(|name| package.join(name));
-        let list = list.iter().find_map(|path| read_list(path));
-        let lines = list.iter().flat_map(|list| list.lines());
-        programs.extend(lines.filter_map(program_of_package).map(|path| environment.join(path)));
+        let lists = ["RECORD", "installed-files.txt"].map(|name| package.join(name));
+        let list = lists.iter().find_map(|path| read_list(path, bytes_left)).unwrap_or_default();
+        bytes_left -= list.len() as u64;
+        let named = list.lines().filter_map(program_of_package);
+        let room = MAX_PROGRAMS - programs.len();
+        programs.extend(named.take(room).map(|path| environment.join(path)));
     }
     programs
 }
@@ -63,10 +67,10 @@ fn packages(environment: &Path) -> Vec<PathBuf> {
     described.filter(is_description).collect()
 }
 
-fn read_list(path: &Path) -> Option<String> {
+fn read_list(path: &Path, limit: u64) -> Option<String> {
     let file = nofollow::open_file(&real_path(path).ok()?).ok()?;
     let mut text = String::new();
-    file.take(MAX_LIST_BYTES).read_to_string(&mut text).ok()?;
+    file.take(limit).read_to_string(&mut text).ok()?;
     Some(text)
 }
 

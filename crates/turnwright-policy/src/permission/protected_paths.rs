@@ -286,9 +286,14 @@ impl ProtectedPaths {
         Some(words.is_empty() || words.iter().any(|word| content.contains(word)))
     }
 
-    /// Returns true if only some contents of the file at this path are protected.
-    pub fn is_judged_by_content(path: &Path) -> bool {
-        ProtectedPaths::runs_something(path, b"").is_some()
+    /// Returns true if only some contents of the file at this path are protected: not if the user has named it.
+    pub fn is_judged_by_content(&self, path: &Path) -> bool {
+        let is_extra = |root: &PathBuf| {
+            let below = path.strip_prefix(root).ok().map(parts);
+            let named = |extra: &String| parts(extra.as_ref());
+            below.is_some_and(|below| self.extra.iter().any(|it| overlaps(&below, &named(it))))
+        };
+        ProtectedPaths::runs_something(path, b"").is_some() && !self.roots.iter().any(is_extra)
     }
 
     /// Whether programs of the user obey what is at this path below a root, in a subfolder of it: one of
@@ -361,7 +366,7 @@ impl ProtectedPaths {
             |index: usize| paths.get(index + 1).is_some_and(|it| it.starts_with(&paths[index]));
         let leaves = (0..paths.len()).filter(|index| !is_parent(*index));
         let leaves = leaves.map(|index| paths[index].clone());
-        leaves.filter(|path| !ProtectedPaths::is_judged_by_content(path)).collect()
+        leaves.filter(|path| !self.is_judged_by_content(path)).collect()
     }
 
     /// The protected paths in a `.git` folder, besides the folder itself.
@@ -632,6 +637,21 @@ mod tests {
             let runs = ProtectedPaths::runs_something(Path::new(path), content.as_bytes());
             assert_eq!(runs, expected, "{path}: {content}");
         }
+    }
+
+    #[test]
+    fn what_the_user_has_named_is_protected_with_every_content() {
+        let (root, extra) = (PathBuf::from("/ws"), vec![".npmrc".to_owned(), "web".to_owned()]);
+        let protected = ProtectedPaths { roots: vec![root.clone()], extra };
+        for (path, expected) in
+            [(".npmrc", false), ("web/.yarnrc.yml", false), (".yarnrc.yml", true)]
+        {
+            assert_eq!(protected.is_judged_by_content(&root.join(path)), expected, "{path}");
+        }
+        let leaves = protected.leaf_paths();
+        assert!(
+            leaves.contains(&root.join(".npmrc")) && !leaves.contains(&root.join(".yarnrc.yml"))
+        );
     }
 
     #[test]

@@ -14,19 +14,21 @@ struct Editor {
     is_for_folder: bool,
 }
 
+/// A project must not choose what runs: it can define `cargo fmt` (an alias in its settings), and formatters of Python
+/// run code of its environment.
 const EDITORS: &[Editor] = &[
     editor(&["mkdir"], "pv", "--parents --verbose"),
     editor(&["touch"], "acm", "--no-create"),
     editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose"),
     editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose"),
-    formatter(&["git", "add"], "Auv", "--all --update --verbose"),
-    formatter(&["cargo", "fmt"], "", "--all"),
+    Editor {
+        words: &["git", "add"],
+        letters: "Auv",
+        options: "--all --update --verbose",
+        is_for_folder: true,
+    },
     editor(&["rustfmt"], "", ""),
     editor(&["gofmt"], "wsl", ""),
-    formatter(&["ruff", "format"], "q", "--quiet"),
-    formatter(&["ruff", "check"], "q", "--fix --quiet"),
-    editor(&["black"], "q", "--quiet"),
-    editor(&["isort"], "q", "--quiet"),
 ];
 
 const fn editor(
@@ -35,14 +37,6 @@ const fn editor(
     options: WordList,
 ) -> Editor {
     Editor { words, letters, options, is_for_folder: false }
-}
-
-const fn formatter(
-    words: &'static [&'static str],
-    letters: &'static str,
-    options: WordList,
-) -> Editor {
-    Editor { words, letters, options, is_for_folder: true }
 }
 
 /// A command that edits files.
@@ -114,9 +108,8 @@ mod tests {
             ("cp -r src old", Some("src old")),
             ("mv a.rs b.rs && git add -A", Some("a.rs b.rs .")),
             ("cd web && mkdir x && ls", Some("x")),
-            ("cargo fmt --all", Some(".")),
             ("gofmt -w -s a.go", Some("a.go")),
-            ("ruff check --fix src", Some("src")),
+            ("git add", Some(".")),
             ("touch -- -x", None),
             ("ls", None),
             ("rm a", None),
@@ -133,9 +126,11 @@ mod tests {
             ("mkdir a; make", None),
             ("git add -p", None),
             ("git -c a=b add a", None),
-            ("cargo fmt -- --config x", None),
+            ("cargo fmt", None),
+            ("ruff format src", None),
             ("rustfmt --config-path x a.rs", None),
-            ("black", None),
+            ("black src", None),
+            ("touch", None),
         ] {
             let script = super::super::parse(line, ShellDialect::Bash);
             let edits = project_edits(&script).map(|edits| {

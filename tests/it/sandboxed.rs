@@ -650,9 +650,11 @@ fn what_edits_files_without_a_question_is_no_program_of_the_project() {
         .model(json!([calls("exec", &exec("touch new")), says("Done.")]))
         .start();
     let folder = json!({ "cwd": project.path(), "mcpServers": [] });
-    let session = agent.call("session/new", &folder)["sessionId"].clone();
+    let session = agent.call("session/new", &folder)["result"]["sessionId"].clone();
     let prompt = json!([{ "type": "text", "text": "go" }]);
     agent.call("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
-    assert!(project.path().join("new").exists() && !project.path().join("evil").exists());
-    assert_no_question(&agent);
+    let result = agent.model_request(1)["messages"].to_string();
+    assert_eq!(cards::questions(&agent), 0, "{result}");
+    assert!(!project.path().join("evil").exists(), "{result}");
+    assert!(project.path().join("new").exists(), "{result}");
 }

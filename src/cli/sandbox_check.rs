@@ -14,7 +14,7 @@ use crate::config::Config;
 use turnwright_sandbox::escape_tests::{
     self, AttemptResult, EscapeAttempt, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
-use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
+use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
@@ -162,7 +162,7 @@ struct AttemptFixture {
     socket_listeners: [std::os::unix::net::UnixListener; 4],
     #[cfg(unix)]
     datagram_receiver: std::os::unix::net::UnixDatagram,
-    cache: PrivateCache,
+    cache: PrivateLayer,
     /// Removed on drop.
     _folder: tempfile::TempDir,
 }
@@ -197,7 +197,7 @@ impl AttemptFixture {
             ],
             #[cfg(unix)]
             datagram_receiver: receive_at(&base.join("fourth"), &datagram_socket)?,
-            cache: PrivateCache::new(cache.clone(), &base.join("layers")),
+            cache: PrivateLayer::new(cache.clone(), &base.join("layers")),
             scene: TestScene {
                 inside,
                 outside,

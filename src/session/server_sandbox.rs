@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::tools::{
     ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, denied_below, hidden_below,
+    linked_packages,
 };
 use turnwright_mcp::{LoginStore, ServerEnv};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
@@ -55,6 +56,8 @@ impl ServerSite<'_> {
         hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());
         let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
         hidden.extend(hidden_below(&folders, denied_paths, &[], &KnownFolders::default()).paths);
+        let mut read_only = denied_below(&folders, denied_paths).unwritable;
+        read_only.extend(linked_packages(roots.folders()));
         // Sessions share a server only if their profiles are equal.
         hidden.sort();
         session.profile(ProgramAccess {
@@ -65,7 +68,8 @@ impl ServerSite<'_> {
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,
             hidden: &hidden,
-            read_only: denied_below(&folders, denied_paths).unwritable,
+            read_only,
+            layers: Vec::new(),
             unhidden: Vec::new(),
         })
     }

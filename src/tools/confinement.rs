@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hidden_paths::DeniedFiles;
+use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
@@ -15,7 +16,7 @@ use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
@@ -76,6 +77,12 @@ const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
+/// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.
+const MAX_SHARED_FILES: usize = 1_000;
+const SHARED_TOO_MUCH: &str = "Nothing was run: more than 1000 files of the project are also files of another folder \
+                               (hard links, as `cp -l` makes them), which a command would change, too. Ask the user to make a copy \
+                               of the project, or call again with \"escalate\": \"full\", so that the user is asked.";
+
 #[derive(Debug)]
 pub(super) struct CommandConfinement {
     pub(super) profile: Option<SandboxProfile>,
@@ -93,6 +100,8 @@ pub(super) struct CommandConfinement {
     pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
     /// What the sandbox lets the command do, which is told if the command seems to fail because of it.
     pub(super) limits: Option<String>,
+    /// What the command changes instead of folders whose files other projects share.
+    pub(super) layers: ChangedLayers,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -129,6 +138,7 @@ pub(super) async fn confine(
             makes_environments: false,
             read_only_inodes: Vec::new(),
             limits: None,
+            layers: ChangedLayers::default(),
         });
     };
     let redirects = pass.effects().iter().filter_map(|it| match it {
@@ -227,7 +237,10 @@ impl ConfinementBuilder<'_> {
         // Nobody may have been asked about a line that only edits files, either.
         let is_unasked = self.is_silent || self.command.edits.is_some();
         let environment = base_environment(self.env, is_unasked, &self.real_paths);
-        let profile = self.profile(write, uses_ssh, &environment)?;
+        let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
+        let shared_note = self.shared_note(&shared);
+        let (layers, unchanged) = self.layers(shared);
+        let profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
             let quarantine = self.env.quarantine_folder();
@@ -235,7 +248,8 @@ impl ConfinementBuilder<'_> {
             self.env.guard.take_snapshot(confinement, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let (allowed, limits) = (self.allowed_protected_paths(), Some(self.limits(&profile)));
+        let allowed = self.allowed_protected_paths();
+        let limits = Some(self.limits(&profile) + &shared_note);
         let installs_in = self.environments_with_new_packages();
         let makes_environments = environment_use(self.command) != EnvironmentUse::None;
         // Only the check of a snapshot uses them.
@@ -254,6 +268,7 @@ impl ConfinementBuilder<'_> {
             makes_environments,
             read_only_inodes,
             limits,
+            layers,
         })
     }
 
@@ -292,6 +307,7 @@ impl ConfinementBuilder<'_> {
         writable: Vec<PathBuf>,
         uses_ssh: bool,
         environment: &Environment,
+        (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
     ) -> Result<SandboxProfile, ToolRefusal> {
         let mut allowed = self.allowed_protected_paths();
         allowed.extend(self.environments_with_new_packages());
@@ -317,7 +333,9 @@ impl ConfinementBuilder<'_> {
             hidden: &denied.unreadable,
             read_only: denied.unwritable,
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
+            layers: layers.layers(),
         });
+        profile.read_only.extend(unchanged);
         profile.read_only.extend(programs);
         if self.is_silent {
             let named = self.command.reads.iter().map(|it| it.path.clone());
@@ -330,6 +348,58 @@ impl ConfinementBuilder<'_> {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
+    }
+
+    /// Where the session's folders share files with places outside, unless the user has allowed to change them.
+    fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
+        let mut places = self.env.guard.linked_files().find(&self.env.checkpoint);
+        let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
+        let deleted = deleted_first(self.command);
+        let is_deleted = |path: &PathBuf| deleted.iter().any(|folder| path.starts_with(folder));
+        places.folders.retain(|path| !is_allowed(path) && !is_deleted(path));
+        places.files.retain(|path| !is_allowed(path));
+        if places.files.len() > MAX_SHARED_FILES {
+            return Err(SHARED_TOO_MUCH.into());
+        }
+        Ok(places)
+    }
+
+    /// What the sandbox lets the command do with files that other projects share, for the model and the user.
+    fn shared_note(&self, shared: &SharedPlaces) -> String {
+        let name = |path: &PathBuf| {
+            let place = ResolvedPath { path: path.clone(), scope: PathScope::Workspace };
+            self.env.files.roots().display_path(&place)
+        };
+        let list =
+            |paths: &[PathBuf]| paths.iter().take(3).map(name).collect::<Vec<_>>().join(", ");
+        let mut note = String::new();
+        if !shared.folders.is_empty() {
+            let all = list(&shared.folders);
+            note = format!(
+                "; {all} shares files with other projects (hard links), so it cannot be deleted or moved as a whole, but by a \
+                 line that begins with `rm -rf {} &&`",
+                name(&shared.folders[0])
+            );
+        }
+        if !shared.files.is_empty() {
+            let all = list(&shared.files);
+            note += &format!("; no changes of {all}, which is also a file outside (a hard link)");
+        }
+        note
+    }
+
+    /// The layers over folders with shared files, and what the command cannot change at all.
+    fn layers(&self, shared: SharedPlaces) -> (ChangedLayers, Vec<PathBuf>) {
+        let SharedPlaces { folders, files: mut unchanged } = shared;
+        let confinement = &self.env.confinement;
+        if folders.is_empty() || !confinement.can_layer_caches() {
+            unchanged.extend(folders);
+            return (ChangedLayers::default(), unchanged);
+        }
+        let place = confinement.private_caches.join("layers");
+        let (layers, without_layer) = ChangedLayers::prepare(folders, &place);
+        unchanged.extend(without_layer);
+        (layers, unchanged)
     }
 
     /// The files in the session's folders that rules with wildcards deny.
@@ -446,6 +516,25 @@ impl ConfinementBuilder<'_> {
         };
         format!("sandbox: {network}; {writes}")
     }
+}
+
+/// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
+fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
+    let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
+    let first = command.script.commands.first().filter(|_| is_chain);
+    let Some(first) = first.filter(|it| it.program() == "rm" && it.wrappers.is_empty()) else {
+        return Vec::new();
+    };
+    let Some(folder) = first.folder.as_ref().filter(|_| command.script.ambiguity.is_none()) else {
+        return Vec::new();
+    };
+    let folder = command.workdir.join(folder);
+    let (options, paths): (Vec<_>, Vec<_>) =
+        first.argv().skip(1).partition(|it| it.starts_with('-'));
+    if !options.iter().any(|it| it.contains(['r', 'R'])) {
+        return Vec::new();
+    }
+    paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
 }
 
 /// Whether this is a command that may make virtual environments of Python, judging by its words.

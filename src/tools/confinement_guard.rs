@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::confinement::{CommandConfinement, ConfinementSettings};
 use super::hidden_paths::KnownFolders;
 use super::ignored_search::{IgnoredSearch, SearchPlace};
+use super::linked_files::LinkedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::{ServerWatch, WatchedServers};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
@@ -53,6 +54,7 @@ pub struct ConfinementGuard {
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
     known_folders: KnownFolders,
+    linked_files: LinkedFiles,
     pub(super) servers: WatchedServers,
     ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
@@ -124,6 +126,11 @@ impl ConfinementGuard {
         &self.known_folders
     }
 
+    /// What searches for files with names outside of the session's folders have found.
+    pub(super) fn linked_files(&self) -> &LinkedFiles {
+        &self.linked_files
+    }
+
     /// Takes a snapshot of the protected paths before a command runs. Blocks.
     pub(super) fn take_snapshot(
         &self,
@@ -175,8 +182,9 @@ impl ConfinementGuard {
             Some(snapshot) => {
                 let search = self.search_place(checkpoint, quarantine.clone());
                 let ignored = (self.ignored.clone(), search);
-                let check =
-                    ProtectedCheck { watch: Arc::clone(&watch), snapshot, quarantine, ignored };
+                let layers = Arc::new(confinement.layers);
+                let watch = Arc::clone(&watch);
+                let check = ProtectedCheck { watch, snapshot, quarantine, ignored, layers };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
             None => watch.checked.cancel(),

@@ -22,6 +22,7 @@ mod find_files;
 mod grep;
 mod confinement_guard;
 mod hard_links;
+mod linked_files;
 mod helper_set;
 mod ignored_search;
 mod history;
@@ -92,6 +93,7 @@ pub(crate) use exec_output::is_waiting;
 use hard_links::note_about_other_names;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
+pub(crate) use linked_files::linked_packages;
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };

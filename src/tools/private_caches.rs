@@ -39,7 +39,7 @@ fn is_old(folder: &Path) -> bool {
 
 /// Removes a folder with all that is in it, also with folders that their owner may not change, such as
 /// those of Go's modules. The note of its use goes last, so that what is left is found again.
-fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+pub(super) fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
     let mut pending = vec![folder.to_path_buf()];
     let mut folders: Vec<PathBuf> = Vec::new();
     while let Some(place) = pending.pop() {

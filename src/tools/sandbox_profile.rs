@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
+use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::secret_file::secret_files;
 use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
@@ -37,6 +37,8 @@ pub(crate) struct ProgramAccess<'a> {
     pub unhidden: Vec<PathBuf>,
     /// Further paths that the program may not change.
     pub read_only: Vec<PathBuf>,
+    /// The folders of which the program changes a layer only.
+    pub layers: Vec<PrivateLayer>,
 }
 
 impl SessionAccess<'_> {
@@ -48,13 +50,13 @@ impl SessionAccess<'_> {
     }
 
     /// The caches, with the places of their private layers.
-    fn caches(&self) -> Vec<PrivateCache> {
+    fn caches(&self) -> Vec<PrivateLayer> {
         let confinement = self.confinement;
         if confinement.caches.is_empty() || !confinement.can_layer_caches() {
             return Vec::new();
         }
         let caches = self.existing(confinement.caches.iter());
-        caches.map(|it| PrivateCache::new(it, &confinement.private_caches)).collect()
+        caches.map(|it| PrivateLayer::new(it, &confinement.private_caches)).collect()
     }
 
     /// Builds the profile of a program. Looks files up: not for the runtime's thread.
@@ -87,6 +89,7 @@ impl SessionAccess<'_> {
             unhidden: self.existing(program.unhidden.iter()).collect(),
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
+            layers: program.layers,
             sockets: program.sockets,
             network: program.network,
             writable: program.writable,

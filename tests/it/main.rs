@@ -117,6 +117,8 @@ mod sessions_list;
 #[cfg(target_os = "linux")]
 mod shell_differential;
 // On Unix it needs setsid and /proc, which macOS does not have.
+#[cfg(target_os = "linux")]
+mod shared_packages;
 #[cfg(any(target_os = "linux", windows))]
 mod shutdown;
 mod side_by_side;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::pool::ServerEnv;
 use super::spec::{ServerSandbox, ServerSpec};
-use turnwright_sandbox::{Network, PrivateCache, SandboxProfile};
+use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::secret::Secret;
@@ -145,12 +145,12 @@ impl ProgramRequest {
             profile.network = Network::On;
         }
         profile.writable.extend(self.sandbox.write.iter().filter_map(real));
-        let cache = self.package_cache().map(|it| PrivateCache::new(it, Path::new("")));
-        let is_known = |it: &PrivateCache| profile.caches.iter().any(|known| known.path == it.path);
+        let cache = self.package_cache().map(|it| PrivateLayer::new(it, Path::new("")));
+        let is_known = |it: &PrivateLayer| profile.caches.iter().any(|known| known.path == it.path);
         let new = cache.filter(|it| self.can_layer_caches() && !is_known(it));
         profile.caches.extend(new);
         for cache in &mut profile.caches {
-            *cache = PrivateCache::new(cache.path.clone(), &self.private_caches());
+            *cache = PrivateLayer::new(cache.path.clone(), &self.private_caches());
         }
         let open: Vec<_> = self.sandbox.read.iter().filter_map(real).collect();
         profile.hidden.retain(|it| !open.iter().any(|open| it.starts_with(open)));
@@ -334,7 +334,7 @@ mod tests {
         let redirected = base.join("private/s/redirected");
         if turnwright_sandbox::can_layer_caches(&base) {
             let (path, folder) = (base.join("home/.npm"), base.join("private/s"));
-            caches.push(PrivateCache::new(path, &folder));
+            caches.push(PrivateLayer::new(path, &folder));
         } else {
             write.push(redirected.clone());
         }

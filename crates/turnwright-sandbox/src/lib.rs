@@ -50,6 +50,7 @@ pub mod escape_tests;
 pub mod seatbelt;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -103,7 +104,11 @@ pub struct SandboxProfile {
     /// Caches of the user's that the program may change for itself. Where this is not possible
     /// ([`can_layer_caches`]), and inside `writable`, it has no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub caches: Vec<PrivateCache>,
+    pub caches: Vec<PrivateLayer>,
+    /// Folders in `writable`, at most [`MAX_LAYERS`], of which the program changes a layer only, until that is
+    /// [published](publish_layer). Where mounts can be made but no layers, they stay read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<PrivateLayer>,
     /// Sockets of other programs to which the program may connect, as real paths, besides those in
     /// `writable` and those of the services that look up names. All others are closed, with and without
     /// a network, as far as [`NamespaceSupport::sockets`] says. Without a mount namespace this needs
@@ -136,20 +141,23 @@ impl SandboxProfile {
     }
 }
 
-/// A cache and the private layer over it.
+/// The most [`layers`](SandboxProfile::layers) of a program.
+pub const MAX_LAYERS: usize = 16;
+
+/// A folder and the private layer over it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PrivateCache {
-    /// The cache, a real path.
+pub struct PrivateLayer {
+    /// The folder, a real path.
     pub path: PathBuf,
     /// The folder that keeps what the program writes; it is created. It must not be in `writable`.
     pub private: PathBuf,
 }
 
-impl PrivateCache {
-    /// A cache whose layer is kept below `folder`, in a place of its own.
-    pub fn new(path: PathBuf, folder: &Path) -> PrivateCache {
+impl PrivateLayer {
+    /// A folder whose layer is kept below `folder`, in a place of its own.
+    pub fn new(path: PathBuf, folder: &Path) -> PrivateLayer {
         let name = path.to_string_lossy().replace(['/', '\\'], "%");
-        PrivateCache { private: folder.join(name), path }
+        PrivateLayer { private: folder.join(name), path }
     }
 }
 
@@ -300,6 +308,15 @@ const LATE_SOCKETS: &str = "Connections cannot be supervised (no PID namespaces,
 /// processes, which takes some milliseconds.
 pub fn namespace_support() -> NamespaceSupport {
     *NAMESPACES.get_or_init(system::probe_namespaces)
+}
+
+/// Makes what a program has changed in a layer the content of `folder`, which was opened before it was started. All
+/// processes of the program must have ended. What cannot be moved stays in the layer.
+///
+/// # Errors
+/// Those of the system.
+pub fn publish_layer(layer: &PrivateLayer, folder: &File) -> io::Result<()> {
+    system::publish_layer(layer, folder)
 }
 
 /// Whether a program with a PID namespace can get private layers over caches that are kept in `folder`.

@@ -86,6 +86,13 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
     }
 }
 
+/// No layer was made.
+#[cfg(target_os = "macos")]
+#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
+pub(super) fn publish_layer(_: &super::PrivateLayer, _: &std::fs::File) -> io::Result<()> {
+    Ok(())
+}
+
 /// There are no overlay file systems.
 pub(super) fn can_layer_caches(_: &Path) -> bool {
     false

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::super::ignored_search::{IgnoredSearch, SearchPlace};
+use super::super::linked_files::ChangedLayers;
 use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot, installed_programs};
 use super::{
     BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
@@ -34,6 +35,7 @@ pub(super) struct ProtectedCheck {
     pub(super) snapshot: Arc<ProtectedSnapshot>,
     pub(super) quarantine: PathBuf,
     pub(super) ignored: (IgnoredSearch, SearchPlace),
+    pub(super) layers: Arc<ChangedLayers>,
 }
 
 impl ProtectedCheck {
@@ -127,6 +129,9 @@ impl ProtectedCheck {
     }
 
     fn at_end(&self, checkpoint: &ChangeTracker) {
+        for failed in self.layers.publish() {
+            self.add_to_report(&failed);
+        }
         let restores = self.watch.restores();
         if let Some(changes) = self.check(restores) {
             self.tell(&changes, restores);

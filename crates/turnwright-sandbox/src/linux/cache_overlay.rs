@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
 
-use super::super::PrivateCache;
+use super::super::PrivateLayer;
 
 /// At most this many programs use a layer at the same time.
 const MAX_WORK_FOLDERS: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct CacheOverlay {
 
 impl CacheOverlay {
     /// Creates the folders of the layer.
-    pub(super) fn prepare(cache: &PrivateCache) -> io::Result<CacheOverlay> {
+    pub(super) fn prepare(cache: &PrivateLayer) -> io::Result<CacheOverlay> {
         let upper = cache.private.join("upper");
         create_private_folder(&upper)?;
         let (work_path, work) = lock_work_folder(&cache.private)?;

@@ -6,6 +6,7 @@ mod cache_overlay;
 mod capabilities;
 mod hidden_sockets;
 mod landlock_ruleset;
+mod layer_publishing;
 mod mount_namespace;
 mod process_namespace;
 mod raw_devices;
@@ -30,10 +31,11 @@ use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, Network, PrivateCache, SandboxProfile, SandboxSupport,
+    NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, SandboxProfile, SandboxSupport,
     SetupError, namespace_support, sandbox_support,
 };
 use cache_overlay::CacheOverlay;
+pub(super) use layer_publishing::publish_layer;
 use mount_namespace::MountNamespace;
 use process_namespace::ProcessNamespace;
 use socket_supervisor::SocketSupervisor;
@@ -280,7 +282,7 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
 /// Tries out an overlay in a folder, in a child process that never becomes a command.
 pub(super) fn can_layer_caches(folder: &Path) -> bool {
     let place = folder.join(format!("probe-{}", std::process::id()));
-    let cache = PrivateCache { path: place.join("cache"), private: place.join("private") };
+    let cache = PrivateLayer { path: place.join("cache"), private: place.join("private") };
     let works = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
     let works = works.is_ok_and(|overlay| {
         let profile = SandboxProfile::default();

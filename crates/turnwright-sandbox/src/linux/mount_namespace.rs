@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
-use super::super::{NamespaceSupport, Network, PrivateCache, SandboxProfile};
+use super::super::{MAX_LAYERS, NamespaceSupport, Network, PrivateLayer, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
 use super::{hidden_sockets, raw_devices, syscalls};
 
@@ -68,8 +68,10 @@ pub(super) struct MountNamespace {
     /// What stays writable when everything else is made read-only.
     writable: Vec<CString>,
     /// The caches that are to get a private layer, if there is a PID namespace.
-    caches: Vec<PrivateCache>,
+    caches: Vec<PrivateLayer>,
     overlays: Vec<CacheOverlay>,
+    /// The writable folders of which the program changes a layer only.
+    layered_folders: Vec<LayeredFolder>,
     /// The mounts, in order.
     steps: Vec<MountStep>,
     /// The Landlock rights on the private shared memory and on caches with a private layer.
@@ -77,6 +79,16 @@ pub(super) struct MountNamespace {
     has_loopback: bool,
     has_private_devices: bool,
 }
+
+/// A writable folder of which the program changes a layer only. Without a layer it is read-only.
+#[derive(Debug)]
+struct LayeredFolder {
+    layer: PrivateLayer,
+    path: CString,
+    overlay: Option<CacheOverlay>,
+}
+
+type OpenLayers = [Option<OwnedFd>; MAX_LAYERS];
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MountStep {
@@ -140,6 +152,7 @@ impl MountNamespace {
             writable: writable(profile),
             caches: layered_caches(profile),
             overlays: Vec::new(),
+            layered_folders: layered_folders(profile),
             steps,
             write_rights: rights,
             has_loopback,
@@ -154,7 +167,11 @@ impl MountNamespace {
         // A cache without a layer stays read-only.
         self.overlays =
             self.caches.iter().filter_map(|it| CacheOverlay::prepare(it).ok()).collect();
-        self.overlays.iter().map(CacheOverlay::lock).collect()
+        for folder in &mut self.layered_folders {
+            folder.overlay = CacheOverlay::prepare(&folder.layer).ok();
+        }
+        let layers = self.layered_folders.iter().filter_map(|folder| folder.overlay.as_ref());
+        self.overlays.iter().chain(layers).map(CacheOverlay::lock).collect()
     }
 
     /// The caches that are to get a private layer.
@@ -180,7 +197,10 @@ impl MountNamespace {
     /// memory and the caches to `ruleset`.
     pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.join()?;
+        // The layers must be writable when their overlays are made.
+        let layers = self.open_layers();
         self.make_rest_read_only(ruleset)?;
+        self.attach_layers(&layers)?;
         if self.has_private_devices {
             raw_devices::make_private(ruleset)?;
         }
@@ -224,6 +244,24 @@ impl MountNamespace {
         Ok(())
     }
 
+    fn open_layers(&self) -> OpenLayers {
+        let mut layers = [const { None }; MAX_LAYERS];
+        for (folder, layer) in self.layered_folders.iter().zip(&mut layers) {
+            *layer = folder.overlay.as_ref().and_then(|overlay| overlay.open().ok());
+        }
+        layers
+    }
+
+    fn attach_layers(&self, layers: &OpenLayers) -> io::Result<()> {
+        for (folder, layer) in self.layered_folders.iter().zip(layers) {
+            match (&folder.overlay, layer) {
+                (Some(overlay), Some(layer)) => overlay.attach(layer.as_fd())?,
+                _ => mount_read_only(&folder.path)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Mounts the private shared memory, and everything that is pinned, read-only or hidden.
     fn mount_all(&self) -> io::Result<()> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
@@ -248,16 +286,18 @@ impl MountStep {
         use rustix::mount::{mount_bind, mount_bind_recursive};
         match self {
             MountStep::Pin(path) => mount_bind_recursive(path.as_c_str(), path.as_c_str())?,
-            MountStep::ReadOnly(path) => {
-                mount_bind_recursive(path.as_c_str(), path.as_c_str())?;
-                syscalls::make_read_only(path)?;
-            }
+            MountStep::ReadOnly(path) => mount_read_only(path)?,
             MountStep::HideFile(path) => mount_bind(EMPTY_FILE, path.as_c_str())?,
             MountStep::HideFolder(path) => mount_bind(EMPTY_FOLDER, path.as_c_str())?,
             MountStep::HideAround(path, open) => hide_around(path, open)?,
         }
         Ok(())
     }
+}
+
+fn mount_read_only(path: &CStr) -> io::Result<()> {
+    rustix::mount::mount_bind_recursive(path, path)?;
+    syscalls::make_read_only(path)
 }
 
 /// The step that hides a path.
@@ -369,7 +409,7 @@ fn read_only_steps(profile: &SandboxProfile, hidden: &[&PathBuf]) -> Vec<MountSt
 }
 
 /// The caches that are to get a layer: those that are not writable anyway.
-fn layered_caches(profile: &SandboxProfile) -> Vec<PrivateCache> {
+fn layered_caches(profile: &SandboxProfile) -> Vec<PrivateLayer> {
     let is_writable = |it: &Path| profile.writable.iter().any(|path| it.starts_with(path));
     let layered = profile.caches.iter().filter(|it| it.path.is_dir() && !is_writable(&it.path));
     let layered = layered.filter(|it| {
@@ -377,6 +417,16 @@ fn layered_caches(profile: &SandboxProfile) -> Vec<PrivateCache> {
         !outer.into_iter().any(|other| it.path.starts_with(&other.path))
     });
     layered.take(MAX_CACHES).cloned().collect()
+}
+
+fn layered_folders(profile: &SandboxProfile) -> Vec<LayeredFolder> {
+    let is_writable = |path: &Path| profile.writable.iter().any(|it| path.starts_with(it));
+    let layers = profile.layers.iter().filter(|it| it.path.is_dir() && is_writable(&it.path));
+    let folder = |layer: &PrivateLayer| {
+        let path = c_string(&layer.path)?;
+        Some(LayeredFolder { layer: layer.clone(), path, overlay: None })
+    };
+    layers.filter_map(folder).take(MAX_LAYERS).collect()
 }
 
 /// The writable paths that exist, without those inside another one.

@@ -132,6 +132,17 @@ impl super::ChangeTracker {
         find_repositories(&*ignored, &|_, _| false)
     }
 
+    /// The folders that were ignored before the last command, none below another.
+    pub fn ignored_folders(&self) -> Arc<Vec<PathBuf>> {
+        Arc::clone(&self.0.inner.lock().ignored)
+    }
+
+    /// The files that had other names (hard links) before the running command, but for those in ignored folders.
+    pub fn hard_linked(&self) -> Vec<PathBuf> {
+        let snapshot = self.0.inner.lock().running_snapshot.upgrade();
+        snapshot.map(|snapshot| snapshot.hard_linked()).unwrap_or_default()
+    }
+
     /// Whether there are ignored folders.
     pub fn has_ignored(&self) -> bool {
         !self.0.inner.lock().ignored.is_empty()

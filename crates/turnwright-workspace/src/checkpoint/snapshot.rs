@@ -284,6 +284,17 @@ impl StatSnapshot {
         self.folders.values().flat_map(|it| &it.ignored).cloned().collect()
     }
 
+    /// The files with another name (hard link).
+    pub(super) fn hard_linked(&self) -> Vec<PathBuf> {
+        let listings = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
+        let files = listings.flat_map(|(folder, listing)| {
+            let entries = listing.entries.iter();
+            let linked = entries.filter(|(_, stat)| listing.hard_linked.contains(&stat.ino));
+            linked.map(|(name, _)| folder.join(name))
+        });
+        files.collect()
+    }
+
     /// The git repositories in the folders: each `.git`, or the folder that is one; and the files in
     /// subfolders that programs of the user obey.
     pub(super) fn repositories(&self) -> BTreeSet<PathBuf> {

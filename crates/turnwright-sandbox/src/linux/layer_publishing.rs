@@ -1,0 +1,315 @@
+//! Publishes a private layer: what a program has changed in a folder, seen through an overlay file system, becomes
+//! the content of the folder. Files are replaced and never written, so that their other names (hard links) keep
+//! their content. <https://docs.kernel.org/filesystems/overlayfs.html> describes a layer.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fgetxattr, futimens,
+    mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::super::PrivateLayer;
+
+/// Folders that were there before are gone through to this depth. Two descriptors are open for each level.
+const MAX_DEPTH: usize = 100;
+/// The mark of a folder that replaces another one as a whole.
+const OPAQUE: &CStr = c"user.overlay.opaque";
+const FOLDER: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// The name under which a copy is made before it gets its own.
+const COPY_NAME: &CStr = c".turnwright-copy";
+
+pub(in super::super) fn publish_layer(layer: &PrivateLayer, folder: &File) -> io::Result<()> {
+    let upper = rustix::fs::open(layer.private.join("upper"), FOLDER, Mode::empty())?;
+    let replaced = layer.private.join("replaced");
+    rustix::fs::mkdir(&replaced, Mode::RWXU)?;
+    let replaced = rustix::fs::open(&replaced, FOLDER, Mode::empty())?;
+    let mut publishing = Publishing { replaced, replaced_count: 0, failed: None };
+    publishing.merge(&upper, folder.as_fd(), 0)?;
+    publishing.failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+struct Publishing {
+    /// A folder beside the layer, into which goes what is no longer in the published folder.
+    replaced: OwnedFd,
+    replaced_count: u64,
+    /// Why something could not be published; the rest is.
+    failed: Option<Errno>,
+}
+
+impl Publishing {
+    /// Moves the entries of a folder of the layer into the folder that it lies over.
+    fn merge(&mut self, upper: &OwnedFd, lower: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
+        if depth > MAX_DEPTH {
+            self.failed = Some(Errno::NAMETOOLONG);
+            return Ok(());
+        }
+        for entry in Dir::read_from(upper)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if [c".", c".."].contains(&name) {
+                continue;
+            }
+            if let Err(error) = self.publish(upper, lower, name, depth) {
+                self.failed = Some(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(
+        &mut self,
+        upper: &OwnedFd,
+        lower: BorrowedFd<'_>,
+        name: &CStr,
+        depth: usize,
+    ) -> Result<(), Errno> {
+        let stat = statat(upper, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            // The mark of what was deleted.
+            FileType::CharacterDevice if stat.st_rdev == 0 => self.take_away(lower, name),
+            FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown => Ok(()),
+            FileType::Directory => self.publish_folder(upper, lower, name, (&stat, depth)),
+            kind => {
+                if folder_at(lower, name)?.is_some() {
+                    self.take_away(lower, name)?;
+                }
+                match renameat(upper, name, lower, name) {
+                    Err(Errno::XDEV) => copy(upper, lower, name, (kind, &stat)),
+                    moved => moved,
+                }
+            }
+        }
+    }
+
+    fn publish_folder(
+        &mut self,
+        upper: &OwnedFd,
+        lower: BorrowedFd<'_>,
+        name: &CStr,
+        (stat, depth): (&Stat, usize),
+    ) -> Result<(), Errno> {
+        let changed = openat(upper, name, FOLDER, Mode::empty())?;
+        let is_opaque = fgetxattr(&changed, OPAQUE, &mut [0_u8; 1]).is_ok();
+        let published = folder_at(lower, name)?.filter(|_| !is_opaque);
+        let published = match published {
+            Some(published) => published,
+            None => {
+                self.take_away(lower, name)?;
+                match renameat(upper, name, lower, name) {
+                    Err(Errno::XDEV) => {}
+                    moved => return moved,
+                }
+                mkdirat(lower, name, Mode::RWXU)?;
+                openat(lower, name, FOLDER, Mode::empty())?
+            }
+        };
+        self.merge(&changed, published.as_fd(), depth + 1).map_err(to_errno)?;
+        fchmod(&published, Mode::from_raw_mode(stat.st_mode & 0o7777))
+    }
+
+    /// Moves what is at a name out of the published folder. A folder on another file system than the layer is emptied.
+    fn take_away(&mut self, lower: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
+        self.replaced_count += 1;
+        let to = self.replaced_count.to_string();
+        match renameat(lower, name, &self.replaced, to) {
+            Err(Errno::NOENT) => Ok(()),
+            // Whether anything is there is only looked at afterwards.
+            Err(Errno::XDEV) => match remove(lower, name, 0) {
+                Err(Errno::NOENT) => Ok(()),
+                removed => removed,
+            },
+            moved => moved,
+        }
+    }
+}
+
+/// Opens the folder at a name; `None` if there is none, or something else.
+fn folder_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
+    match openat(parent, name, FOLDER, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Copies what is no folder to another file system.
+fn copy(
+    upper: &OwnedFd,
+    lower: BorrowedFd<'_>,
+    name: &CStr,
+    (kind, stat): (FileType, &Stat),
+) -> Result<(), Errno> {
+    match unlinkat(lower, COPY_NAME, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error),
+    }
+    match kind {
+        FileType::Symlink => symlinkat(readlinkat(upper, name, [])?, lower, COPY_NAME)?,
+        FileType::RegularFile => copy_file(upper, lower, name, stat)?,
+        // Pipes and sockets mean nothing without the processes that have ended.
+        _ => return Ok(()),
+    }
+    renameat(lower, COPY_NAME, lower, name)
+}
+
+fn copy_file(
+    upper: &OwnedFd,
+    lower: BorrowedFd<'_>,
+    name: &CStr,
+    stat: &Stat,
+) -> Result<(), Errno> {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut from = File::from(openat(upper, name, read, Mode::empty())?);
+    let mut to = File::from(openat(lower, COPY_NAME, write, Mode::RUSR | Mode::WUSR)?);
+    io::copy(&mut from, &mut to).map_err(to_errno)?;
+    fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+    let modified = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec.cast_signed() };
+    futimens(&to, &Timestamps { last_access: modified, last_modification: modified })
+}
+
+/// Removes what is at a name, with everything below it.
+fn remove(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Errno> {
+    if depth > MAX_DEPTH {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let Some(folder) = folder_at(parent, name)? else {
+        return unlinkat(parent, name, AtFlags::empty());
+    };
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        if ![c".", c".."].contains(&entry.file_name()) {
+            remove(folder.as_fd(), entry.file_name(), depth + 1)?;
+        }
+    }
+    unlinkat(parent, name, AtFlags::REMOVEDIR)
+}
+
+fn to_errno(error: io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::Path;
+
+    use rustix::fs::{CWD, XattrFlags, makedev, mknodat, setxattr};
+
+    use super::*;
+
+    fn put(folder: &Path, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let path = folder.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    fn delete(upper: &Path, name: &str) {
+        let mark = FileType::CharacterDevice;
+        mknodat(CWD, upper.join(name), mark, Mode::empty(), makedev(0, 0)).unwrap();
+    }
+
+    /// The files below a folder with their content, and the links with their target.
+    fn content(folder: &Path) -> Vec<String> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_symlink() {
+                all.push(format!("{name} -> {}", fs::read_link(&path).unwrap().display()));
+            } else if path.is_dir() {
+                all.extend(content(&path).iter().map(|below| format!("{name}/{below}")));
+            } else {
+                all.push(format!("{name}: {}", fs::read_to_string(&path).unwrap()));
+            }
+        }
+        all.sort();
+        all
+    }
+
+    /// `place` is where the folder is that is published, on the file system of the layer or on another one.
+    fn publish_all_changes(place: &Path) {
+        let layer = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(place).unwrap();
+        let (upper, lower) = (layer.path().join("upper"), folder.path().join("lower"));
+        let before = [
+            ("kept", "kept"),
+            ("changed", "old"),
+            ("deleted", "old"),
+            ("deleted-folder/a/b", "old"),
+            ("merged/kept", "kept"),
+            ("merged/changed", "old"),
+            ("replaced/old", "old"),
+            ("becomes-folder", "old"),
+            ("becomes-file/old", "old"),
+        ];
+        put(&lower, &before);
+        fs::hard_link(lower.join("changed"), folder.path().join("other-name")).unwrap();
+        let changes = [
+            ("changed", "new"),
+            ("merged/changed", "new"),
+            ("merged/added/deep/file", "new"),
+            ("replaced/new", "new"),
+            ("becomes-folder/new", "new"),
+            ("becomes-file", "new"),
+        ];
+        put(&upper, &changes);
+        delete(&upper, "deleted");
+        delete(&upper, "deleted-folder");
+        symlink("kept", upper.join("link")).unwrap();
+        setxattr(upper.join("replaced"), OPAQUE, b"y", XattrFlags::empty()).unwrap();
+        fs::set_permissions(upper.join("changed"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(upper.join("merged"), fs::Permissions::from_mode(0o750)).unwrap();
+
+        let private = PrivateLayer { path: lower.clone(), private: layer.path().to_path_buf() };
+        publish_layer(&private, &File::open(&lower).unwrap()).unwrap();
+        let expected = [
+            "becomes-file: new",
+            "becomes-folder/new: new",
+            "changed: new",
+            "kept: kept",
+            "link -> kept",
+            "merged/added/deep/file: new",
+            "merged/changed: new",
+            "merged/kept: kept",
+            "replaced/new: new",
+        ];
+        assert_eq!(content(&lower), expected);
+        assert_eq!(fs::read_to_string(folder.path().join("other-name")).unwrap(), "old");
+        let mode = |name: &str| fs::metadata(lower.join(name)).unwrap().mode() & 0o7777;
+        assert_eq!((mode("changed"), mode("merged")), (0o755, 0o750));
+    }
+
+    #[test]
+    fn all_changes_are_published_on_any_file_system() {
+        publish_all_changes(&std::env::temp_dir());
+        publish_all_changes(Path::new("/dev/shm"));
+    }
+
+    #[test]
+    fn a_link_that_has_replaced_a_folder_leads_nowhere() {
+        let layer = tempfile::tempdir().unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let (outside, lower) = (place.path().join("outside"), place.path().join("lower"));
+        put(&outside, &[("file", "old")]);
+        fs::create_dir(&lower).unwrap();
+        symlink(&outside, lower.join("sub")).unwrap();
+        put(&layer.path().join("upper"), &[("sub/file", "new")]);
+        let held = File::open(&lower).unwrap();
+        fs::rename(&lower, place.path().join("moved")).unwrap();
+        symlink(&outside, &lower).unwrap();
+        let private = PrivateLayer { path: lower, private: layer.path().to_path_buf() };
+        publish_layer(&private, &held).unwrap();
+        assert_eq!(content(&outside), ["file: old"]);
+        assert_eq!(content(&place.path().join("moved")), ["sub/file: new"]);
+    }
+}

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hidden_paths::DeniedFiles;
+use super::kept_history::KeptHistory;
 use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
@@ -102,6 +103,8 @@ pub(super) struct CommandConfinement {
     pub(super) limits: Option<String>,
     /// What the command changes instead of folders whose files other projects share.
     pub(super) layers: ChangedLayers,
+    /// What it must not lose.
+    pub(super) history: KeptHistory,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -139,6 +142,7 @@ pub(super) async fn confine(
             read_only_inodes: Vec::new(),
             limits: None,
             layers: ChangedLayers::default(),
+            history: KeptHistory::default(),
         });
     };
     let redirects = pass.effects().iter().filter_map(|it| match it {
@@ -269,6 +273,7 @@ impl ConfinementBuilder<'_> {
             read_only_inodes,
             limits,
             layers,
+            history: if self.may_write { self.keep_history() } else { KeptHistory::default() },
         })
     }
 
@@ -348,6 +353,14 @@ impl ConfinementBuilder<'_> {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
+    }
+
+    fn keep_history(&self) -> KeptHistory {
+        let folders = self.env.files.roots().folders();
+        let repositories: BTreeSet<_> = folders.flat_map(repository::history_folders).collect();
+        let names_git = self.command.script.commands.iter().any(|it| it.program() == "git");
+        let place = self.env.confinement.private_caches.join("history");
+        self.env.guard.keep_history(repositories.into_iter().collect(), &place, names_git)
     }
 
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::confinement::{CommandConfinement, ConfinementSettings};
 use super::hidden_paths::KnownFolders;
 use super::ignored_search::{IgnoredSearch, SearchPlace};
+use super::kept_history::{HistoryKeeper, KeptHistory};
 use super::linked_files::LinkedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::{ServerWatch, WatchedServers};
@@ -55,6 +56,7 @@ pub struct ConfinementGuard {
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
     known_folders: KnownFolders,
     linked_files: LinkedFiles,
+    history: HistoryKeeper,
     pub(super) servers: WatchedServers,
     ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
@@ -131,6 +133,17 @@ impl ConfinementGuard {
         &self.linked_files
     }
 
+    /// Keeps the history of repositories before a command. Blocks.
+    pub(super) fn keep_history(
+        &self,
+        repositories: Vec<PathBuf>,
+        place: &Path,
+        names_git: bool,
+    ) -> KeptHistory {
+        let is_alone = !self.watches.lock().values().any(|watch| watch.is_checking());
+        self.history.keep(repositories, place, (names_git, is_alone))
+    }
+
     /// Takes a snapshot of the protected paths before a command runs. Blocks.
     pub(super) fn take_snapshot(
         &self,
@@ -184,7 +197,9 @@ impl ConfinementGuard {
                 let ignored = (self.ignored.clone(), search);
                 let layers = Arc::new(confinement.layers);
                 let watch = Arc::clone(&watch);
-                let check = ProtectedCheck { watch, snapshot, quarantine, ignored, layers };
+                let history = Arc::new(confinement.history);
+                let check =
+                    ProtectedCheck { watch, snapshot, quarantine, ignored, layers, history };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
             None => watch.checked.cancel(),

@@ -25,6 +25,7 @@ mod hard_links;
 mod linked_files;
 mod helper_set;
 mod ignored_search;
+mod kept_history;
 mod history;
 mod list_dir;
 mod live_output;

@@ -152,6 +152,17 @@ fn state_folder(found: &GitRepository, root: &Path) -> Option<PathBuf> {
     (!git.starts_with(root)).then_some(git)
 }
 
+/// The folders with the history of the repository around a folder, and of its submodules.
+pub(super) fn history_folders(folder: &Path) -> Vec<PathBuf> {
+    let Some(found) = repository_of(folder) else { return Vec::new() };
+    let git = if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
+    let Some(git) = git else { return Vec::new() };
+    let modules =
+        submodule_configs(&git).into_iter().filter_map(|it| Some(it.parent()?.to_owned()));
+    let modules = modules.collect::<Vec<_>>();
+    [vec![git], modules].concat()
+}
+
 /// What git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the session's
 /// folder from which git takes hooks or settings, because the settings of its repository or those in
 /// `user_files` say so, relative to the folder.

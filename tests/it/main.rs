@@ -62,6 +62,8 @@ mod sandbox_command;
 mod sandbox_escapes;
 mod jobs;
 mod login;
+#[cfg(unix)]
+mod lost_history;
 mod mcp;
 mod mcp_attack;
 mod mcp_command;

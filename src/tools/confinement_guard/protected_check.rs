@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use super::super::ignored_search::{IgnoredSearch, SearchPlace};
+use super::super::kept_history::KeptHistory;
 use super::super::linked_files::ChangedLayers;
 use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot, installed_programs};
 use super::{
@@ -36,6 +37,7 @@ pub(super) struct ProtectedCheck {
     pub(super) quarantine: PathBuf,
     pub(super) ignored: (IgnoredSearch, SearchPlace),
     pub(super) layers: Arc<ChangedLayers>,
+    pub(super) history: Arc<KeptHistory>,
 }
 
 impl ProtectedCheck {
@@ -131,6 +133,9 @@ impl ProtectedCheck {
     fn at_end(&self, checkpoint: &ChangeTracker) {
         for failed in self.layers.publish() {
             self.add_to_report(&failed);
+        }
+        if let Some(report) = self.history.put_back() {
+            self.add_to_report(&report);
         }
         let restores = self.watch.restores();
         if let Some(changes) = self.check(restores) {

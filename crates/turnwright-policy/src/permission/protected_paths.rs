@@ -25,7 +25,7 @@ const PYTHON: &str = "editors and shells run what is in a virtual environment of
 const TOOLCHAIN: &str = "it may say which programs run in the folder";
 const PACKAGES: &str = "package managers run what it says";
 const AGENTS_OBEY: &str = "agents do what it says";
-const USER: &str = "the settings name it as protected";
+const USER: &str = "your settings name it as protected, or git or direnv read it";
 
 /// Protected paths by their last parts, at any depth, because a folder below may be cloned or
 /// opened by itself. Everything below them is protected, too. In lower case.

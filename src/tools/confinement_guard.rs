@@ -1,6 +1,7 @@
 //! Guards the protected paths while confined commands run: provides their temporary folder and
 //! checks the protected paths when each has ended, whether or not a call still waits for it.
 
+mod other_changes;
 mod protected_check;
 
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::kept_history::{HistoryKeeper, KeptHistory};
 use super::linked_files::LinkedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
-use super::server_watch::{ServerWatch, WatchedServers};
+use super::server_watch::{ServerWatch, WatchedServers, changed_near};
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
@@ -32,6 +33,8 @@ use turnwright_workspace::exec::{Job, Jobs};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
+pub(super) use other_changes::CLOCK_LAG;
+use other_changes::{ChangingCall, OtherChanges};
 use protected_check::ProtectedCheck;
 pub(super) use protected_check::{SETTLING_TIME, changed, pause_after};
 
@@ -42,10 +45,9 @@ const MAX_WATCHES: usize = 64;
 /// At most this many files and folders of a read-only path are checked for hard links.
 #[cfg(unix)]
 const MAX_LINK_CHECKS: usize = 2_000;
-/// How long a command that was allowed to change a protected path may do so, and a file tool.
+/// How long a command that was allowed to change a protected path may do so.
 const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);
-const LONGEST_WRITE: Duration = Duration::from_secs(60);
-/// At most this many paths can be allowed while a command runs.
+/// At most this many paths of one call can be allowed while a command runs.
 const MAX_ALLOWED: usize = 1_000;
 
 /// The running commands of a session and what is known of their effect on protected paths.
@@ -58,6 +60,7 @@ pub struct ConfinementGuard {
     linked_files: LinkedFiles,
     history: HistoryKeeper,
     pub(super) servers: WatchedServers,
+    pub(super) others: Arc<OtherChanges>,
     ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
@@ -96,12 +99,10 @@ struct CommandWatch {
     installs_in: Vec<PathBuf>,
     /// Whether it may make virtual environments of Python.
     makes_environments: bool,
-    allowed: Mutex<Vec<PathBuf>>,
+    allowed: Vec<PathBuf>,
     /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
     /// a path is still the same, a change there was made by another program.
     read_only_inodes: Vec<(PathBuf, u64)>,
-    /// An unconfined command has run meanwhile, so it is not known which of them made a change.
-    is_ambiguous: AtomicBool,
     is_in_background: AtomicBool,
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
@@ -187,7 +188,7 @@ impl ConfinementGuard {
             has_snapshot: confinement.snapshot.is_some(),
             installs_in: confinement.installs_in,
             makes_environments: confinement.makes_environments,
-            allowed: Mutex::new(confinement.allowed),
+            allowed: confinement.allowed,
             read_only_inodes: confinement.read_only_inodes,
             ..CommandWatch::default()
         });
@@ -197,12 +198,28 @@ impl ConfinementGuard {
                 let ignored = (self.ignored.clone(), search);
                 let layers = Arc::new(confinement.layers);
                 let watch = Arc::clone(&watch);
-                let history = Arc::new(confinement.history);
-                let check =
-                    ProtectedCheck { watch, snapshot, quarantine, ignored, layers, history };
+                let (history, others) = (Arc::new(confinement.history), Arc::clone(&self.others));
+                let check = ProtectedCheck {
+                    watch,
+                    snapshot,
+                    quarantine,
+                    ignored,
+                    layers,
+                    history,
+                    others,
+                };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
-            None => watch.checked.cancel(),
+            None => {
+                watch.checked.cancel();
+                if watch.is_unconfined {
+                    let (changes, job) = (self.others.begin([None]), Arc::clone(job));
+                    self.tracker.spawn(async move {
+                        job.wait_for_end().await;
+                        drop(changes);
+                    });
+                }
+            }
         }
         let mut watches = self.watches.lock();
         if watches.len() >= MAX_WATCHES {
@@ -224,41 +241,27 @@ impl ConfinementGuard {
         self.watches.lock().get(job).is_none_or(|it| it.is_unconfined)
     }
 
-    /// Notes what `pass` permits to change, so that it is not blamed on the commands that run
-    /// meanwhile.
-    pub(super) fn note_allowed(&self, pass: &Pass, protected: &ProtectedPaths) {
-        for effect in pass.effects() {
-            match effect {
-                Effect::Write(target) | Effect::Delete(target)
-                    if protected.reason(&target.path).is_some() =>
-                {
-                    self.servers.allow([target.path.clone()], LONGEST_WRITE);
-                }
-                Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
-                    self.servers.note_unconfined_command();
-                }
-                _ => {}
+    /// Notes what `pass` permits to change for as long as its call runs, so that it is not blamed on the commands and
+    /// servers that run meanwhile.
+    pub(super) fn note_allowed(
+        &self,
+        pass: &Pass,
+        protected: &ProtectedPaths,
+    ) -> Option<ChangingCall> {
+        let changed = pass.effects().iter().filter_map(|effect| match effect {
+            Effect::Write(target) | Effect::Delete(target)
+                if protected.reason(&target.path).is_some() =>
+            {
+                Some(Some(target.path.clone()))
             }
-        }
-        let watches: Vec<_> = self.watches.lock().values().cloned().collect();
-        for watch in watches.iter().filter(|it| it.is_checking()) {
-            for effect in pass.effects() {
-                match effect {
-                    Effect::Write(target) | Effect::Delete(target)
-                        if protected.reason(&target.path).is_some() =>
-                    {
-                        let mut allowed = watch.allowed.lock();
-                        if allowed.len() < MAX_ALLOWED {
-                            allowed.push(target.path.clone());
-                        }
-                    }
-                    Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
-                        watch.is_ambiguous.store(true, Ordering::Relaxed);
-                    }
-                    _ => {}
-                }
+            Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
+                self.servers.note_unconfined_command();
+                Some(None)
             }
-        }
+            _ => None,
+        });
+        let changed: Vec<_> = changed.take(MAX_ALLOWED).collect();
+        (!changed.is_empty()).then(|| self.others.begin(changed))
     }
 
     /// Waits for the check after the command's end and adds its report, and the limits of the
@@ -348,8 +351,7 @@ impl ConfinementGuard {
 
     /// Whether a running command or call was allowed to change this path.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
-        let is_named =
-            |it: &Arc<CommandWatch>| it.allowed.lock().iter().any(|it| path.starts_with(it));
+        let is_named = |it: &Arc<CommandWatch>| it.allowed.iter().any(|it| path.starts_with(it));
         self.watches.lock().values().any(|it| it.is_checking() && is_named(it))
     }
 
@@ -419,15 +421,18 @@ impl GuardedCall {
     fn check(self) -> Option<String> {
         let watch = self.env.guard.watches.lock().remove(&self.name)?;
         let quarantine = self.env.quarantine_folder();
-        let allowed = watch.allowed.lock().clone();
-        let restores = !watch.is_ambiguous.load(Ordering::Relaxed);
+        let allowed = watch.allowed.clone();
         let snapshot = self.snapshot?;
+        let others = &self.env.guard.others;
+        let is_own = |path: &Path| !others.are_unknown(changed_near(path));
+        let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));
         // Nearly always nothing has changed, and one look says so.
         snapshot.check(&allowed, &quarantine, false)?;
         let known: Vec<_> = allowed.iter().cloned().chain(snapshot.files()).collect();
-        let new = snapshot.check(&known, &quarantine, restores).map(|it| (it, restores));
-        let changed = snapshot.check(&allowed, &quarantine, false).map(|it| (it, false));
-        let found = new.into_iter().chain(changed.filter(|_| restores));
+        let is_trap = |path: &Path| is_own(path) && is_told(path);
+        let new = snapshot.check_if(&known, &quarantine, true, &is_trap).map(|it| (it, true));
+        let changed = snapshot.check_if(&allowed, &quarantine, false, &is_told);
+        let found = new.into_iter().chain(changed.map(|it| (it, false)));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
             self.env.guard.servers.note_told(&changes.paths);
@@ -453,11 +458,6 @@ impl CommandWatch {
 
     fn is_checking_now(&self) -> bool {
         self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
-    }
-
-    /// Whether a change can only be the command's, so that it is undone.
-    fn restores(&self) -> bool {
-        !self.is_ambiguous.load(Ordering::Relaxed)
     }
 }
 

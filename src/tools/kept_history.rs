@@ -155,12 +155,17 @@ impl KeptRepository {
         is_alone: bool,
     ) -> io::Result<Vec<OsString>> {
         let kept = self.kept.join(folder);
-        private_file::create_folder(&kept)?;
         let is_top = folder == Path::new("");
         let (_held, source) = match nofollow::open_folder(&self.git.join(folder)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if is_alone && kept.exists() {
+                    fs::remove_dir_all(kept)?;
+                }
+                return Ok(Vec::new());
+            }
             opened => opened?,
         };
+        private_file::create_folder(&kept)?;
         let mut names = entries(&kept)?;
         let mut subfolders = Vec::new();
         for (name, metadata) in entries(&source)? {
@@ -222,9 +227,12 @@ impl KeptRepository {
     }
 
     fn put_back_in(&self, folder: &Path) -> io::Result<()> {
+        let kept = self.kept.join(folder);
+        if !kept.exists() {
+            return Ok(());
+        }
         let (_held, target) = nofollow::create_folder(&self.git.join(folder))?;
         let there = entries(&target)?;
-        let kept = self.kept.join(folder);
         let missing = entries(&kept)?.into_iter().filter(|(name, _)| !there.contains_key(name));
         for (name, _) in missing.filter(|(_, metadata)| metadata.is_file()) {
             link_or_copy(&kept.join(&name), &target.join(&name))?;

@@ -552,8 +552,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
-            ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
+            let changes = ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
             let mut outcome = tool.run(args, preview, &pass, ctx).await;
+            drop(changes);
             let other_names = other_names.filter(|_| outcome.ok);
             for note in name_notes.into_iter().chain(other_names) {
                 outcome.append_note(note);

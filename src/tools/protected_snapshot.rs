@@ -232,11 +232,6 @@ impl ProtectedSnapshot {
         }
     }
 
-    /// The git folders of the session's own folders.
-    pub(super) fn own_repositories(&self) -> Vec<PathBuf> {
-        self.protected.roots.iter().map(|root| root.join(".git")).collect()
-    }
-
     /// The repositories that are known to it.
     pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
         &self.repositories
@@ -688,6 +683,34 @@ mod tests {
         assert!(allowed.exists() && !other.exists());
         let kept = fs::read_dir(changes.quarantine.unwrap()).unwrap().count();
         assert_eq!(kept, 1);
+    }
+
+    #[test]
+    fn what_cannot_be_copied_or_seems_to_be_unchangeable_is_taken_away_all_the_same() {
+        let disk = TestProject::new();
+        disk.repository();
+        let existing = disk.file("sub/.vscode/tasks.json", "old");
+        let mut protected = disk.protected();
+        protected.roots.push(disk.ws.join("sub"));
+        let snapshot = ProtectedSnapshot::take(&protected, Arc::default(), None);
+        let long = disk.file(&format!(".bsp/{}.json", "a".repeat(250)), "x");
+        let unreadable = disk.file(".git/hooks/pre-commit", "x");
+        fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o111)).unwrap();
+        let new = disk.file("sub/.vscode/launch.json", "x");
+        disk.file("sub/.vscode/tasks.json", "new");
+        let folder = existing.parent().unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
+        snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert!(!long.exists() && !unreadable.exists() && !new.exists());
+        assert_eq!(fs::read_to_string(existing).unwrap(), "old");
+
+        // Nothing can be kept where there is a file instead of a folder.
+        fs::remove_dir_all(&disk.quarantine).unwrap();
+        fs::write(&disk.quarantine, "").unwrap();
+        let trap = disk.file(".envrc", "x");
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert!(!trap.exists());
+        assert!(changes.message(true).contains("no copy could be kept"), "{changes:?}");
     }
 
     #[test]

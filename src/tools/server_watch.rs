@@ -13,15 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::confinement_guard::{
-    BACKGROUND_CHECK_PERIOD, CALL_HINT, SEARCH_PAUSE_FACTOR, SETTLING_TIME, changed, pause_after,
+    BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME, changed,
+    pause_after,
 };
 use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use tokio::task::spawn_blocking;
 use turnwright_workspace::checkpoint::LiveFolders;
 use turnwright_workspace::exec::{ActivitySample, ProgramActivity};
 
-/// The clock of file systems may lag behind the system's by this much.
-const CLOCK_LAG: Duration = Duration::from_millis(20);
 /// At most this many times are remembered. With more, the oldest are taken for one.
 const MAX_TIMES: usize = 10_000;
 /// At most this many paths are remembered of each kind.
@@ -293,7 +292,9 @@ impl ServerWatch {
     fn is_suspect(&self, path: &Path) -> bool {
         let time = changed_at(path).unwrap_or(self.active.begin);
         let guard = &self.env.guard;
-        self.active.cover(path) && !guard.servers.is_known(path, time) && !guard.is_allowed(path)
+        let is_others = guard.servers.is_known(path, time)
+            || guard.others.are_allowed(path, changed_near(path));
+        self.active.cover(path) && !is_others && !guard.is_allowed(path)
     }
 
     fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {
@@ -325,6 +326,11 @@ pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
 #[cfg(not(unix))]
 pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
     std::fs::symlink_metadata(path).and_then(|it| it.modified()).ok()
+}
+
+/// The same; for what is gone, when the folder has changed in which it was.
+pub(super) fn changed_near(path: &Path) -> SystemTime {
+    path.ancestors().find_map(changed_at).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(unix)]

@@ -103,3 +103,21 @@ fn nothing_is_put_back_behind_a_link() {
     let result = agent.model_request(1)["messages"].to_string();
     assert!(result.contains("[history: "), "{result}");
 }
+
+#[test]
+fn a_repository_without_branches_and_submodules_without_objects_are_no_loss() {
+    if !turnwright_sandbox::can_confine() {
+        return eprintln!("SKIPPED: this machine has no sandbox");
+    }
+    let mut agent = TestAgent::builder()
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/config", "[core]\n")
+        .file(".git/modules/sub/HEAD", "ref: refs/heads/main\n")
+        .file(".git/modules/sub/config", "[core]\n")
+        .variable("TURNWRIGHT_MODE", "auto")
+        .model(json!([runs("touch a; sh -c 'touch b'"), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = agent.model_request(1)["messages"].to_string();
+    assert!(agent.path("b").exists() && !result.contains("[history"), "{result}");
+}

@@ -147,6 +147,8 @@ mod transport;
 #[cfg(target_os = "linux")]
 mod unruly_commands;
 mod endless_replies;
+#[cfg(target_os = "linux")]
+mod trap_races;
 mod trust;
 mod turn;
 mod undo;

@@ -1,6 +1,7 @@
 //! Checks the protected paths while one command runs and when it has ended. What has been set up for other programs
 //! to run is taken away at once, as soon as the system reports it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,8 @@ use super::super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::super::kept_history::KeptHistory;
 use super::super::linked_files::ChangedLayers;
 use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot, installed_programs};
+use super::super::server_watch::changed_near;
+use super::other_changes::OtherChanges;
 use super::{
     BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
     environments_of, inode,
@@ -26,6 +29,9 @@ const LOOK_PAUSE_FACTOR: u32 = 10;
 const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// The same for looks that are slow, because all folders have to be listed.
 const SLOW_LOOK_PAUSE_FACTOR: u32 = 2;
+/// A command that sets a trap anew after it was taken away so many times is stopped.
+const MAX_TAKEN_AWAY: u32 = 5;
+const STOPPED: &str = "[protected: the command was stopped, because it wrote a file that other programs run again and again]";
 /// What is still there after this time is no step of a program on its way to something harmless.
 pub(in super::super) const SETTLING_TIME: Duration = Duration::from_millis(5);
 
@@ -38,6 +44,7 @@ pub(super) struct ProtectedCheck {
     pub(super) ignored: (IgnoredSearch, SearchPlace),
     pub(super) layers: Arc<ChangedLayers>,
     pub(super) history: Arc<KeptHistory>,
+    pub(super) others: Arc<OtherChanges>,
 }
 
 impl ProtectedCheck {
@@ -46,6 +53,7 @@ impl ProtectedCheck {
         let mut live = spawn_blocking(move || followed.live_folders()).await.ok().flatten();
         let mut check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
         let mut search_at = Instant::now();
+        let mut taken_away: HashMap<PathBuf, u32> = HashMap::new();
         loop {
             let start = tokio::select! {
                 _ = job.wait_for_end() => break,
@@ -60,7 +68,12 @@ impl ProtectedCheck {
             };
             if let Some(followed) = live.take() {
                 let check = self.clone();
-                live = spawn_blocking(move || check.look_for_traps(followed)).await.ok();
+                let look = spawn_blocking(move || check.look_for_traps(followed)).await;
+                let (followed, traps) = look.map_or((None, Vec::new()), |it| (Some(it.0), it.1));
+                live = followed;
+                if self.sets_traps_again(&mut taken_away, traps) {
+                    job.stop();
+                }
             }
             if timeout(pause_after(start.elapsed()), job.wait_for_end()).await.is_ok() {
                 break;
@@ -81,24 +94,18 @@ impl ProtectedCheck {
         *search_at = (*search_at).max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
     }
 
-    /// Takes away what has appeared or changed and what other programs would run or obey, while the command goes on.
-    /// What is there for a moment only, because a program has not finished it, is left alone.
-    fn look_for_traps(&self, mut live: LiveFolders) -> LiveFolders {
-        if !self.watch.restores() {
-            return live;
-        }
+    /// Takes away what has appeared or changed and what other programs would run or obey, while the command goes on. Returns
+    /// the paths. What is there for a moment only, because a program has not finished it, is left alone.
+    fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
         let new = live.find_new(self.snapshot.repositories());
-        let mut allowed = self.watch.allowed.lock().clone();
+        let mut allowed = self.watch.allowed.clone();
         if self.watch.makes_environments {
             allowed.extend(environments_of(&new));
         }
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
-        let own = self.snapshot.own_repositories();
-        // git writes steps and settings of its own for a while, and runs the steps only if it is told to.
-        let is_trap = |path: &Path| {
-            !path.ends_with("git-rebase-todo") && !own.iter().any(|own| path.starts_with(own))
-        };
+        // git writes its steps for a while, and runs them only if it is told to.
+        let is_trap = |path: &Path| !path.ends_with("git-rebase-todo") && self.is_own(path);
         let look = |restores: bool| {
             let traps = new.check_if(&allowed, &self.quarantine, restores, &is_trap);
             // Installers write a package's programs before the list that names them.
@@ -106,26 +113,49 @@ impl ProtectedCheck {
             let files = self.snapshot.check_if(&allowed, &self.quarantine, restores, &is_trap);
             [traps, files].into_iter().flatten().collect::<Vec<_>>()
         };
-        if !look(false).is_empty() {
-            std::thread::sleep(SETTLING_TIME);
-            for changes in look(true) {
-                self.tell(&changes, true);
-            }
+        if look(false).is_empty() {
+            return (live, Vec::new());
         }
-        live
+        std::thread::sleep(SETTLING_TIME);
+        let traps = look(true);
+        for changes in &traps {
+            self.tell(changes, true);
+        }
+        (live, traps.into_iter().flat_map(|changes| changes.paths).collect())
+    }
+
+    /// Returns true if the command sets a trap again and again, and tells that it is stopped.
+    fn sets_traps_again(
+        &self,
+        taken_away: &mut HashMap<PathBuf, u32>,
+        traps: Vec<PathBuf>,
+    ) -> bool {
+        let mut is_again = false;
+        for path in traps {
+            let count = taken_away.entry(path).or_default();
+            *count += 1;
+            is_again |= *count >= MAX_TAKEN_AWAY;
+        }
+        if is_again {
+            self.add_to_report(STOPPED);
+        }
+        is_again
+    }
+
+    /// Returns true if a change can only be the command's, so that it is undone.
+    fn is_own(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        !self.others.are_unknown(time) && !self.others.are_allowed(path, time)
     }
 
     /// Undoes what has been changed while the command goes on, also in new repositories if these are to
     /// be searched for. What cannot be undone is told at its end.
     fn during(&self, searched: Option<&ChangeTracker>) {
-        if !self.watch.restores() {
-            return;
-        }
         if let Some(checkpoint) = searched {
             self.ignored.0.request(self.ignored.1.clone());
-            self.check_repositories(checkpoint, true);
+            self.check_repositories(checkpoint);
         }
-        if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
+        if let Some(changes) = self.check().filter(|it| !it.restored.is_empty()) {
             self.tell(&changes, true);
         }
     }
@@ -137,46 +167,60 @@ impl ProtectedCheck {
         if let Some(report) = self.history.put_back() {
             self.add_to_report(&report);
         }
-        let restores = self.watch.restores();
-        if let Some(changes) = self.check(restores) {
-            self.tell(&changes, restores);
+        if let Some(changes) = self.check() {
+            self.tell(&changes, true);
         }
-        if restores {
-            self.ignored.0.request(self.ignored.1.clone());
+        // It is not known whether these are the command's.
+        let is_unknown = |path: &Path| {
+            let time = changed_near(path);
+            self.others.are_unknown(time) && !self.others.are_allowed(path, time)
+        };
+        let allowed = self.allowed_at_end();
+        if let Some(changes) =
+            self.snapshot.check_if(&allowed, &self.quarantine, false, &is_unknown)
+        {
+            self.tell(&changes, false);
         }
+        self.ignored.0.request(self.ignored.1.clone());
         // Those that a command makes before its call returns are found with the changes of the call.
         if self.watch.is_in_background.load(Ordering::Relaxed) {
-            self.check_repositories(checkpoint, restores);
+            self.check_repositories(checkpoint);
         }
     }
 
     /// Checks the repositories that have appeared since the command began.
-    fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
+    fn check_repositories(&self, checkpoint: &ChangeTracker) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
-        let mut allowed = self.watch.allowed.lock().clone();
+        let mut allowed = self.watch.allowed.clone();
         if self.watch.makes_environments {
             allowed.extend(environments_of(&new));
         }
         let reference = Some(Arc::clone(&self.snapshot));
         let snapshot = ProtectedSnapshot::without_repositories(new, reference);
-        if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
-            self.tell(&changes, restores);
+        let is_own = |path: &Path| self.is_own(path);
+        if let Some(changes) = snapshot.check_if(&allowed, &self.quarantine, true, &is_own) {
+            self.tell(&changes, true);
         }
         if may_be_more {
             self.add_to_report(NOT_SEARCHED);
         }
     }
 
-    fn check(&self, restores: bool) -> Option<ProtectedChanges> {
+    fn check(&self) -> Option<ProtectedChanges> {
+        let is_own = |path: &Path| self.is_own(path);
+        self.snapshot.check_if(&self.allowed_at_end(), &self.quarantine, true, &is_own)
+    }
+
+    fn allowed_at_end(&self) -> Vec<PathBuf> {
         let mut allowed = self.allowed_now();
         let environments = self.watch.installs_in.iter();
         allowed.extend(environments.flat_map(|environment| installed_programs(environment)));
-        self.snapshot.check(&allowed, &self.quarantine, restores)
+        allowed
     }
 
     /// The paths that the command may change, and those that others have changed because it cannot.
     fn allowed_now(&self) -> Vec<PathBuf> {
-        let mut allowed = self.watch.allowed.lock().clone();
+        let mut allowed = self.watch.allowed.clone();
         let inodes = self.watch.read_only_inodes.iter();
         let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
         allowed.extend(same.map(|(path, _)| path.clone()));

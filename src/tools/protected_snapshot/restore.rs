@@ -11,6 +11,9 @@ use turnwright_workspace::nofollow;
 /// At most this many bytes of each quarantined file are kept.
 const MAX_QUARANTINED_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Of a longer name, the end is a part of the name in the quarantine.
+const MAX_NAME_BYTES: usize = 100;
+
 /// The folder that keeps what a command has written.
 pub(super) struct Quarantine {
     folder: PathBuf,
@@ -43,16 +46,18 @@ impl Quarantine {
                 done => done,
             };
         }
-        if kind.is_file() {
-            self.keep(&path)?;
-        }
-        fs::remove_file(&path)
+        let kept = if kind.is_file() { self.keep(&path) } else { Ok(()) };
+        fs::remove_file(&path)?;
+        // What can be run is gone in any case.
+        kept.map_err(|error| io::Error::new(error.kind(), "it is gone, but no copy could be kept"))
     }
 
     fn keep(&mut self, path: &Path) -> io::Result<()> {
         let mut from = nofollow::open_pinned_file(path, false)?;
         make_private(&self.folder)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let start = name.floor_char_boundary(name.len().saturating_sub(MAX_NAME_BYTES));
+        let name = &name[start..];
         loop {
             self.count += 1;
             let target = self.folder.join(format!("{}-{name}", self.count));
@@ -92,8 +97,24 @@ pub(super) fn put_back(path: &Path, before: &SnapshotEntry) -> io::Result<()> {
 fn pin_parent(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let (pin_parent, folder) = nofollow::open_folder(folder)?;
+    make_changeable(&folder);
     Ok((pin_parent, folder.join(path.file_name().unwrap_or_default())))
 }
+
+/// Gives the owner of a folder the right to change it, which a command may have taken away.
+#[cfg(unix)]
+fn make_changeable(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(metadata) = fs::metadata(folder) else { return };
+    let mode = metadata.permissions().mode();
+    if mode & 0o700 != 0o700 {
+        let all = fs::Permissions::from_mode(mode | 0o700);
+        fs::set_permissions(folder, all).ok();
+    }
+}
+
+#[cfg(not(unix))]
+fn make_changeable(_: &Path) {}
 
 #[cfg(unix)]
 fn make_private(folder: &Path) -> io::Result<()> {

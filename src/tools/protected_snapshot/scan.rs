@@ -14,9 +14,9 @@ use turnwright_workspace::nofollow;
 use turnwright_workspace::real_path;
 
 /// Limits on the copies: how many files, bytes of each, and bytes of all.
-pub(super) const MAX_COPIES: usize = 64;
+pub(super) const MAX_COPIES: usize = 1_000;
 pub(super) const MAX_COPY_BYTES: u64 = 256 * 1024;
-const MAX_TOTAL_BYTES: u64 = 2 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 8 * 1024 * 1024;
 /// At most this many entries below each protected path are visited.
 pub(super) const MAX_ENTRIES: usize = 2_000;
 /// At most this many repositories are visited.

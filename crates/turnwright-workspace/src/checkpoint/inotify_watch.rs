@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr};
+use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,8 @@ const DESCRIPTORS_SHARE: usize = 16;
 /// What all sessions of this process have taken.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
+/// The settings of at most this many submodules of a repository are followed.
+const MAX_SUBMODULES: usize = 64;
 /// More events than this are not read at once, which is more than the system queues by default: a
 /// process that goes on writing must not keep the reader busy.
 const MAX_EVENTS: usize = 32 * 1024;
@@ -108,10 +111,15 @@ impl WatchReader {
         Arc::ptr_eq(&self.watch, watch)
     }
 
-    /// Follows the settings and hooks of a repository, too.
+    /// Follows the settings and hooks of a repository and of its submodules, too.
     pub(super) fn follow_repository(&self, repository: &Path) {
         let Some(parent) = repository.parent() else { return };
-        for folder in [repository.to_path_buf(), repository.join("hooks")] {
+        let modules = repository.join("modules");
+        let submodules = fs::read_dir(&modules).into_iter().flatten().flatten();
+        let submodules = submodules.take(MAX_SUBMODULES).map(|entry| entry.path());
+        let with_settings = submodules.chain([repository.to_path_buf()]);
+        let folders = with_settings.flat_map(|folder| [folder.join("hooks"), folder]);
+        for folder in folders.chain([modules, repository.join("worktrees")]) {
             self.watch.add_repository(&folder.into(), &parent.into());
         }
     }

@@ -66,20 +66,16 @@ impl LiveFolders {
             (_, watch) => watch.map(WatchReader::new),
         };
         self.snapshot = Arc::new(snapshot);
-        let new: Vec<_> = self.snapshot.repositories().difference(known).cloned().collect();
-        self.follow(new.iter());
-        new
+        let repositories = self.snapshot.repositories();
+        // Their folders may be new.
+        self.follow(repositories.iter());
+        repositories.difference(known).cloned().collect()
     }
 
-    /// Follows the settings and hooks of these repositories, but for those of the folders themselves, which commands
-    /// cannot write.
+    /// Follows the settings and hooks of these repositories.
     fn follow<'a>(&self, repositories: impl Iterator<Item = &'a PathBuf>) {
         let Some(reader) = &self.reader else { return };
-        let is_own = |path: &PathBuf| {
-            path.parent().is_some_and(|parent| self.watched.folders().iter().any(|it| it == parent))
-        };
-        let followed = repositories.filter(|path| !is_own(path) && path.is_dir());
-        for repository in followed.take(MAX_FOLLOWED) {
+        for repository in repositories.filter(|path| path.is_dir()).take(MAX_FOLLOWED) {
             reader.follow_repository(repository);
         }
     }

@@ -1,0 +1,144 @@
+//! Traps for other programs that are set while something else happens: again and again, in the project's own repository,
+//! or beside a change that the user has allowed.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::agent::{TestAgent, calls, eventually, says};
+
+fn runs(command: &str) -> Value {
+    calls("exec", &json!({ "command": command, "timeout": 30 }))
+}
+
+fn in_background(command: &str) -> Value {
+    calls("exec", &json!({ "command": command, "background": true }))
+}
+
+/// Waits, in a script, until a file no longer has the word, and says so.
+const UNTIL_GONE: &str = "gone() { n=0; while grep -q fsmonitor $1 2> /dev/null && [ $n -lt 40 ]; do sleep 0.2; \
+                          n=$((n + 1)); done; grep -q fsmonitor $1 2> /dev/null || echo gone $1; }; ";
+
+fn is_untested() -> bool {
+    let is_untested = !turnwright_sandbox::can_confine();
+    if is_untested {
+        eprintln!("SKIPPED: this machine has no sandbox");
+    }
+    is_untested
+}
+
+#[test]
+fn a_command_that_sets_a_trap_again_and_again_is_stopped() {
+    if is_untested() {
+        return;
+    }
+    let script = "while :; do echo evil > sub/.envrc; sleep 0.01; done";
+    let mut agent = TestAgent::builder()
+        .file("script", script)
+        .file("sub/file", "")
+        .permission("allow_once")
+        .model(json!([runs("sh script"), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = agent.model_request(1)["messages"].to_string();
+    assert!(result.contains("the command was stopped"), "{result}");
+    assert!(!agent.path("sub/.envrc").exists());
+}
+
+#[test]
+fn a_trap_in_the_repository_of_the_project_itself_is_taken_away_while_the_command_runs() {
+    if is_untested() {
+        return;
+    }
+    let trap = "printf '[core]\\n\\tfsmonitor = ./x\\n'";
+    let script = format!(
+        "{UNTIL_GONE}
+        if [ -d .git ]; then
+            mkdir -p .git/hooks; echo fsmonitor > .git/hooks/pre-commit; gone .git/hooks/pre-commit
+            {trap} > .git/config.worktree; gone .git/config.worktree
+            {trap} >> .git/modules/sub/config; gone .git/modules/sub/config
+        else
+            git init -q .; sleep 0.3; {trap} >> .git/config; gone .git/config
+        fi; echo done"
+    );
+    for with_repository in [false, true] {
+        let mut agent = TestAgent::builder().file("script", &script).permission("allow_once");
+        if with_repository {
+            agent = agent
+                .file(".git/HEAD", "ref: refs/heads/main\n")
+                .file(".git/config", "[core]\n")
+                .file(".git/objects/x", "")
+                .file(".git/refs/x", "")
+                .file(".git/modules/sub/HEAD", "ref: refs/heads/main\n")
+                .file(".git/modules/sub/config", "[core]\n");
+        }
+        let mut agent = agent.model(json!([runs("sh script"), says("Ok.")])).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = agent.model_request(1)["messages"].to_string();
+        let expected: &[&str] = if with_repository {
+            &["hooks/pre-commit", "config.worktree", "modules/sub/config"]
+        } else {
+            &["config"]
+        };
+        for name in expected {
+            assert!(result.contains(&format!("gone .git/{name}")), "{name}: {result}");
+        }
+    }
+}
+
+/// A job sets a trap when `go` is there, after the user has allowed something else.
+fn job_after(call: &Value, trap: &str, check: impl FnOnce(&mut TestAgent)) {
+    // What the words of its line named, the user would have allowed.
+    let script =
+        format!("touch ready; until [ -e go ]; do sleep 0.1; done; sleep 0.2; {trap}; sleep 60");
+    let mut agent = TestAgent::builder()
+        .file(".envrc", "echo old\n")
+        .file("script", &script)
+        .permission("allow_once")
+        .model(json!([
+            in_background("sh script"),
+            says("Ok."),
+            call,
+            says("Ok."),
+            calls("write_file", &json!({ "path": "go", "content": "" })),
+            says("Ok."),
+        ]))
+        .start();
+    assert_eq!(agent.turn("start it"), "end_turn");
+    eventually("the job is ready", || agent.path("ready").exists());
+    assert_eq!(agent.turn("allow it"), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    check(&mut agent);
+}
+
+#[test]
+fn a_command_without_the_sandbox_excuses_a_job_only_while_it_runs() {
+    if is_untested() {
+        return;
+    }
+    let full =
+        calls("exec", &json!({ "command": "echo of the user > .envrc", "escalate": "full" }));
+    let trap =
+        "mkdir -p sub/.vscode; echo evil > sub/.vscode/tasks.json; echo evil >> .envrc; touch set";
+    job_after(&full, trap, |agent| {
+        eventually("the trap was set", || agent.path("set").exists());
+        eventually("the trap is gone", || {
+            let text = fs::read_to_string(agent.path(".envrc")).unwrap_or_default();
+            !agent.path("sub/.vscode/tasks.json").exists() && !text.contains("evil")
+        });
+    });
+}
+
+#[test]
+fn a_change_that_was_allowed_once_excuses_no_later_one() {
+    if is_untested() {
+        return;
+    }
+    let write = calls("write_file", &json!({ "path": ".envrc", "content": "echo new\n" }));
+    job_after(&write, "echo evil >> .envrc; touch set", |agent| {
+        eventually("the trap was set", || agent.path("set").exists());
+        eventually("the trap is gone", || {
+            fs::read_to_string(agent.path(".envrc")).is_ok_and(|text| !text.contains("evil"))
+        });
+    });
+}

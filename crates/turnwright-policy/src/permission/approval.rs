@@ -2,7 +2,7 @@
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Verdict};
-use super::describe::{self, QuestionText};
+use super::describe::{self, QuestionText, WITH_NETWORK};
 use super::lasting_grant::{LastingGrant, find_lasting_grant};
 use super::{Grants, Mode, Pass, PolicyRules, refusal};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
@@ -121,6 +121,8 @@ impl ApprovalRequest {
             Effect::Exec(command) => describe::extra_access(command, &policy.bases),
             _ => None,
         });
+        let opens_network = self.decision.opens_network();
+        let access = access.or_else(|| opens_network.then(|| WITH_NETWORK.to_owned()));
         match access {
             Some(access) => format!("[{access}] {title}"),
             None => title,

@@ -196,6 +196,9 @@ impl Decider<'_> {
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
         self.extra_access(command);
+        if !is_granted && self.needs_network(command) {
+            self.add(None, (Verdict::Ask, Reason::Network));
+        }
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
@@ -259,6 +262,25 @@ impl Decider<'_> {
         }
     }
 
+    /// Returns true if a line would run in the sandbox without a question and fail there, because it has no network. What
+    /// a rule allows runs as the rule says.
+    fn needs_network(&self, command: &ShellCommand) -> bool {
+        let has_network = self.policy.has_network
+            || matches!(command.extra_access, ExtraAccess::Network | ExtraAccess::Unsandboxed);
+        let script = &command.script;
+        let is_allowed = |simple: &SimpleCommand| {
+            let matches = |rule: &Rule| rule.matches_command(simple);
+            let default = (Verdict::Ask, Reason::Mode);
+            script.ambiguity.is_none()
+                && self.apply_rules(matches, None, None, default).0 == Verdict::Allow
+        };
+        let mut commands = script.commands.iter();
+        self.mode == Mode::Auto
+            && self.policy.can_confine
+            && !has_network
+            && commands.any(|simple| shell::classify(simple).fails_offline && !is_allowed(simple))
+    }
+
     /// A rule against every command also applies to lines that are not understood.
     fn every_command_rule(&mut self) {
         let every_command_rules =
@@ -295,8 +317,9 @@ impl Decider<'_> {
     ) -> Ruling {
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
+        let is_unasked = class.is_read_only || command.edits.is_some();
         let is_chosen =
-            class.is_git || class.uses_rustup || class.is_read_only && class.may_be_version_managed;
+            class.is_git || class.uses_rustup || is_unasked && class.may_be_version_managed;
         let uncertain = command.uncertainty.as_ref().filter(|_| is_chosen);
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted)

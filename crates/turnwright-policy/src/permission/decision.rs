@@ -41,6 +41,8 @@ pub enum Reason {
     Destructive(&'static str),
     /// It asks for more access than the sandbox gives.
     Escalation,
+    /// It fails without the network, which it gets if the user allows it.
+    Network,
     /// It changes a file that other programs run or obey. The text says which.
     ProtectedPath(&'static str),
     /// It reads a file that is likely to hold keys or passwords.
@@ -85,6 +87,11 @@ impl Decision {
     pub fn strictest(&self) -> Option<&Finding> {
         let verdict = self.verdict();
         self.findings.iter().find(|it| it.verdict == verdict)
+    }
+
+    /// Returns true if the user is asked about giving a command the network that it needs.
+    pub(super) fn opens_network(&self) -> bool {
+        self.findings.iter().any(|finding| finding.reason == Reason::Network)
     }
 
     /// True if everything is allowed because it only reads.

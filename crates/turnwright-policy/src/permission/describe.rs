@@ -20,6 +20,9 @@ const MAX_PATHS: usize = 12;
 /// The maximum length of one command or path in characters.
 const MAX_CHARS: usize = 200;
 
+/// How a title says that a command gets the network.
+pub(super) const WITH_NETWORK: &str = "with network";
+
 /// An effect in a few words, on one line.
 pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
     match effect {
@@ -69,6 +72,7 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
         Reason::Ambiguous(why) => escape_hidden_line(why),
         Reason::Destructive(what) => format!("⚠ irreversible: {what}"),
         Reason::Escalation => "asks for more than the sandbox allows".to_owned(),
+        Reason::Network => "needs the network, which it gets if you allow it".to_owned(),
         Reason::ProtectedPath(what) => format!("protected: {what}"),
         Reason::SecretPath => "likely to hold keys or passwords".to_owned(),
         Reason::OutsideWorkspace => "outside the project".to_owned(),
@@ -136,7 +140,7 @@ pub fn explain(
 pub(super) fn extra_access(command: &ShellCommand, bases: &PathBases) -> Option<String> {
     match &command.extra_access {
         ExtraAccess::None => None,
-        ExtraAccess::Network => Some("with network".to_owned()),
+        ExtraAccess::Network => Some(WITH_NETWORK.to_owned()),
         ExtraAccess::Write(target) => {
             Some(format!("may write {}", display_path(&target.path, bases)))
         }
@@ -241,6 +245,7 @@ impl QuestionText<'_> {
                 format!("? cannot be fully analysed: {why}")
             }
             Reason::Escalation => format!("⚠ {}", self.escalation(command)),
+            Reason::Network => format!("⚠ {}", why()),
             Reason::SecretPath => {
                 let secrets = command.reads.iter().filter(|it| is_secret_path(&it.path));
                 let place =
@@ -301,7 +306,8 @@ impl QuestionText<'_> {
                     [] => "nothing".to_owned(),
                     _ => join_list(&places),
                 };
-                let network = if network { "with network" } else { "no network" };
+                let has_network = network || self.policy.has_network;
+                let network = if has_network { WITH_NETWORK } else { "no network" };
                 format!("in the sandbox: may change {places}; {network}")
             }
         }

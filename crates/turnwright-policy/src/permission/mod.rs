@@ -132,7 +132,7 @@ impl Confinement {
             return Confinement::Unconfined;
         }
         let mut extra_writable = Vec::new();
-        let mut network = false;
+        let mut network = decision.opens_network();
         for effect in effects {
             match effect {
                 Effect::Write(target) => extra_writable.push(target.path.clone()),

@@ -1,42 +1,66 @@
-//! Commands that do with files what the file tools do, and nothing else: they make, copy, move or format those that
-//! their words name. The modes that let the file tools do this let such commands do it, too.
+//! Commands that do with files what the file tools do, and nothing else: they make, copy, move, mark, pack or format
+//! those that their words name. The modes that let the file tools do this let such commands do it, too.
+
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::{PathScope, ResolvedPath};
 
 use super::args::operands;
 use super::programs::{WordList, is_in};
-use super::{Script, SimpleCommand, Word, classify};
+use super::{Script, SimpleCommand, Word, classify, read_only};
 
 /// A program with the options that change nothing about which files it touches. Short ones may be in groups.
 struct Editor {
     words: &'static [&'static str],
     letters: &'static str,
     options: WordList,
-    /// Without operands it edits the whole folder.
-    is_for_folder: bool,
+    folders: Folders,
+}
+
+/// The meaning of a folder among the operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Folders {
+    /// The folder itself, as a whole.
+    Whole,
+    /// The files in it that are not protected: a formatter or git leaves the others alone.
+    TheirFiles,
+    /// The same, and without operands the folder in which it runs.
+    TheirFilesOrHere,
 }
 
 /// A project must not choose what runs: it can define `cargo fmt` (an alias in its settings), and formatters of Python
-/// run code of its environment.
+/// run code of its environment. `git commit` runs hooks.
 const EDITORS: &[Editor] = &[
     editor(&["mkdir"], "pv", "--parents --verbose"),
     editor(&["touch"], "acm", "--no-create"),
     editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose"),
     editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose"),
-    Editor {
-        words: &["git", "add"],
-        letters: "Auv",
-        options: "--all --update --verbose",
-        is_for_folder: true,
-    },
-    editor(&["rustfmt"], "", ""),
-    editor(&["gofmt"], "wsl", ""),
+    editor(&["tee"], "ai", "--append --ignore-interrupts"),
+    editor(&["git", "mv"], "fkv", "--force --verbose"),
+    editor(&["git", "add"], "AuvNn", "--all --update --verbose --intent-to-add --dry-run")
+        .of(Folders::TheirFilesOrHere),
+    editor(&["git", "restore", "--staged"], "q", "--quiet").of(Folders::TheirFiles),
+    editor(&["rustfmt"], "", "--check"),
+    editor(&["gofmt"], "wslde", "").of(Folders::TheirFiles),
+    editor(&["clang-format"], "i", ""),
+    editor(&["shfmt"], "wlds", ""),
 ];
+
+/// The modes that `chmod` may set: everybody who may read a file may run it, or nobody.
+const FILE_MODES: WordList = "+x a+x u+x ug+x 755 644";
 
 const fn editor(
     words: &'static [&'static str],
     letters: &'static str,
     options: WordList,
 ) -> Editor {
-    Editor { words, letters, options, is_for_folder: false }
+    Editor { words, letters, options, folders: Folders::Whole }
+}
+
+impl Editor {
+    const fn of(self, folders: Folders) -> Editor {
+        Editor { folders, ..self }
+    }
 }
 
 /// A command that edits files.
@@ -45,8 +69,15 @@ pub struct ProjectEdit<'a> {
     pub command: &'a SimpleCommand,
     /// The words that name the files. The last one may be the folder into which the others are put.
     pub words: Vec<Word>,
-    /// A folder stands for the files in it that are not protected: a formatter or git leaves the others alone.
+    /// A folder stands for the files in it that are not protected.
     pub is_for_folder: bool,
+}
+
+/// A path that a command names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPlace {
+    pub target: ResolvedPath,
+    pub is_folder: bool,
 }
 
 /// The commands of a line that edit files; `None` if the line may do more than that and read.
@@ -65,11 +96,58 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     Some(edits).filter(|edits| !edits.is_empty())
 }
 
+/// The files that a line edits and copies if it does nothing but that and read. `look_up` returns `None` for a path at
+/// which nobody may look.
+pub fn edited_files(
+    script: &Script,
+    workdir: &Path,
+    look_up: impl Fn(&Path) -> Option<NamedPlace>,
+) -> Option<Vec<ResolvedPath>> {
+    let mut files = Vec::new();
+    for edit in project_edits(script)? {
+        let folder = workdir.join(edit.command.folder.as_ref()?);
+        let paths: Vec<PathBuf> = edit.words.iter().map(|word| folder.join(&word.text)).collect();
+        let places: Vec<_> = paths.iter().map(|path| look_up(path)).collect::<Option<_>>()?;
+        let (last, others) = paths.split_last()?;
+        if edit.is_for_folder {
+            // Only where the folders are counts.
+            let is_judged = |place: &NamedPlace| {
+                place.target.scope != PathScope::Workspace || !place.is_folder
+            };
+            files.extend(places.into_iter().filter(is_judged).map(|place| place.target));
+        } else if !others.is_empty() && places.last().is_some_and(|place| place.is_folder) {
+            let inside = others.iter().filter_map(|path| Some(last.join(path.file_name()?)));
+            for path in inside {
+                files.push(look_up(&path)?.target);
+            }
+            let sources = places.into_iter().take(others.len());
+            files.extend(sources.map(|place| place.target));
+        } else {
+            files.extend(places.into_iter().map(|place| place.target));
+        }
+    }
+    Some(files)
+}
+
 /// What a command edits; `None` if it is not known to do only that.
 fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
     if !command.wrappers.is_empty() || command.has_unknown_args || command.is_in_home {
         return None;
     }
+    let (program, arguments) = command.words.split_first()?;
+    let (words, is_for_folder) = match program.text.as_str() {
+        "sed" => (edited_by_sed(command)?, false),
+        "chmod" => (edited_by_chmod(arguments)?, false),
+        "tar" => (edited_by_tar(arguments)?, false),
+        _ => edited_by_operands(command)?,
+    };
+    // What a pattern leads to, and under which name it is copied, is not known.
+    let is_known = !words.is_empty() && words.iter().all(|word| !word.is_glob && word.text != "-");
+    is_known.then_some(ProjectEdit { command, words, is_for_folder })
+}
+
+/// The operands of a program in the table, and whether a folder among them stands for its files.
+fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, bool)> {
     let starts = |editor: &&Editor| {
         let words = command.argv().take(editor.words.len());
         words.eq(editor.words.iter().copied())
@@ -85,13 +163,45 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
         return None;
     }
     let mut words: Vec<_> = operands(arguments).cloned().collect();
-    let is_for_folder = editor.is_for_folder;
-    if words.is_empty() && is_for_folder {
-        words.push(Word { text: ".".to_owned(), is_glob: false });
+    if words.is_empty() && editor.folders == Folders::TheirFilesOrHere {
+        words.push(plain("."));
     }
-    // What a pattern leads to, and under which name it is copied, is not known.
-    let is_known = !words.is_empty() && words.iter().all(|word| !word.is_glob && word.text != "-");
-    is_known.then_some(ProjectEdit { command, words, is_for_folder })
+    Some((words, editor.folders != Folders::Whole))
+}
+
+/// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
+fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
+    let is_in_place = |word: &Word| ["-i", "--in-place"].contains(&word.text.as_str());
+    let first = command.words.get(1).filter(|word| is_in_place(word))?;
+    let words = command.words.iter().filter(|word| !std::ptr::eq(*word, first)).cloned().collect();
+    let reader = SimpleCommand { words, ..command.clone() };
+    let has_pattern = command.words.iter().any(|word| word.is_glob);
+    let is_gnu = cfg!(target_os = "linux");
+    let files = read_only::reads(&reader).filter(|_| is_gnu && !has_pattern)?;
+    Some(files.iter().map(|file| plain(&file.to_string_lossy())).collect())
+}
+
+/// `chmod +x` and the like.
+fn edited_by_chmod(arguments: &[Word]) -> Option<Vec<Word>> {
+    let (mode, files) = arguments.split_first()?;
+    let is_file = |word: &Word| !word.text.starts_with('-');
+    (is_in(FILE_MODES, &mode.text) && files.iter().all(is_file)).then(|| files.to_vec())
+}
+
+/// `tar czf a.tgz dir`: makes an archive, in which links stay links. A name with a colon is one of another machine.
+fn edited_by_tar(arguments: &[Word]) -> Option<Vec<Word>> {
+    let (letters, files) = arguments.split_first()?;
+    let letters = letters.text.trim_start_matches('-');
+    let makes = letters.contains('c') && letters.ends_with('f');
+    let is_known = letters.bytes().all(|letter| b"cvzjJf".contains(&letter));
+    let is_excluded = |word: &&Word| word.text.starts_with("--exclude=");
+    let files: Vec<_> = files.iter().filter(|word| !is_excluded(word)).cloned().collect();
+    let is_file = |word: &Word| !word.text.starts_with(['-', '@']) && !word.text.contains(':');
+    (makes && is_known && files.len() > 1 && files.iter().all(is_file)).then_some(files)
+}
+
+fn plain(text: &str) -> Word {
+    Word { text: text.to_owned(), is_glob: false }
 }
 
 #[cfg(test)]
@@ -99,6 +209,13 @@ mod tests {
     use turnwright_types::dialect::ShellDialect;
 
     use super::*;
+
+    fn words_of_edits(line: &str) -> Option<String> {
+        let script = super::super::parse(line, ShellDialect::Bash);
+        let edits = project_edits(&script)?;
+        let words = edits.iter().flat_map(|edit| edit.words.iter());
+        Some(words.map(|word| word.text.as_str()).collect::<Vec<_>>().join(" "))
+    }
 
     #[test]
     fn lines_that_only_edit_files_name_them() {
@@ -110,6 +227,58 @@ mod tests {
             ("cd web && mkdir x && ls", Some("x")),
             ("gofmt -w -s a.go", Some("a.go")),
             ("git add", Some(".")),
+            ("git mv a b", Some("a b")),
+            ("git restore --staged .", Some(".")),
+            ("cat a | tee -a b", Some("b")),
+            ("grep -n x a > b && chmod +x c", Some("c")),
+            ("chmod 755 a b", Some("a b")),
+            ("gofmt -l -w .", Some(".")),
+            ("clang-format -i a.c b.h", Some("a.c b.h")),
+            ("shfmt -w a.sh", Some("a.sh")),
+            ("tar czf a.tgz dist", Some("a.tgz dist")),
+            ("tar -cvf a.tar --exclude=x src b", Some("a.tar src b")),
+            ("git restore --staged", None),
+            ("git restore --staged --worktree a", None),
+            ("git restore --stage a", None),
+            ("git restore -S -W a", None),
+            ("git restore -s HEAD~ --staged a", None),
+            ("git restore --staged -W a", None),
+            ("git restore --staged --source=x a", None),
+            ("git restore --staged --pathspec-from-file=x", None),
+            ("git restore a", None),
+            ("git commit -m x", None),
+            ("git stash", None),
+            ("git mv -n a", None),
+            ("make | tee b", None),
+            ("sudo tee a", None),
+            ("cat a | tee", None),
+            ("cat a | tee *.txt", None),
+            ("cat a | tee $x", None),
+            ("chmod -R 755 a", None),
+            ("chmod -x a", None),
+            ("chmod 4755 a", None),
+            ("chmod u+s a", None),
+            ("chmod 777 a", None),
+            ("chmod +x --reference=b a", None),
+            ("chmod +x", None),
+            ("chmod 755 *.sh", None),
+            ("clang-format -style=file:../x -i a.c", None),
+            ("clang-format --files=x -i", None),
+            ("gofmt", None),
+            ("gofmt -r 'a -> b' -w a.go", None),
+            ("gofmt -cpuprofile=x a.go", None),
+            ("tar xzf a.tgz", None),
+            ("tar czf a.tgz", None),
+            ("tar czf h:a.tgz dist", None),
+            ("tar czf a.tgz -C / etc", None),
+            ("tar czf a.tgz --checkpoint-action=exec=x dist", None),
+            ("tar czf a.tgz -I ./x dist", None),
+            ("tar cIf ./x a.tgz dist", None),
+            ("tar cPf a.tgz /etc", None),
+            ("tar cf a.tar @b.tar", None),
+            ("tar cf - dist", None),
+            ("tar cf a.tar *.rs", None),
+            ("tar --create --file=a.tar b", None),
             ("touch -- -x", None),
             ("ls", None),
             ("rm a", None),
@@ -124,6 +293,8 @@ mod tests {
             ("xargs touch a", None),
             ("mkdir $x", None),
             ("mkdir a; make", None),
+            ("rmdir a", None),
+            ("ln -s a b", None),
             ("git add -p", None),
             ("git -c a=b add a", None),
             ("cargo fmt", None),
@@ -132,12 +303,37 @@ mod tests {
             ("black src", None),
             ("touch", None),
         ] {
-            let script = super::super::parse(line, ShellDialect::Bash);
-            let edits = project_edits(&script).map(|edits| {
-                let words = edits.iter().flat_map(|edit| edit.words.iter());
-                words.map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
-            });
-            assert_eq!(edits.as_deref(), expected, "{line}");
+            assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "the word after `-i` is no script there")]
+    fn sed_in_place_edits_the_files_that_it_names() {
+        for (line, expected) in [
+            ("sed -i 's/a/b/g' a.rs b.rs", Some("a.rs b.rs")),
+            ("sed -i -E -e 's/a/b/' -e '/^$/d' a", Some("a")),
+            ("sed --in-place 5d a && git diff", Some("a")),
+            ("grep -l x a && sed -i s/a/b/ a", Some("a")),
+            ("sed -i.bak s/a/b/ a", None),
+            ("sed -iE s/a/b/ a", None),
+            ("sed -ni p a", None),
+            ("sed -E -i s/a/b/ a", None),
+            ("sed -i s/a/b/e a", None),
+            ("sed -i 's/a/b/w x' a", None),
+            ("sed -i '1e make' a", None),
+            ("sed -i 'w .envrc' a", None),
+            ("sed -i 'r /etc/passwd' a", None),
+            ("sed -i -f x.sed a", None),
+            ("sed -i s/a/b/ -f x a", None),
+            ("sed -i --follow-symlinks s/a/b/ a", None),
+            ("sed -i s/a/b/ *.rs", None),
+            ("sed -i s/a/b/", None),
+            ("sed -i", None),
+            ("sed s/a/b/ a", None),
+            ("find . -name '*.rs' | xargs sed -i s/a/b/", None),
+        ] {
+            assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
         }
     }
 }

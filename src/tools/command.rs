@@ -1,13 +1,16 @@
 //! Determines the effects of a command line: its words name paths, and the paths make effects. What the parser
 //! does not see is left to the sandbox.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::restricted_files::RestrictedFiles;
 use super::{repository, toolchain};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
-use turnwright_policy::shell::{self, GitContentQuery, NamedFile, NamedPlace, SimpleCommand};
+use turnwright_policy::shell::{
+    self, GitContentQuery, LookUp, NamedFile, NamedPlace, SimpleCommand,
+};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
@@ -16,6 +19,9 @@ use turnwright_workspace::real_path;
 /// The values of the argument `escalate` that are not a path: access to the network, and no sandbox.
 const NETWORK: &str = "network";
 const FULL_ACCESS: &str = "full";
+
+/// At most this many names in a folder are compared with a pattern.
+const MAX_MATCHED: usize = 4_096;
 
 /// What begins a pattern of git's that leaves out a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
@@ -270,10 +276,26 @@ pub(super) fn edited_files(
     workdir: &Path,
     roots: &Roots,
 ) -> Option<Vec<ResolvedPath>> {
-    shell::edited_files(script, workdir, |path| {
-        let target = (!roots.leads_elsewhere(path)).then(|| roots.resolve(path))?;
+    shell::edited_files(script, workdir, &Disk(roots))
+}
+
+/// What is on the disk, as far as looking at it connects to nothing else.
+struct Disk<'a>(&'a Roots);
+
+impl LookUp for Disk<'_> {
+    fn place(&self, path: &Path) -> Option<NamedPlace> {
+        let target = (!self.0.leads_elsewhere(path)).then(|| self.0.resolve(path))?;
         Some(NamedPlace { is_folder: target.path.is_dir(), target })
-    })
+    }
+
+    fn names_in(&self, folder: &Path) -> Option<Vec<String>> {
+        let target =
+            self.place(folder).filter(|it| it.target.scope == PathScope::Workspace)?.target;
+        let entries = fs::read_dir(target.path).ok()?.take(MAX_MATCHED + 1);
+        let names: Option<Vec<_>> =
+            entries.map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.filter(|names| names.len() <= MAX_MATCHED)
+    }
 }
 
 /// The effects of a line whose paths are resolved. `command` has what the disk tells about it.

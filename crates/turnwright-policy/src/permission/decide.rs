@@ -345,10 +345,18 @@ impl Decider<'_> {
     /// can do nothing else.
     fn only_edits(&self, command: &ShellCommand) -> bool {
         let policy = self.policy;
+        let is_restricted = |target: &ResolvedPath| {
+            let restricts = |rule: &Rule| {
+                rule.action != RuleAction::Allow
+                    && rule.matches_path(&target.path, true, &policy.bases)
+            };
+            policy.rules.iter().any(restricts)
+        };
         let is_free = |target: &ResolvedPath| {
             target.scope == PathScope::Workspace
                 && !is_secret_path(&target.path)
                 && policy.protected.reason(&target.path).is_none()
+                && !is_restricted(target)
         };
         self.mode == Mode::AutoEdit
             && policy.can_confine

@@ -7,7 +7,8 @@ use turnwright_types::effect::{PathScope, ResolvedPath};
 
 use super::args::operands;
 use super::programs::{WordList, is_in};
-use super::{Script, SimpleCommand, Word, classify, read_only};
+use super::read_only::{self, options};
+use super::{Script, SimpleCommand, Word, classify};
 
 /// A program with the options that change nothing about which files it touches. Short ones may be in groups.
 struct Editor {
@@ -80,6 +81,15 @@ pub struct NamedPlace {
     pub is_folder: bool,
 }
 
+/// Looks paths up.
+pub trait LookUp {
+    /// What is at a path; `None` if nobody may look there.
+    fn place(&self, path: &Path) -> Option<NamedPlace>;
+
+    /// The names in a folder; `None` if they are not known, or too many.
+    fn names_in(&self, folder: &Path) -> Option<Vec<String>>;
+}
+
 /// The commands of a line that edit files; `None` if the line may do more than that and read.
 pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     if script.ambiguity.is_some() {
@@ -96,37 +106,62 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     Some(edits).filter(|edits| !edits.is_empty())
 }
 
-/// The files that a line edits and copies if it does nothing but that and read. `look_up` returns `None` for a path at
-/// which nobody may look.
+/// The files that a line edits and copies if it does nothing but that and read.
 pub fn edited_files(
     script: &Script,
     workdir: &Path,
-    look_up: impl Fn(&Path) -> Option<NamedPlace>,
+    disk: &impl LookUp,
 ) -> Option<Vec<ResolvedPath>> {
     let mut files = Vec::new();
     for edit in project_edits(script)? {
         let folder = workdir.join(edit.command.folder.as_ref()?);
-        let paths: Vec<PathBuf> = edit.words.iter().map(|word| folder.join(&word.text)).collect();
-        let places: Vec<_> = paths.iter().map(|path| look_up(path)).collect::<Option<_>>()?;
-        let (last, others) = paths.split_last()?;
-        if edit.is_for_folder {
-            // Only where the folders are counts.
-            let is_judged = |place: &NamedPlace| {
-                place.target.scope != PathScope::Workspace || !place.is_folder
-            };
-            files.extend(places.into_iter().filter(is_judged).map(|place| place.target));
-        } else if !others.is_empty() && places.last().is_some_and(|place| place.is_folder) {
-            let inside = others.iter().filter_map(|path| Some(last.join(path.file_name()?)));
-            for path in inside {
-                files.push(look_up(&path)?.target);
-            }
-            let sources = places.into_iter().take(others.len());
-            files.extend(sources.map(|place| place.target));
+        let (last, others) = edit.words.split_last()?;
+        let mut paths = Vec::new();
+        for word in others {
+            paths.extend(named_paths(word, &folder, disk)?);
+        }
+        let into = folder.join(&last.text);
+        if !paths.is_empty() && !edit.is_for_folder && disk.place(&into)?.is_folder {
+            let inside = paths.iter().filter_map(|path| Some(into.join(path.file_name()?)));
+            paths = inside.chain(paths.iter().cloned()).collect();
         } else {
-            files.extend(places.into_iter().map(|place| place.target));
+            paths.extend(named_paths(last, &folder, disk)?);
+        }
+        for path in paths {
+            let place = disk.place(&path)?;
+            // Only where the folder is counts.
+            let is_judged = !edit.is_for_folder
+                || !place.is_folder
+                || place.target.scope != PathScope::Workspace;
+            files.extend(is_judged.then_some(place.target));
         }
     }
     Some(files)
+}
+
+/// The path that a word names, with those that its pattern may match; `None` if these are not known. A pattern is one
+/// of names in a folder.
+fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    let named = folder.join(&word.text);
+    if !word.is_glob {
+        return Some(vec![named]);
+    }
+    let (parent, pattern) = (named.parent()?, named.file_name()?.to_str()?);
+    let is_special = |char: char| "*?[\\(".contains(char);
+    let start = &pattern[..pattern.find(is_special)?];
+    let end = &pattern[pattern.rfind(['*', '?'])? + 1..];
+    let has_pattern_above = parent.to_str()?.contains(is_special);
+    if has_pattern_above || pattern.contains(['[', '\\', '(']) || options::may_be_option(word) {
+        return None;
+    }
+    let may_match = |name: &String| {
+        name.starts_with(start)
+            && name.ends_with(end)
+            && !(start.is_empty() && name.starts_with('.'))
+    };
+    let names = disk.names_in(parent)?.into_iter().filter(may_match);
+    let matching = names.map(|name| parent.join(name));
+    Some(std::iter::once(named.clone()).chain(matching).collect())
 }
 
 /// What a command edits; `None` if it is not known to do only that.
@@ -141,9 +176,16 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
         "tar" => (edited_by_tar(arguments)?, false),
         _ => edited_by_operands(command)?,
     };
-    // What a pattern leads to, and under which name it is copied, is not known.
-    let is_known = !words.is_empty() && words.iter().all(|word| !word.is_glob && word.text != "-");
-    is_known.then_some(ProjectEdit { command, words, is_for_folder })
+    // Into what a pattern would copy is not known.
+    let is_known = words.last().is_some_and(|last| !last.is_glob || words.len() == 1)
+        || is_for_folder
+        || ["sed", "chmod", "tee"].contains(&program.text.as_str());
+    let is_file = |word: &Word| word.text != "-" && !(word.is_glob && options::may_be_option(word));
+    (is_known && !words.is_empty() && words.iter().all(is_file)).then_some(ProjectEdit {
+        command,
+        words,
+        is_for_folder,
+    })
 }
 
 /// The operands of a program in the table, and whether a folder among them stands for its files.
@@ -171,14 +213,27 @@ fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, bool)> {
 
 /// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
 fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
-    let is_in_place = |word: &Word| ["-i", "--in-place"].contains(&word.text.as_str());
-    let first = command.words.get(1).filter(|word| is_in_place(word))?;
+    let is_in_place = |word: &&Word| ["-i", "--in-place"].contains(&word.text.as_str());
+    let first = command.words.get(1).filter(is_in_place)?;
     let words = command.words.iter().filter(|word| !std::ptr::eq(*word, first)).cloned().collect();
     let reader = SimpleCommand { words, ..command.clone() };
-    let has_pattern = command.words.iter().any(|word| word.is_glob);
-    let is_gnu = cfg!(target_os = "linux");
-    let files = read_only::reads(&reader).filter(|_| is_gnu && !has_pattern)?;
-    Some(files.iter().map(|file| plain(&file.to_string_lossy())).collect())
+    read_only::reads(&reader).filter(|_| cfg!(target_os = "linux"))?;
+    let is_script = |word: &Word| word.text == "-e";
+    let has_scripts = reader.words.iter().any(is_script);
+    let mut files = Vec::new();
+    let mut arguments = reader.words.iter().skip(1);
+    while let Some(word) = arguments.next() {
+        if is_script(word) {
+            arguments.next();
+        } else if word.text == "--" {
+            return None;
+        } else if !word.text.starts_with('-') {
+            files.push(word.clone());
+        }
+    }
+    // The first one is the script.
+    files.drain(..usize::from(!has_scripts));
+    Some(files)
 }
 
 /// `chmod +x` and the like.
@@ -283,6 +338,10 @@ mod tests {
             ("ls", None),
             ("rm a", None),
             ("cp *.rs old", None),
+            ("cp src/*.rs old", Some("src/*.rs old")),
+            ("cp a src/*", None),
+            ("git add src/*.rs", Some("src/*.rs")),
+            ("git add *.rs", None),
             ("cp -t x a", None),
             ("cp --backup a b", None),
             ("cp -s a b", None),
@@ -328,6 +387,10 @@ mod tests {
             ("sed -i s/a/b/ -f x a", None),
             ("sed -i --follow-symlinks s/a/b/ a", None),
             ("sed -i s/a/b/ *.rs", None),
+            ("sed -i s/a/b/ src/*.rs", Some("src/*.rs")),
+            ("sed -i s/a/b/ src/.*", None),
+            ("sed -i s/a/b/ -- a", None),
+            ("sed -i -e s/a/b/", None),
             ("sed -i s/a/b/", None),
             ("sed -i", None),
             ("sed s/a/b/ a", None),

@@ -3,6 +3,7 @@
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
 use crate::shell::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
+use crate::shell::file_use::OperandUse;
 use crate::shell::network::{self, NetworkUse};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;
@@ -127,8 +128,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         .options_outside_grant("o --config< --cache-dir< --output-file")
         .version("--version")
         .grant(Grant::GuessedTool),
-    FORMATTER.with_names("rustfmt").version("--version").rustup_proxy(),
-    FORMATTER.with_names("gofmt clang-format shfmt").version("--version"),
+    FORMATTER
+        .with_names("rustfmt")
+        .version("--version")
+        .rustup_proxy()
+        .operand_use(OperandUse::Changes),
+    FORMATTER
+        .with_names("gofmt clang-format shfmt")
+        .version("--version")
+        .operand_use(OperandUse::Formats),
     program("golangci-lint").options_outside_grant("c --config --path-prefix"),
     CHECKER.with_names("phpunit").options_outside_grant(
         "cd --bootstrap --configuration --include-path --extension --printer --prepend --extensions-dir",

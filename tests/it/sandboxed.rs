@@ -424,6 +424,37 @@ fn a_pattern_of_a_silent_command_leads_nowhere_through_a_link() {
 }
 
 #[test]
+fn what_a_silent_command_prints_into_a_file_holds_no_secret_and_nothing_else_is_written() {
+    if !has_sandbox(
+        "what_a_silent_command_prints_into_a_file_holds_no_secret_and_nothing_else_is_written",
+    ) {
+        return;
+    }
+    for command in [
+        "grep -r = . > found.txt; cat found.txt",
+        "grep -rh = . | tee found.txt",
+        "touch new; grep -r = .",
+        "cp note copied; cat conf/*",
+        "tar cf a.tar conf; cat a.tar",
+    ] {
+        let builder = TestAgent::builder()
+            .file("note", "plain=1\n")
+            .file("conf/a", "plain=1\n")
+            .file(".env", "KEY=hush-hush\n")
+            .file("conf/secrets.json", "{\"a\": \"hush-hush=\"}\n")
+            .variable("TURNWRIGHT_MODE", "auto-edit");
+        let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+        let mut agent = builder.model(replies).permission("reject_once").start();
+        let result = cards::turn(&mut agent);
+        assert_eq!(cards::questions(&agent), 0, "{command}: {result}");
+        assert!(result.contains("plain=1") && !result.contains("hush-hush"), "{command}: {result}");
+        let found = std::fs::read_to_string(agent.path("found.txt")).unwrap_or_default();
+        assert!(!found.contains("hush-hush"), "{command}: {found}");
+        assert_eq!(found.contains("plain=1"), command.contains("found"), "{command}: {found}");
+    }
+}
+
+#[test]
 fn a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path() {
     if !has_sandbox("a_silent_command_cannot_read_a_login_beside_the_programs_in_the_search_path") {
         return;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::rule::Rule;
+use turnwright_types::effect::Effect;
 
 /// Whether something may be done. The order is that of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +93,17 @@ impl Decision {
     /// Returns true if the user is asked about giving a command the network that it needs.
     pub(super) fn opens_network(&self) -> bool {
         self.findings.iter().any(|finding| finding.reason == Reason::Network)
+    }
+
+    /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may
+    /// go to files.
+    pub(super) fn runs_only_readers(&self, effects: &[Effect]) -> bool {
+        let is_command = |finding: &Finding| {
+            effects.get(finding.effect_index).is_none_or(|it| matches!(it, Effect::Exec(_)))
+        };
+        self.verdict() == Verdict::Allow
+            && self.findings.iter().any(is_command)
+            && self.findings.iter().all(|it| it.reason == Reason::ReadOnly || !is_command(it))
     }
 
     /// True if everything is allowed because it only reads.

@@ -279,7 +279,7 @@ pub(super) fn edited_files(
     shell::edited_files(script, workdir, &Disk(roots))
 }
 
-/// What is on the disk, as far as looking at it connects to nothing else.
+/// The disk, as far as looking at it connects to nothing else.
 struct Disk<'a>(&'a Roots);
 
 impl LookUp for Disk<'_> {
@@ -289,9 +289,11 @@ impl LookUp for Disk<'_> {
     }
 
     fn names_in(&self, folder: &Path) -> Option<Vec<String>> {
-        let target =
-            self.place(folder).filter(|it| it.target.scope == PathScope::Workspace)?.target;
-        let entries = fs::read_dir(target.path).ok()?.take(MAX_MATCHED + 1);
+        let place = self.place(folder)?;
+        if place.target.scope != PathScope::Workspace {
+            return None;
+        }
+        let entries = fs::read_dir(place.target.path).ok()?.take(MAX_MATCHED + 1);
         let names: Option<Vec<_>> =
             entries.map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
         names.filter(|names| names.len() <= MAX_MATCHED)

@@ -53,16 +53,15 @@ fn names_all_files(command: &shell::SimpleCommand) -> bool {
         && !command.words.iter().any(|word| word.is_glob)
 }
 
-/// Whether the commands of a line that also edits files may read files that they do not name. git shows nothing of a
+/// Returns true if the commands of a line that also edits files may read files that they do not name. git shows nothing of a
 /// secret without a question, but for what it searches.
 pub(super) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
-    let may_read = |it: &shell::SimpleCommand| {
-        let is_searching = || it.words.iter().any(|word| word.text == "grep");
-        let class = shell::classify(it);
-        let reads = class.is_read_only || FOLDER_READERS.contains(&it.program());
-        reads && !names_all_files(it) && !(class.is_git && !is_searching())
-    };
-    script.commands.iter().any(may_read)
+    script.commands.iter().any(|command| {
+        let class = shell::classify(command);
+        let reads = class.is_read_only || FOLDER_READERS.contains(&command.program());
+        let is_search = command.words.iter().any(|word| word.text == "grep");
+        reads && !names_all_files(command) && (!class.is_git || is_search)
+    })
 }
 
 /// The secret and denied paths below these folders, except those in `named`, with all their names

@@ -268,17 +268,17 @@ impl Decider<'_> {
         let has_network = self.policy.has_network
             || matches!(command.extra_access, ExtraAccess::Network | ExtraAccess::Unsandboxed);
         let script = &command.script;
-        let is_allowed = |simple: &SimpleCommand| {
-            let matches = |rule: &Rule| rule.matches_command(simple);
-            let default = (Verdict::Ask, Reason::Mode);
-            script.ambiguity.is_none()
-                && self.apply_rules(matches, None, None, default).0 == Verdict::Allow
-        };
-        let mut commands = script.commands.iter();
-        self.mode == Mode::Auto
-            && self.policy.can_confine
-            && !has_network
-            && commands.any(|simple| shell::classify(simple).fails_offline && !is_allowed(simple))
+        if self.mode != Mode::Auto || !self.policy.can_confine || has_network {
+            return false;
+        }
+        script.commands.iter().filter(|simple| shell::classify(simple).fails_offline).any(
+            |simple| {
+                let default = (Verdict::Ask, Reason::Mode);
+                let (verdict, _) =
+                    self.apply_rules(|rule| rule.matches_command(simple), None, None, default);
+                verdict != Verdict::Allow || script.ambiguity.is_some()
+            },
+        )
     }
 
     /// A rule against every command also applies to lines that are not understood.
@@ -345,18 +345,14 @@ impl Decider<'_> {
     /// can do nothing else.
     fn only_edits(&self, command: &ShellCommand) -> bool {
         let policy = self.policy;
-        let is_restricted = |target: &ResolvedPath| {
-            let restricts = |rule: &Rule| {
-                rule.action != RuleAction::Allow
-                    && rule.matches_path(&target.path, true, &policy.bases)
-            };
-            policy.rules.iter().any(restricts)
-        };
         let is_free = |target: &ResolvedPath| {
             target.scope == PathScope::Workspace
                 && !is_secret_path(&target.path)
                 && policy.protected.reason(&target.path).is_none()
-                && !is_restricted(target)
+                && !policy.rules.iter().any(|rule| {
+                    rule.action != RuleAction::Allow
+                        && rule.matches_path(&target.path, true, &policy.bases)
+                })
         };
         self.mode == Mode::AutoEdit
             && policy.can_confine

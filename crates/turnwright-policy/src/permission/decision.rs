@@ -98,12 +98,13 @@ impl Decision {
     /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may
     /// go to files.
     pub(super) fn runs_only_readers(&self, effects: &[Effect]) -> bool {
-        let is_command = |finding: &Finding| {
-            effects.get(finding.effect_index).is_none_or(|it| matches!(it, Effect::Exec(_)))
-        };
+        let mut of_command = self
+            .findings
+            .iter()
+            .filter(|finding| matches!(effects.get(finding.effect_index), Some(Effect::Exec(_))));
         self.verdict() == Verdict::Allow
-            && self.findings.iter().any(is_command)
-            && self.findings.iter().all(|it| it.reason == Reason::ReadOnly || !is_command(it))
+            && of_command.clone().next().is_some()
+            && of_command.all(|finding| finding.reason == Reason::ReadOnly)
     }
 
     /// True if everything is allowed because it only reads.

@@ -169,9 +169,11 @@ pub fn describe_confinement(
         } => {
             let mut places: Vec<_> =
                 may_write.then(|| "the project".to_owned()).into_iter().collect();
-            let is_in = |it: &Path| policy.bases.roots.iter().any(|root| it.starts_with(root));
-            let beyond = write.iter().filter(|it| !may_write || !is_in(it));
-            places.extend(beyond.map(|it| markdown_code(&display_path(it, &policy.bases))));
+            let roots = &policy.bases.roots;
+            let beyond = write
+                .iter()
+                .filter(|path| !may_write || !roots.iter().any(|root| path.starts_with(root)));
+            places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
             let places = match places.as_slice() {
                 [] => "nothing".to_owned(),
                 _ => join_list(&places),

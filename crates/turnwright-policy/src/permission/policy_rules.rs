@@ -19,7 +19,7 @@ pub struct PolicyRules {
     /// Whether this system can confine a command. If not, no mode runs a command unasked because it
     /// would be sandboxed.
     pub can_confine: bool,
-    /// Whether commands in the sandbox have the network by the settings.
+    /// True if the settings give commands in the sandbox the network.
     pub has_network: bool,
     /// Whether a sandboxed command could write protected files, because the system cannot exclude parts
     /// of a folder. If so, no command that may write runs unasked because it would be sandboxed. This

@@ -70,7 +70,7 @@ pub(super) struct RawWord {
     pub(super) is_expanded: bool,
     /// Whether such a part is not known, so that any words may take the place of this one.
     pub(super) is_unknown: bool,
-    /// Whether a part is a variable of the environment.
+    /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
 }
 
@@ -349,9 +349,9 @@ impl<'a> Lexer<'a> {
     /// The length of `$HOME` and the like, if the variable is one that everybody may see.
     fn inherited_variable(&self) -> Option<usize> {
         let rest = &self.text[self.position + 1..];
-        let is_part = |it: char| it.is_alphanumeric() || it == '_';
-        let name = rest.strip_prefix('{').unwrap_or(rest);
-        let name = &name[..name.find(|it| !is_part(it)).unwrap_or(name.len())];
+        let from_name = rest.strip_prefix('{').unwrap_or(rest);
+        let end = from_name.find(|char: char| !char.is_alphanumeric() && char != '_');
+        let name = &from_name[..end.unwrap_or(from_name.len())];
         let whole = if rest.starts_with('{') { format!("{{{name}}}") } else { name.to_owned() };
         (known_words::is_plain_variable(name) && rest.starts_with(&whole))
             .then_some(1 + whole.len())

@@ -37,14 +37,15 @@ pub(super) fn fails_offline(command: &SimpleCommand) -> bool {
 }
 
 fn works_offline(program: &Program, words: Args<'_>) -> bool {
-    let is_offline_word =
-        |word: &Word| is_in(program.offline_words, &word.text) || word.text == "--help";
-    let is_version = || words.iter().any(|word| word.text == "--version");
+    if words.iter().any(|word| is_in(program.offline_words, &word.text) || word.text == "--help") {
+        return true;
+    }
     // A runner such as `npx` may find the program in the project.
     let is_runner = program.runs_installed_after.contains(&"");
-    let is_always = matches!(program.network, NetworkUse::Always);
-    words.iter().any(is_offline_word)
-        || is_always && (is_version() || is_runner || names_only_this_machine(words))
+    matches!(program.network, NetworkUse::Always)
+        && (is_runner
+            || words.iter().any(|word| word.text == "--version")
+            || names_only_this_machine(words))
         || is_git(program) && operands(words).skip(1).any(|word| is_local_repository(&word.text))
 }
 
@@ -56,11 +57,11 @@ fn is_git(program: &Program) -> bool {
 /// values of options.
 fn names_only_this_machine(words: Args<'_>) -> bool {
     let has_url = operands(words).any(|word| word.text.contains("://"));
-    let is_place = |word: &&Word| !has_url || word.text.contains("://");
-    let hosts = || operands(words).filter(is_place).filter_map(|word| host(&word.text));
-    let is_here =
-        |host: &str| ["localhost", "::1", "0.0.0.0"].contains(&host) || host.starts_with("127.");
-    hosts().next().is_some() && hosts().all(is_here)
+    let places = operands(words).filter(|word| !has_url || word.text.contains("://"));
+    let mut hosts = places.filter_map(|word| host(&word.text)).peekable();
+    hosts.peek().is_some()
+        && hosts
+            .all(|host| ["localhost", "::1", "0.0.0.0"].contains(&host) || host.starts_with("127."))
 }
 
 /// The host in `http://localhost:80/x`, `localhost:80`, `localhost/x`, `[::1]:80`.

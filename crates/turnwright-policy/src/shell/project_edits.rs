@@ -19,10 +19,12 @@ struct Editor {
 }
 
 /// The meaning of a folder among the operands.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Folders {
     /// The folder itself, as a whole.
     Whole,
+    /// The same, and if it is the last one, the others are put into it.
+    Destination,
     /// The files in it that are not protected: a formatter or git leaves the others alone.
     TheirFiles,
     /// The same, and without operands the folder in which it runs.
@@ -34,10 +36,11 @@ enum Folders {
 const EDITORS: &[Editor] = &[
     editor(&["mkdir"], "pv", "--parents --verbose"),
     editor(&["touch"], "acm", "--no-create"),
-    editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose"),
-    editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose"),
+    editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose")
+        .of(Folders::Destination),
+    editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose").of(Folders::Destination),
     editor(&["tee"], "ai", "--append --ignore-interrupts"),
-    editor(&["git", "mv"], "fkv", "--force --verbose"),
+    editor(&["git", "mv"], "fkv", "--force --verbose").of(Folders::Destination),
     editor(&["git", "add"], "AuvNn", "--all --update --verbose --intent-to-add --dry-run")
         .of(Folders::TheirFilesOrHere),
     editor(&["git", "restore", "--staged"], "q", "--quiet").of(Folders::TheirFiles),
@@ -58,6 +61,12 @@ const fn editor(
     Editor { words, letters, options, folders: Folders::Whole }
 }
 
+impl Folders {
+    fn are_for_their_files(self) -> bool {
+        matches!(self, Folders::TheirFiles | Folders::TheirFilesOrHere)
+    }
+}
+
 impl Editor {
     const fn of(self, folders: Folders) -> Editor {
         Editor { folders, ..self }
@@ -68,10 +77,9 @@ impl Editor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectEdit<'a> {
     pub command: &'a SimpleCommand,
-    /// The words that name the files. The last one may be the folder into which the others are put.
+    /// The words that name the files.
     pub words: Vec<Word>,
-    /// A folder stands for the files in it that are not protected.
-    pub is_for_folder: bool,
+    folders: Folders,
 }
 
 /// A path that a command names.
@@ -83,7 +91,7 @@ pub struct NamedPlace {
 
 /// Looks paths up.
 pub trait LookUp {
-    /// What is at a path; `None` if nobody may look there.
+    /// The file or folder at a path; `None` if nobody may look there.
     fn place(&self, path: &Path) -> Option<NamedPlace>;
 
     /// The names in a folder; `None` if they are not known, or too many.
@@ -121,7 +129,7 @@ pub fn edited_files(
             paths.extend(named_paths(word, &folder, disk)?);
         }
         let into = folder.join(&last.text);
-        if !paths.is_empty() && !edit.is_for_folder && disk.place(&into)?.is_folder {
+        if edit.folders == Folders::Destination && disk.place(&into)?.is_folder {
             let inside = paths.iter().filter_map(|path| Some(into.join(path.file_name()?)));
             paths = inside.chain(paths.iter().cloned()).collect();
         } else {
@@ -130,7 +138,7 @@ pub fn edited_files(
         for path in paths {
             let place = disk.place(&path)?;
             // Only where the folder is counts.
-            let is_judged = !edit.is_for_folder
+            let is_judged = !edit.folders.are_for_their_files()
                 || !place.is_folder
                 || place.target.scope != PathScope::Workspace;
             files.extend(is_judged.then_some(place.target));
@@ -154,14 +162,14 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     if has_pattern_above || pattern.contains(['[', '\\', '(']) || options::may_be_option(word) {
         return None;
     }
-    let may_match = |name: &String| {
-        name.starts_with(start)
-            && name.ends_with(end)
-            && !(start.is_empty() && name.starts_with('.'))
-    };
-    let names = disk.names_in(parent)?.into_iter().filter(may_match);
-    let matching = names.map(|name| parent.join(name));
-    Some(std::iter::once(named.clone()).chain(matching).collect())
+    let mut paths = vec![named.clone()];
+    for name in disk.names_in(parent)? {
+        let is_hidden = start.is_empty() && name.starts_with('.');
+        if !is_hidden && name.starts_with(start) && name.ends_with(end) {
+            paths.push(parent.join(name));
+        }
+    }
+    Some(paths)
 }
 
 /// What a command edits; `None` if it is not known to do only that.
@@ -170,26 +178,27 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
         return None;
     }
     let (program, arguments) = command.words.split_first()?;
-    let (words, is_for_folder) = match program.text.as_str() {
-        "sed" => (edited_by_sed(command)?, false),
-        "chmod" => (edited_by_chmod(arguments)?, false),
-        "tar" => (edited_by_tar(arguments)?, false),
+    let (words, folders) = match program.text.as_str() {
+        "sed" => (edited_by_sed(command)?, Folders::Whole),
+        "chmod" => (edited_by_chmod(arguments)?, Folders::Whole),
+        "tar" => (edited_by_tar(arguments)?, Folders::Whole),
         _ => edited_by_operands(command)?,
     };
     // Into what a pattern would copy is not known.
-    let is_known = words.last().is_some_and(|last| !last.is_glob || words.len() == 1)
-        || is_for_folder
-        || ["sed", "chmod", "tee"].contains(&program.text.as_str());
-    let is_file = |word: &Word| word.text != "-" && !(word.is_glob && options::may_be_option(word));
-    (is_known && !words.is_empty() && words.iter().all(is_file)).then_some(ProjectEdit {
+    let is_known =
+        folders != Folders::Destination || words.last().is_some_and(|last| !last.is_glob);
+    let names_files = words
+        .iter()
+        .all(|word| word.text != "-" && !(word.is_glob && options::may_be_option(word)));
+    (is_known && names_files && !words.is_empty()).then_some(ProjectEdit {
         command,
         words,
-        is_for_folder,
+        folders,
     })
 }
 
-/// The operands of a program in the table, and whether a folder among them stands for its files.
-fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, bool)> {
+/// The operands of a program in the table, and the meaning of a folder among them.
+fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
     let starts = |editor: &&Editor| {
         let words = command.argv().take(editor.words.len());
         words.eq(editor.words.iter().copied())
@@ -208,22 +217,25 @@ fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, bool)> {
     if words.is_empty() && editor.folders == Folders::TheirFilesOrHere {
         words.push(plain("."));
     }
-    Some((words, editor.folders != Folders::Whole))
+    Some((words, editor.folders))
 }
 
 /// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
 fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
-    let is_in_place = |word: &&Word| ["-i", "--in-place"].contains(&word.text.as_str());
-    let first = command.words.get(1).filter(is_in_place)?;
-    let words = command.words.iter().filter(|word| !std::ptr::eq(*word, first)).cloned().collect();
+    let (program, arguments) = command.words.split_first()?;
+    let (in_place, arguments) = arguments.split_first()?;
+    if !["-i", "--in-place"].contains(&in_place.text.as_str()) {
+        return None;
+    }
+    let words = std::iter::once(program).chain(arguments).cloned().collect();
     let reader = SimpleCommand { words, ..command.clone() };
     read_only::reads(&reader).filter(|_| cfg!(target_os = "linux"))?;
-    let is_script = |word: &Word| word.text == "-e";
-    let has_scripts = reader.words.iter().any(is_script);
     let mut files = Vec::new();
-    let mut arguments = reader.words.iter().skip(1);
+    let mut has_scripts = false;
+    let mut arguments = arguments.iter();
     while let Some(word) = arguments.next() {
-        if is_script(word) {
+        if word.text == "-e" {
+            has_scripts = true;
             arguments.next();
         } else if word.text == "--" {
             return None;
@@ -239,8 +251,8 @@ fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
 /// `chmod +x` and the like.
 fn edited_by_chmod(arguments: &[Word]) -> Option<Vec<Word>> {
     let (mode, files) = arguments.split_first()?;
-    let is_file = |word: &Word| !word.text.starts_with('-');
-    (is_in(FILE_MODES, &mode.text) && files.iter().all(is_file)).then(|| files.to_vec())
+    let has_option = files.iter().any(|word| word.text.starts_with('-'));
+    (is_in(FILE_MODES, &mode.text) && !has_option).then(|| files.to_vec())
 }
 
 /// `tar czf a.tgz dir`: makes an archive, in which links stay links. A name with a colon is one of another machine.
@@ -249,10 +261,11 @@ fn edited_by_tar(arguments: &[Word]) -> Option<Vec<Word>> {
     let letters = letters.text.trim_start_matches('-');
     let makes = letters.contains('c') && letters.ends_with('f');
     let is_known = letters.bytes().all(|letter| b"cvzjJf".contains(&letter));
-    let is_excluded = |word: &&Word| word.text.starts_with("--exclude=");
-    let files: Vec<_> = files.iter().filter(|word| !is_excluded(word)).cloned().collect();
-    let is_file = |word: &Word| !word.text.starts_with(['-', '@']) && !word.text.contains(':');
-    (makes && is_known && files.len() > 1 && files.iter().all(is_file)).then_some(files)
+    let mut named = files.to_vec();
+    named.retain(|word| !word.text.starts_with("--exclude="));
+    let are_files =
+        named.iter().all(|word| !word.text.starts_with(['-', '@']) && !word.text.contains(':'));
+    (makes && is_known && are_files && named.len() > 1).then_some(named)
 }
 
 fn plain(text: &str) -> Word {
@@ -340,6 +353,7 @@ mod tests {
             ("cp *.rs old", None),
             ("cp src/*.rs old", Some("src/*.rs old")),
             ("cp a src/*", None),
+            ("mv src/*", None),
             ("git add src/*.rs", Some("src/*.rs")),
             ("git add *.rs", None),
             ("cp -t x a", None),

@@ -318,9 +318,9 @@ fn go_needs_network(words: Args<'_>) -> bool {
         return operands(words).nth(1).is_some_and(|it| is_in("download tidy get", &it.text));
     }
     // A path without a version is a package of the module.
-    let is_install = || network::has_subcommand(words, "install");
     network::has_subcommand(words, "get")
-        || is_install() && words.iter().any(|word| word.text.contains('@'))
+        || network::has_subcommand(words, "install")
+            && words.iter().any(|word| word.text.contains('@'))
 }
 
 /// `go env` without `-w` and `-u`.

@@ -196,9 +196,7 @@ impl Decider<'_> {
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
         self.extra_access(command);
-        if !is_granted && self.needs_network(command) {
-            self.add(None, (Verdict::Ask, Reason::Network));
-        }
+        self.network_need(command, is_granted);
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
@@ -259,6 +257,13 @@ impl Decider<'_> {
             {
                 self.add(None, (verdict, Reason::ProtectedPath(what)));
             }
+        }
+    }
+
+    /// Asks about a line that fails without the network, which it gets with a yes.
+    fn network_need(&mut self, command: &ShellCommand, is_granted: bool) {
+        if !is_granted && self.needs_network(command) {
+            self.add(None, (Verdict::Ask, Reason::Network));
         }
     }
 

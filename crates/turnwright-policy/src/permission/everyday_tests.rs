@@ -90,8 +90,7 @@ fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
         }
         count += 1;
         if expected.split_whitespace().ne(found.iter().copied()) {
-            let columns: String = found.iter().map(|word| format!("{word:5}")).collect();
-            wrong.push_str(&format!("{columns}{line}\n"));
+            wrong.push_str(&format!("{} {line}\n", found.join(" ")));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

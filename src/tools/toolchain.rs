@@ -124,5 +124,10 @@ mod tests {
             assert_eq!(reason.is_some(), expected, "{program} {text:?}");
             std::fs::remove_dir_all(home.join("project")).unwrap();
         }
+        // The first one may be in a folder in which a silent command does not look.
+        file("project/mise.toml", "[env]");
+        let path = std::env::join_paths([home.join("bin"), home.join(".asdf/shims")]).unwrap();
+        let environment = Environment::default().with("PATH", path).with("HOME", home);
+        assert!(untrusted_version_reason("node", &home.join("project"), &environment).is_some());
     }
 }

@@ -393,7 +393,7 @@ fn ambiguity(script: &Script) -> Option<String> {
 mod tests {
     use super::*;
     use crate::permission::lasting_grant::find_lasting_grant;
-    use crate::permission::{ProtectedPaths, Scope};
+    use crate::permission::{PathBases, ProtectedPaths, Scope};
     use turnwright_types::dialect::ShellDialect;
 
     fn effect(text: &str) -> Effect {
@@ -590,7 +590,6 @@ mod tests {
 
     #[test]
     fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
-        use crate::permission::{PathBases, Scope};
         let table = [
             // rules, mode, effects, verdict
             ("allow edit(/a)", Mode::Ask, "write /ws/a", "allow"),
@@ -677,6 +676,30 @@ mod tests {
             assert_eq!(decision.verdict(), Verdict::Ask, "{path}");
             let is_protected = |it: &Finding| matches!(it.reason, Reason::ProtectedPath(_));
             assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_formatter_that_the_project_may_provide_and_a_file_that_a_rule_names_ask_in_auto_edit() {
+        let rule = Rule::parse("edit(/asked/**)", RuleAction::Ask, Scope::User).unwrap();
+        let policy = PolicyRules {
+            rules: vec![rule],
+            bases: PathBases { roots: vec!["/ws".into()], home: None },
+            can_confine: true,
+            ..PolicyRules::default()
+        };
+        for (path, uncertainty, expected) in [
+            ("/ws/a.go", None, Verdict::Allow),
+            ("/ws/asked/a.go", None, Verdict::Ask),
+            ("/ws/a.go", Some("a version manager may run the project's"), Verdict::Ask),
+        ] {
+            let mut command = shell::command("gofmt -w a.go", "/ws", ShellDialect::Bash);
+            command.uncertainty = uncertainty.map(str::to_owned);
+            let edited = ResolvedPath { path: path.into(), scope: PathScope::Workspace };
+            command.edits = Some(vec![edited]);
+            let effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&policy, Mode::AutoEdit, &Grants::default(), &effects);
+            assert_eq!(decision.verdict(), expected, "{path}, {uncertainty:?}");
         }
     }
 

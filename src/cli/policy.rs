@@ -16,8 +16,8 @@ use crate::tools::command_line_effects;
 use crate::trust::TrustStore;
 use turnwright_policy::permission::{
     ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, Grants, Mode, Pattern, PolicyRules,
-    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide, explain,
-    suggest_pattern, verdict_name,
+    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide,
+    describe_confinement, explain, suggest_pattern, verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
@@ -149,6 +149,9 @@ impl ProjectPolicy {
         let decision = decide(&self.policy, mode, &Grants::default(), &effects);
         let verdict = decision.verdict();
         let parts = explain(&self.policy, mode, &effects, &decision);
+        let is_run = verdict != Verdict::Deny && matches!(effects.first(), Some(Effect::Exec(_)));
+        let confinement =
+            is_run.then(|| describe_confinement(&self.policy, mode, &effects, &decision));
         let text = if as_json {
             let part = |it: &turnwright_policy::permission::Explanation| {
                 let verdict = verdict_name(it.verdict);
@@ -157,7 +160,7 @@ impl ProjectPolicy {
             let parts: Vec<_> = parts.iter().map(part).collect();
             let sandbox = self.policy.can_confine;
             let all = json!({ "command": command, "mode": mode.id(), "verdict": verdict_name(verdict),
-                "parts": parts, "sandbox": sandbox });
+                "parts": parts, "sandbox": sandbox, "confinement": confinement });
             format!("{all:#}\n")
         } else {
             let width =
@@ -166,7 +169,8 @@ impl ProjectPolicy {
                 format!("  {:5}  {:width$}  {}\n", verdict_name(it.verdict), it.subject, it.reason)
             };
             let parts: String = parts.iter().map(line).collect();
-            format!("{} (mode {})\n{parts}", verdict_name(verdict), mode.id())
+            let confinement = confinement.map(|it| format!("  {it}\n")).unwrap_or_default();
+            format!("{} (mode {})\n{parts}{confinement}", verdict_name(verdict), mode.id())
         };
         write_stdout(&text)?;
         Ok(ExitCode::from(match verdict {

@@ -126,11 +126,8 @@ pub(super) fn resolve_policy_with(
     let real = |path: &Path| {
         if has_link(path, &bases) { roots.resolve(path).path } else { path.to_path_buf() }
     };
-    let mut layers = PolicyLayers {
-        site: RuleContext { bases: &bases, dialect, resolve_links: &real },
-        rules: Vec::new(),
-        problems: config.wrong_values(),
-    };
+    let site = RuleContext { bases: &bases, dialect, resolve_links: &real };
+    let mut layers = PolicyLayers { site, rules: Vec::new(), problems: config.wrong_values() };
     let max_mode = layers.add_managed(config);
     layers.add_user(config);
     layers.add_saved(config, roots.real_cwd());
@@ -162,6 +159,7 @@ pub(super) fn resolve_policy_with(
             protected: protected_paths(&bases, &bounds.protect),
             dialect,
             can_confine: turnwright_sandbox::can_confine(),
+            has_network: bounds.network == NetworkSetting::On,
             protected_exposed: is_protected_exposed,
             bases,
         },

@@ -1,13 +1,16 @@
 //! Determines the effects of a command line: its words name paths, and the paths make effects. What the parser
 //! does not see is left to the sandbox.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::restricted_files::RestrictedFiles;
 use super::{repository, toolchain};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
-use turnwright_policy::shell::{self, GitContentQuery, NamedFile, SimpleCommand};
+use turnwright_policy::shell::{
+    self, GitContentQuery, LookUp, NamedFile, NamedPlace, SimpleCommand,
+};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
@@ -16,6 +19,9 @@ use turnwright_workspace::real_path;
 /// The values of the argument `escalate` that are not a path: access to the network, and no sandbox.
 const NETWORK: &str = "network";
 const FULL_ACCESS: &str = "full";
+
+/// At most this many names in a folder are compared with a pattern.
+const MAX_MATCHED: usize = 4_096;
 
 /// What begins a pattern of git's that leaves out a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
@@ -92,6 +98,7 @@ pub(super) fn uncertainty_of(
     restricted: &DeniedPaths,
 ) -> Option<String> {
     let mut known: Vec<(PathBuf, bool)> = Vec::new();
+    let only_edits = shell::project_edits(script).is_some();
     for simple in &script.commands {
         let class = shell::classify(simple);
         if class.leads_elsewhere {
@@ -102,7 +109,8 @@ pub(super) fn uncertainty_of(
         {
             return Some(format!("with {name}, git may use another repository or other settings"));
         }
-        let may_be_version_managed = class.is_read_only && class.may_be_version_managed;
+        let may_be_version_managed =
+            (class.is_read_only || only_edits) && class.may_be_version_managed;
         if !class.is_git && !class.uses_rustup && !may_be_version_managed {
             continue;
         }
@@ -268,30 +276,28 @@ pub(super) fn edited_files(
     workdir: &Path,
     roots: &Roots,
 ) -> Option<Vec<ResolvedPath>> {
-    let mut files = Vec::new();
-    for edit in shell::project_edits(script)? {
-        let folder = workdir.join(edit.command.folder.as_ref()?);
-        let paths: Vec<_> = edit.words.iter().map(|word| folder.join(&word.text)).collect();
-        if paths.iter().any(|path| roots.leads_elsewhere(path)) {
+    shell::edited_files(script, workdir, &Disk(roots))
+}
+
+/// The disk, as far as looking at it connects to nothing else.
+struct Disk<'a>(&'a Roots);
+
+impl LookUp for Disk<'_> {
+    fn place(&self, path: &Path) -> Option<NamedPlace> {
+        let target = (!self.0.leads_elsewhere(path)).then(|| self.0.resolve(path))?;
+        Some(NamedPlace { is_folder: target.path.is_dir(), target })
+    }
+
+    fn names_in(&self, folder: &Path) -> Option<Vec<String>> {
+        let place = self.place(folder)?;
+        if place.target.scope != PathScope::Workspace {
             return None;
         }
-        let (last, others) = paths.split_last()?;
-        let destination = roots.resolve(last);
-        if edit.is_for_folder {
-            // Only where the folders are counts.
-            let all = paths.iter().map(|path| roots.resolve(path));
-            files.extend(
-                all.filter(|file| file.scope != PathScope::Workspace || !file.path.is_dir()),
-            );
-        } else if !others.is_empty() && destination.path.is_dir() {
-            let names = others.iter().filter_map(|path| path.file_name());
-            files.extend(names.map(|name| roots.resolve(last.join(name))));
-            files.extend(others.iter().map(|path| roots.resolve(path)));
-        } else {
-            files.extend(paths.iter().map(|path| roots.resolve(path)));
-        }
+        let entries = fs::read_dir(place.target.path).ok()?.take(MAX_MATCHED + 1);
+        let names: Option<Vec<_>> =
+            entries.map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.filter(|names| names.len() <= MAX_MATCHED)
     }
-    Some(files)
 }
 
 /// The effects of a line whose paths are resolved. `command` has what the disk tells about it.

@@ -119,7 +119,7 @@ pub(super) async fn confine(
         return Err("Nothing was run: there is no permission for it.".into());
     };
     let mut extra_variables: Vec<(&'static str, String)> = Vec::new();
-    let is_silent = pass.is_read_only();
+    let is_silent = pass.runs_only_readers();
     if is_silent {
         extra_variables
             .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
@@ -342,14 +342,15 @@ impl ConfinementBuilder<'_> {
         });
         profile.read_only.extend(unchanged);
         profile.read_only.extend(programs);
-        if self.is_silent {
+        let reads_unasked = self.is_silent || self.reads_beside_edits();
+        if reads_unasked {
             let named = self.command.reads.iter().map(|it| it.path.clone());
             let places =
                 silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
             let list = profile.readable.get_or_insert_default();
-            list.extend(places.into_iter().chain(named));
+            list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
         }
-        if !self.may_write {
+        if !self.may_write || reads_unasked {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
@@ -413,6 +414,12 @@ impl ConfinementBuilder<'_> {
         let (layers, without_layer) = ChangedLayers::prepare(folders, &place);
         unchanged.extend(without_layer);
         (layers, unchanged)
+    }
+
+    /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.
+    fn reads_beside_edits(&self) -> bool {
+        self.command.edits.is_some()
+            && hidden_paths::reads_unnamed_beside_edits(&self.command.script)
     }
 
     /// The files in the session's folders that rules with wildcards deny.
@@ -524,8 +531,11 @@ impl ConfinementBuilder<'_> {
             self.env.files.roots().folders().map(|it| it.display().to_string()).collect();
         let writes = if self.may_write {
             format!("writes only in {} and $TMPDIR", roots.join(", "))
-        } else {
+        } else if self.write.is_empty() {
             "no writes, because it was judged read-only".to_owned()
+        } else {
+            "writes only where its output is redirected to, because it was judged read-only"
+                .to_owned()
         };
         format!("sandbox: {network}; {writes}")
     }

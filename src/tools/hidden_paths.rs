@@ -26,6 +26,9 @@ const NAMING_PROGRAMS: &[&str] = &[
     "printf", "pwd", "sed", "stat", "tail", "test", "true", "wc", "which",
 ];
 
+/// Programs that edit files and, given a folder, show or pack what is in it.
+const FOLDER_READERS: &[&str] = &["gofmt", "shfmt", "tar"];
+
 /// The paths to hide.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenPaths {
@@ -37,16 +40,28 @@ pub(crate) struct HiddenPaths {
 /// Whether a command that only reads may read files that it does not name. `named` are the files that
 /// it does. Looks them up: not for the runtime's thread.
 pub(super) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]) -> bool {
-    let names_all = |it: &shell::SimpleCommand| {
-        NAMING_PROGRAMS.contains(&it.program())
-            && !it.has_unknown_args
-            && !it.words.iter().any(|word| word.is_glob)
-    };
     // Another name of a file may be that of a secret.
     let has_other_names = |it: &ResolvedPath| file_id(&it.path).is_some_and(|(_, count)| count > 1);
     script.ambiguity.is_some()
-        || !script.commands.iter().all(names_all)
+        || !script.commands.iter().all(names_all_files)
         || named.iter().any(has_other_names)
+}
+
+fn names_all_files(command: &shell::SimpleCommand) -> bool {
+    NAMING_PROGRAMS.contains(&command.program())
+        && !command.has_unknown_args
+        && !command.words.iter().any(|word| word.is_glob)
+}
+
+/// Returns true if the commands of a line that also edits files may read files that they do not name. git shows nothing of a
+/// secret without a question, but for what it searches.
+pub(super) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
+    script.commands.iter().any(|command| {
+        let class = shell::classify(command);
+        let reads = class.is_read_only || FOLDER_READERS.contains(&command.program());
+        let is_search = command.words.iter().any(|word| word.text == "grep");
+        reads && !names_all_files(command) && (!class.is_git || is_search)
+    })
 }
 
 /// The secret and denied paths below these folders, except those in `named`, with all their names

@@ -41,11 +41,10 @@ pub(super) fn untrusted_version_reason(
     environment: &Environment,
 ) -> Option<String> {
     let path = environment.get("PATH")?;
-    let found = std::env::split_paths(path).find(|it| it.join(program).exists())?;
+    // A silent command does not find the programs in some of the folders, so each counts.
+    let mut found = std::env::split_paths(path).filter(|folder| folder.join(program).exists());
+    let found = found.find(|folder| folder.ends_with(".volta/bin") || folder.ends_with("shims"))?;
     let is_volta = found.ends_with(".volta/bin");
-    if !is_volta && !found.ends_with("shims") {
-        return None;
-    }
     let home = environment.get("HOME").map(Path::new);
     let names_it = |folder: &Path| {
         // Volta prefers the programs that the project has installed.
@@ -125,5 +124,10 @@ mod tests {
             assert_eq!(reason.is_some(), expected, "{program} {text:?}");
             std::fs::remove_dir_all(home.join("project")).unwrap();
         }
+        // The first one may be in a folder in which a silent command does not look.
+        file("project/mise.toml", "[env]");
+        let path = std::env::join_paths([home.join("bin"), home.join(".asdf/shims")]).unwrap();
+        let environment = Environment::default().with("PATH", path).with("HOME", home);
+        assert!(untrusted_version_reason("node", &home.join("project"), &environment).is_some());
     }
 }

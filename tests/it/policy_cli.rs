@@ -225,7 +225,15 @@ fn auto_edit_lets_a_command_do_what_the_file_tools_do() {
     let folder = user.project.path();
     std::fs::write(folder.join(".env"), "KEY=x").unwrap();
     #[cfg(unix)]
-    std::os::unix::fs::symlink("/etc", folder.join("out")).unwrap();
+    {
+        std::os::unix::fs::symlink("/etc", folder.join("out")).unwrap();
+        std::fs::create_dir(folder.join("code")).unwrap();
+        std::fs::write(folder.join("code/a.rs"), "").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("code/link")).unwrap();
+    }
+    let settings = "[permissions]\nask = ['edit(/asked/**)']\n";
+    std::fs::create_dir_all(user.home.path().join("config")).unwrap();
+    std::fs::write(user.home.path().join("config/config.toml"), settings).unwrap();
     for (command, expected) in [
         ("mkdir -p src/a", "allow"),
         ("touch src/a.rs && mv src/a.rs src/b.rs", "allow"),
@@ -233,6 +241,22 @@ fn auto_edit_lets_a_command_do_what_the_file_tools_do() {
         ("cd src && mkdir x && ls", "allow"),
         ("git add -A", "allow"),
         ("git add . && ls", "allow"),
+        ("cp code/*.rs src", "allow"),
+        ("cp code/* src", "ask"),
+        ("chmod +x code/a.rs", "allow"),
+        ("chmod +x .envrc", "ask"),
+        ("cat a.txt | tee src/b", "allow"),
+        ("cat a.txt | tee .vscode/tasks.json", "ask"),
+        ("cat a.txt | tee /tmp/b", "ask"),
+        ("tar czf a.tgz code", "allow"),
+        ("tar czf /tmp/a.tgz code", "ask"),
+        ("tar czf a.tgz /etc", "ask"),
+        ("tar czf a.tgz .env", "ask"),
+        ("gofmt -w .", "allow"),
+        ("gofmt -w .. ", "ask"),
+        ("touch asked/a", "ask"),
+        ("gofmt -w asked/a.go", "ask"),
+        ("tar czf asked/a.tgz code", "ask"),
         ("cp a.txt .", "allow"),
         ("cp x/.envrc .", "ask"),
         ("cd .. && git add -A", "ask"),
@@ -255,4 +279,30 @@ fn auto_edit_lets_a_command_do_what_the_file_tools_do() {
             assert_eq!(verdict, expected, "{command}: {text}");
         }
     }
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "a line of cmd is never analysed whole")]
+fn a_check_says_what_becomes_of_a_command_that_needs_the_network() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: this machine has no sandbox");
+        return;
+    }
+    let user = User::new();
+    for (mode, command, expected, told) in [
+        ("auto", "git push", "ask", "with network"),
+        ("auto", "git add -A && git commit -m \"$(date)\" && git push", "ask", "with network"),
+        ("ask", "git push", "ask", "no network, without which it fails"),
+        ("auto", "cargo build", "", "no network\n"),
+        ("full", "git push", "allow", "no sandbox"),
+        ("plan", "git push", "deny", ""),
+    ] {
+        let (text, _) = user.policy(&["check", command, "--mode", mode]);
+        assert!(text.starts_with(expected) && text.contains(told), "{mode}, {command}: {text}");
+    }
+    user.policy(&["allow", "exec(git fetch)"]);
+    let (text, status) = user.policy(&["check", "git fetch", "--mode", "auto", "--json"]);
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let confinement = value["confinement"].as_str().unwrap();
+    assert!(status < 2 && confinement.contains("no network, without which it fails"), "{text}");
 }

@@ -363,7 +363,9 @@ fn a_hook_cannot_be_changed_through_a_hard_link() {
     let mut agent = builder.model(replies).start();
     std::fs::hard_link(agent.path(".git/hooks/pre-commit"), agent.path("name")).unwrap();
     let result = cards::turn(&mut agent);
-    assert!(result.contains("[protected: the command changed"), "{result}");
+    let has_mounts = turnwright_sandbox::namespace_support().mounts;
+    let told = if has_mounts { "Read-only file system" } else { "[protected: the command changed" };
+    assert!(result.contains(told), "{result}");
     assert_eq!(agent.read(".git/hooks/pre-commit"), "old\n");
 }
 
@@ -420,6 +422,37 @@ fn a_pattern_of_a_silent_command_leads_nowhere_through_a_link() {
             "{mode}: {result}"
         );
         assert!(!result.contains("elsewhere"), "{mode}: {result}");
+    }
+}
+
+#[test]
+fn what_a_silent_command_prints_into_a_file_holds_no_secret_and_nothing_else_is_written() {
+    if !has_sandbox(
+        "what_a_silent_command_prints_into_a_file_holds_no_secret_and_nothing_else_is_written",
+    ) {
+        return;
+    }
+    for command in [
+        "grep -r = . > found.txt; cat found.txt",
+        "grep -rh = . | tee found.txt",
+        "touch new; grep -r = .",
+        "cp note copied; cat conf/*",
+        "tar cf a.tar conf; cat a.tar",
+    ] {
+        let builder = TestAgent::builder()
+            .file("note", "plain=1\n")
+            .file("conf/a", "plain=1\n")
+            .file(".env", "KEY=hush-hush\n")
+            .file("conf/secrets.json", "{\"a\": \"hush-hush=\"}\n")
+            .variable("TURNWRIGHT_MODE", "auto-edit");
+        let replies = json!([calls("exec", &exec(command)), says("Done.")]);
+        let mut agent = builder.model(replies).permission("reject_once").start();
+        let result = cards::turn(&mut agent);
+        assert_eq!(cards::questions(&agent), 0, "{command}: {result}");
+        assert!(result.contains("plain=1") && !result.contains("hush-hush"), "{command}: {result}");
+        let found = std::fs::read_to_string(agent.path("found.txt")).unwrap_or_default();
+        assert!(!found.contains("hush-hush"), "{command}: {found}");
+        assert_eq!(found.contains("plain=1"), command.contains("found"), "{command}: {found}");
     }
 }
 

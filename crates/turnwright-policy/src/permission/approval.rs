@@ -2,7 +2,7 @@
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Verdict};
-use super::describe::{self, QuestionText};
+use super::describe::{self, QuestionText, WITH_NETWORK};
 use super::lasting_grant::{LastingGrant, find_lasting_grant};
 use super::{Grants, Mode, Pass, PolicyRules, refusal};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
@@ -121,6 +121,8 @@ impl ApprovalRequest {
             Effect::Exec(command) => describe::extra_access(command, &policy.bases),
             _ => None,
         });
+        let opens_network = self.decision.opens_network();
+        let access = access.or_else(|| opens_network.then(|| WITH_NETWORK.to_owned()));
         match access {
             Some(access) => format!("[{access}] {title}"),
             None => title,
@@ -291,6 +293,58 @@ mod tests {
             claims_read_only: true,
             change_since_approval: change.map(str::to_owned),
         }))
+    }
+
+    #[test]
+    fn in_auto_a_yes_to_a_command_that_fails_without_the_network_gives_it_the_network() {
+        let mut policy = PolicyRules { can_confine: true, ..policy() };
+        let yes = || PermissionAnswer::Chosen(ChoiceKind::AllowOnce);
+        for line in
+            ["git push", "npm install && npm test", "git push --force", "x=$(date); curl a.b"]
+        {
+            let effects = || vec![exec(line, ExtraAccess::None)];
+            let grants = Grants::default();
+            let asked = match judge(&policy, Mode::Auto, &grants, effects()) {
+                Judgement::NeedsApproval(asked) => asked,
+                other => panic!("{line}: {other:?}"),
+            };
+            assert_eq!(asked.title(&policy, line.to_owned()), format!("[with network] {line}"));
+            let offered = asked.choices();
+            assert!(offered.iter().all(|it| it.kind != ChoiceKind::AllowSession), "{offered:?}");
+            let pass = asked.resolve(yes(), &policy, Mode::Auto, &mut Grants::default()).unwrap();
+            let escalated = vec![exec(line, ExtraAccess::Network)];
+            let escalated = match judge(&policy, Mode::Auto, &grants, escalated) {
+                Judgement::NeedsApproval(asked) => asked,
+                other => panic!("{line}: {other:?}"),
+            };
+            let same = escalated.resolve(yes(), &policy, Mode::Auto, &mut Grants::default());
+            assert_eq!(pass.confinement(), same.unwrap().confinement(), "{line}");
+        }
+        let verdict = |policy: &PolicyRules, mode, line| {
+            let effects = [exec(line, ExtraAccess::None)];
+            decide(policy, mode, &Grants::default(), &effects).verdict()
+        };
+        for line in ["cargo build", "npm ci --offline", "pip install ./x --no-index", "npx tsc"] {
+            assert_eq!(verdict(&policy, Mode::Auto, line), Verdict::Allow, "{line}");
+        }
+        // What a rule of the user says holds.
+        let rule = |text, action| Rule::parse(text, action, Scope::User).unwrap();
+        policy.rules = vec![
+            rule("exec(git fetch)", RuleAction::Allow),
+            rule("exec(git push)", RuleAction::Deny),
+            rule("exec(git pull)", RuleAction::Ask),
+        ];
+        for (line, expected) in [
+            ("git fetch", Verdict::Allow),
+            ("git fetch && curl a.b", Verdict::Ask),
+            ("git push", Verdict::Deny),
+            ("git pull", Verdict::Ask),
+        ] {
+            assert_eq!(verdict(&policy, Mode::Auto, line), expected, "{line}");
+        }
+        assert_eq!(verdict(&policy, Mode::Full, "curl a.b"), Verdict::Allow);
+        let online = PolicyRules { has_network: true, rules: Vec::new(), ..policy };
+        assert_eq!(verdict(&online, Mode::Auto, "git push"), Verdict::Allow);
     }
 
     #[test]

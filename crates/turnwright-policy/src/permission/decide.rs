@@ -196,6 +196,7 @@ impl Decider<'_> {
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
         self.extra_access(command);
+        self.network_need(command, is_granted);
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
@@ -259,6 +260,32 @@ impl Decider<'_> {
         }
     }
 
+    /// Asks about a line that fails without the network, which it gets with a yes.
+    fn network_need(&mut self, command: &ShellCommand, is_granted: bool) {
+        if !is_granted && self.needs_network(command) {
+            self.add(None, (Verdict::Ask, Reason::Network));
+        }
+    }
+
+    /// Returns true if a line would run in the sandbox without a question and fail there, because it has no network. What
+    /// a rule allows runs as the rule says.
+    fn needs_network(&self, command: &ShellCommand) -> bool {
+        let has_network = self.policy.has_network
+            || matches!(command.extra_access, ExtraAccess::Network | ExtraAccess::Unsandboxed);
+        let script = &command.script;
+        if self.mode != Mode::Auto || !self.policy.can_confine || has_network {
+            return false;
+        }
+        script.commands.iter().filter(|simple| shell::classify(simple).fails_offline).any(
+            |simple| {
+                let default = (Verdict::Ask, Reason::Mode);
+                let (verdict, _) =
+                    self.apply_rules(|rule| rule.matches_command(simple), None, None, default);
+                verdict != Verdict::Allow || script.ambiguity.is_some()
+            },
+        )
+    }
+
     /// A rule against every command also applies to lines that are not understood.
     fn every_command_rule(&mut self) {
         let every_command_rules =
@@ -295,8 +322,9 @@ impl Decider<'_> {
     ) -> Ruling {
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
+        let is_unasked = class.is_read_only || command.edits.is_some();
         let is_chosen =
-            class.is_git || class.uses_rustup || class.is_read_only && class.may_be_version_managed;
+            class.is_git || class.uses_rustup || is_unasked && class.may_be_version_managed;
         let uncertain = command.uncertainty.as_ref().filter(|_| is_chosen);
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted)
@@ -326,6 +354,10 @@ impl Decider<'_> {
             target.scope == PathScope::Workspace
                 && !is_secret_path(&target.path)
                 && policy.protected.reason(&target.path).is_none()
+                && !policy.rules.iter().any(|rule| {
+                    rule.action != RuleAction::Allow
+                        && rule.matches_path(&target.path, true, &policy.bases)
+                })
         };
         self.mode == Mode::AutoEdit
             && policy.can_confine
@@ -361,7 +393,7 @@ fn ambiguity(script: &Script) -> Option<String> {
 mod tests {
     use super::*;
     use crate::permission::lasting_grant::find_lasting_grant;
-    use crate::permission::{ProtectedPaths, Scope};
+    use crate::permission::{PathBases, ProtectedPaths, Scope};
     use turnwright_types::dialect::ShellDialect;
 
     fn effect(text: &str) -> Effect {
@@ -558,7 +590,6 @@ mod tests {
 
     #[test]
     fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
-        use crate::permission::{PathBases, Scope};
         let table = [
             // rules, mode, effects, verdict
             ("allow edit(/a)", Mode::Ask, "write /ws/a", "allow"),
@@ -645,6 +676,30 @@ mod tests {
             assert_eq!(decision.verdict(), Verdict::Ask, "{path}");
             let is_protected = |it: &Finding| matches!(it.reason, Reason::ProtectedPath(_));
             assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_formatter_that_the_project_may_provide_and_a_file_that_a_rule_names_ask_in_auto_edit() {
+        let rule = Rule::parse("edit(/asked/**)", RuleAction::Ask, Scope::User).unwrap();
+        let policy = PolicyRules {
+            rules: vec![rule],
+            bases: PathBases { roots: vec!["/ws".into()], home: None },
+            can_confine: true,
+            ..PolicyRules::default()
+        };
+        for (path, uncertainty, expected) in [
+            ("/ws/a.go", None, Verdict::Allow),
+            ("/ws/asked/a.go", None, Verdict::Ask),
+            ("/ws/a.go", Some("a version manager may run the project's"), Verdict::Ask),
+        ] {
+            let mut command = shell::command("gofmt -w a.go", "/ws", ShellDialect::Bash);
+            command.uncertainty = uncertainty.map(str::to_owned);
+            let edited = ResolvedPath { path: path.into(), scope: PathScope::Workspace };
+            command.edits = Some(vec![edited]);
+            let effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&policy, Mode::AutoEdit, &Grants::default(), &effects);
+            assert_eq!(decision.verdict(), expected, "{path}, {uncertainty:?}");
         }
     }
 

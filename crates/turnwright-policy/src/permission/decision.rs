@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::rule::Rule;
+use turnwright_types::effect::Effect;
 
 /// Whether something may be done. The order is that of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +42,8 @@ pub enum Reason {
     Destructive(&'static str),
     /// It asks for more access than the sandbox gives.
     Escalation,
+    /// It fails without the network, which it gets if the user allows it.
+    Network,
     /// It changes a file that other programs run or obey. The text says which.
     ProtectedPath(&'static str),
     /// It reads a file that is likely to hold keys or passwords.
@@ -85,6 +88,23 @@ impl Decision {
     pub fn strictest(&self) -> Option<&Finding> {
         let verdict = self.verdict();
         self.findings.iter().find(|it| it.verdict == verdict)
+    }
+
+    /// Returns true if the user is asked about giving a command the network that it needs.
+    pub(super) fn opens_network(&self) -> bool {
+        self.findings.iter().any(|finding| finding.reason == Reason::Network)
+    }
+
+    /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may
+    /// go to files.
+    pub(super) fn runs_only_readers(&self, effects: &[Effect]) -> bool {
+        let mut of_command = self
+            .findings
+            .iter()
+            .filter(|finding| matches!(effects.get(finding.effect_index), Some(Effect::Exec(_))));
+        self.verdict() == Verdict::Allow
+            && of_command.clone().next().is_some()
+            && of_command.all(|finding| finding.reason == Reason::ReadOnly)
     }
 
     /// True if everything is allowed because it only reads.

@@ -20,6 +20,9 @@ const MAX_PATHS: usize = 12;
 /// The maximum length of one command or path in characters.
 const MAX_CHARS: usize = 200;
 
+/// How a title says that a command gets the network.
+pub(super) const WITH_NETWORK: &str = "with network";
+
 /// An effect in a few words, on one line.
 pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
     match effect {
@@ -69,6 +72,7 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
         Reason::Ambiguous(why) => escape_hidden_line(why),
         Reason::Destructive(what) => format!("⚠ irreversible: {what}"),
         Reason::Escalation => "asks for more than the sandbox allows".to_owned(),
+        Reason::Network => "needs the network, which it gets if you allow it".to_owned(),
         Reason::ProtectedPath(what) => format!("protected: {what}"),
         Reason::SecretPath => "likely to hold keys or passwords".to_owned(),
         Reason::OutsideWorkspace => "outside the project".to_owned(),
@@ -136,11 +140,55 @@ pub fn explain(
 pub(super) fn extra_access(command: &ShellCommand, bases: &PathBases) -> Option<String> {
     match &command.extra_access {
         ExtraAccess::None => None,
-        ExtraAccess::Network => Some("with network".to_owned()),
+        ExtraAccess::Network => Some(WITH_NETWORK.to_owned()),
         ExtraAccess::Write(target) => {
             Some(format!("may write {}", display_path(&target.path, bases)))
         }
         ExtraAccess::Unsandboxed => Some("without the sandbox".to_owned()),
+    }
+}
+
+/// How the command of a call would be confined, as Markdown.
+pub fn describe_confinement(
+    policy: &PolicyRules,
+    mode: Mode,
+    effects: &[Effect],
+    decision: &Decision,
+) -> String {
+    match Confinement::for_call(policy, mode, decision, effects) {
+        Confinement::Unconfined if !policy.can_confine => {
+            "no sandbox here: it can change everything that you can, and use the network".to_owned()
+        }
+        Confinement::Unconfined => {
+            "no sandbox: it can change everything that you can, and use the network".to_owned()
+        }
+        Confinement::Sandboxed {
+            workspace_writable: may_write,
+            network,
+            extra_writable: write,
+        } => {
+            let mut places: Vec<_> =
+                may_write.then(|| "the project".to_owned()).into_iter().collect();
+            let roots = &policy.bases.roots;
+            let beyond = write
+                .iter()
+                .filter(|path| !may_write || !roots.iter().any(|root| path.starts_with(root)));
+            places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
+            let places = match places.as_slice() {
+                [] => "nothing".to_owned(),
+                _ => join_list(&places),
+            };
+            let fails_offline = |command: &SimpleCommand| shell::classify(command).fails_offline;
+            let fails = effects.iter().any(|effect| {
+                matches!(effect, Effect::Exec(command) if command.script.commands.iter().any(fails_offline))
+            });
+            let network = match (network || policy.has_network, fails) {
+                (true, _) => WITH_NETWORK,
+                (false, true) => "no network, without which it fails",
+                (false, false) => "no network",
+            };
+            format!("in the sandbox: may change {places}; {network}")
+        }
     }
 }
 
@@ -194,7 +242,8 @@ impl QuestionText<'_> {
             lines.extend(self.line_finding(finding, command));
         }
         lines.dedup();
-        lines.push(self.confinement());
+        let QuestionText { policy, mode, effects, decision, .. } = *self;
+        lines.push(describe_confinement(policy, mode, effects, decision));
     }
 
     fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
@@ -241,6 +290,7 @@ impl QuestionText<'_> {
                 format!("? cannot be fully analysed: {why}")
             }
             Reason::Escalation => format!("⚠ {}", self.escalation(command)),
+            Reason::Network => format!("⚠ {}", why()),
             Reason::SecretPath => {
                 let secrets = command.reads.iter().filter(|it| is_secret_path(&it.path));
                 let place =
@@ -271,38 +321,6 @@ impl QuestionText<'_> {
             }
             ExtraAccess::Unsandboxed | ExtraAccess::None => {
                 "asks to run without the sandbox".to_owned()
-            }
-        }
-    }
-
-    /// How the command would be confined.
-    fn confinement(&self) -> String {
-        match Confinement::for_call(self.policy, self.mode, self.decision, self.effects) {
-            Confinement::Unconfined if !self.policy.can_confine => {
-                "no sandbox here: it can change everything that you can, and use the network"
-                    .to_owned()
-            }
-            Confinement::Unconfined => {
-                "no sandbox: it can change everything that you can, and use the network".to_owned()
-            }
-            Confinement::Sandboxed {
-                workspace_writable: may_write,
-                network,
-                extra_writable: write,
-            } => {
-                let mut places: Vec<_> =
-                    may_write.then(|| "the project".to_owned()).into_iter().collect();
-                let is_in =
-                    |it: &Path| self.policy.bases.roots.iter().any(|root| it.starts_with(root));
-                let beyond = write.iter().filter(|it| !may_write || !is_in(it));
-                places
-                    .extend(beyond.map(|it| markdown_code(&display_path(it, &self.policy.bases))));
-                let places = match places.as_slice() {
-                    [] => "nothing".to_owned(),
-                    _ => join_list(&places),
-                };
-                let network = if network { "with network" } else { "no network" };
-                format!("in the sandbox: may change {places}; {network}")
             }
         }
     }
@@ -480,6 +498,19 @@ mod tests {
 
     fn inside(path: &str) -> ResolvedPath {
         ResolvedPath { path: path.into(), scope: PathScope::Workspace }
+    }
+
+    #[test]
+    fn a_question_says_that_a_command_gets_the_network_or_fails_without_it() {
+        let push = [Effect::Exec(Box::new(shell::command("git push", "/ws", ShellDialect::Bash)))];
+        let asked = |reason| vec![finding(0, None, Verdict::Ask, reason)];
+        expect![[r"
+            - ⚠ needs the network, which it gets if you allow it
+            - in the sandbox: may change the project; with network"]]
+        .assert_eq(&described(&policy(), &push, asked(Reason::Network)));
+        expect![[r"
+            - in the sandbox: may change the project; no network, without which it fails"]]
+        .assert_eq(&described(&policy(), &push, asked(Reason::OutsideWorkspace)));
     }
 
     #[test]

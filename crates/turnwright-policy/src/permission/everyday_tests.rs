@@ -5,13 +5,17 @@ use std::fs;
 use std::path::Path;
 
 use turnwright_types::dialect::ShellDialect;
-use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 
-use super::{Grants, Mode, PolicyRules, Verdict, decide};
-use crate::shell;
+use super::{Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Verdict, decide};
+use crate::shell::{self, LookUp, NamedPlace};
 
 const EVERYDAY: &str = include_str!("../../tests/data/shell/everyday.txt");
+const EVERYDAY_MODES: &str = include_str!("../../tests/data/shell/everyday_modes.txt");
 const ASKED_HEADING: &str = "# asked about, and why";
+
+/// The width of the columns before a command in the table of modes.
+const COLUMNS_WIDTH: usize = 20;
 
 /// A project whose files the commands name.
 #[expect(clippy::disallowed_methods, reason = "the test makes files")]
@@ -25,16 +29,72 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
+/// A path of the project at `root`, without links.
+fn resolved(path: &Path, root: &Path) -> ResolvedPath {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let is_inside = real.starts_with(root) && !path.ends_with("..");
+    let scope = if is_inside { PathScope::Workspace } else { PathScope::Outside };
+    ResolvedPath { path: real, scope }
+}
+
+struct Project<'a>(&'a Path);
+
+impl LookUp for Project<'_> {
+    fn place(&self, path: &Path) -> Option<NamedPlace> {
+        Some(NamedPlace { target: resolved(path, self.0), is_folder: path.is_dir() })
+    }
+
+    fn names_in(&self, folder: &Path) -> Option<Vec<String>> {
+        let entries = fs::read_dir(folder).ok()?;
+        entries.map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+    }
+}
+
+fn effects(line: &str, root: &Path) -> Vec<Effect> {
+    let mut command = shell::command(line, root, ShellDialect::Bash);
+    command.edits = shell::edited_files(&command.script, root, &Project(root));
+    shell::effects_of(command, |path| resolved(path, root))
+}
+
 fn verdict(line: &str, root: &Path, can_confine: bool) -> Verdict {
-    let resolve = |path: &Path| {
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let is_inside = real.starts_with(root);
-        let scope = if is_inside { PathScope::Workspace } else { PathScope::Outside };
-        ResolvedPath { path: real, scope }
-    };
-    let effects = shell::effects_of(shell::command(line, root, ShellDialect::Bash), resolve);
     let policy = PolicyRules { can_confine, ..PolicyRules::default() };
-    decide(&policy, Mode::Ask, &Grants::default(), &effects).verdict()
+    decide(&policy, Mode::Ask, &Grants::default(), &effects(line, root)).verdict()
+}
+
+/// The table says for each command what it does in the modes, in the words of `docs/permissions.md`.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only GNU's `sed -i` takes no word after it")]
+fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
+    const MODES: [Mode; 4] = [Mode::Plan, Mode::Ask, Mode::AutoEdit, Mode::Auto];
+    let project = project();
+    let root = fs::canonicalize(project.path()).unwrap();
+    let policy = PolicyRules {
+        can_confine: true,
+        bases: PathBases { roots: vec![root.clone()], home: None },
+        protected: ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() },
+        ..PolicyRules::default()
+    };
+    let (mut wrong, mut questions, mut count) = (String::new(), [0; 4], 0);
+    for row in EVERYDAY_MODES.lines().filter(|row| !row.is_empty() && !row.starts_with('#')) {
+        let (expected, line) = row.split_at_checked(COLUMNS_WIDTH).unwrap();
+        let effects = effects(&line.replace("⟨a⟩", "\n"), &root);
+        let mut found = Vec::new();
+        for (mode, asked) in MODES.into_iter().zip(&mut questions) {
+            let verdict = decide(&policy, mode, &Grants::default(), &effects).verdict();
+            *asked += usize::from(verdict == Verdict::Ask);
+            found.push(match verdict {
+                Verdict::Allow => "yes",
+                Verdict::Ask => "asks",
+                Verdict::Deny => "no",
+            });
+        }
+        count += 1;
+        if expected.split_whitespace().ne(found.iter().copied()) {
+            wrong.push_str(&format!("{} {line}\n", found.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!((count, questions), (185, [0, 120, 90, 28]));
 }
 
 #[test]

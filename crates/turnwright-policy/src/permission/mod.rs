@@ -45,8 +45,8 @@ pub use decide::decide;
 pub use decision::{Decision, Finding, Reason, Verdict};
 pub use denied_paths::DeniedPaths;
 pub use describe::{
-    Explanation, describe_effect, describe_reason, escape_markdown, explain, markdown_code,
-    verdict_name,
+    Explanation, describe_confinement, describe_effect, describe_reason, escape_markdown, explain,
+    markdown_code, verdict_name,
 };
 pub use glob::Glob;
 pub use grants::Grants;
@@ -97,6 +97,12 @@ impl Pass {
         self.decision.is_read_only()
     }
 
+    /// Returns true if the call was allowed without a question and runs a command that only reads. What it prints may go
+    /// to files.
+    pub fn runs_only_readers(&self) -> bool {
+        self.is_read_only() || self.decision.runs_only_readers(&self.effects)
+    }
+
     fn new(policy: &PolicyRules, mode: Mode, decision: Decision, effects: Vec<Effect>) -> Pass {
         let confinement = Confinement::for_call(policy, mode, &decision, &effects);
         let denied_paths = DeniedPaths::for_effects(policy, &effects);
@@ -132,7 +138,7 @@ impl Confinement {
             return Confinement::Unconfined;
         }
         let mut extra_writable = Vec::new();
-        let mut network = false;
+        let mut network = decision.opens_network();
         for effect in effects {
             match effect {
                 Effect::Write(target) => extra_writable.push(target.path.clone()),
@@ -144,9 +150,10 @@ impl Confinement {
                 _ => {}
             }
         }
-        // A command that was allowed because it only reads may write nothing, so that a wrong
-        // classification does no harm.
-        let workspace_writable = mode != Mode::Plan && !decision.is_read_only();
+        // A command that was allowed because it only reads may write nothing but the files that the shell opens for it,
+        // so that a wrong classification does no harm.
+        let only_reads = decision.is_read_only() || decision.runs_only_readers(effects);
+        let workspace_writable = mode != Mode::Plan && !only_reads;
         Confinement::Sandboxed { workspace_writable, network, extra_writable }
     }
 }

@@ -19,6 +19,8 @@ pub struct PolicyRules {
     /// Whether this system can confine a command. If not, no mode runs a command unasked because it
     /// would be sandboxed.
     pub can_confine: bool,
+    /// True if the settings give commands in the sandbox the network.
+    pub has_network: bool,
     /// Whether a sandboxed command could write protected files, because the system cannot exclude parts
     /// of a folder. If so, no command that may write runs unasked because it would be sandboxed. This
     /// is a function because finding out takes some milliseconds; it is called only when it matters.
@@ -33,6 +35,7 @@ impl Default for PolicyRules {
             protected: ProtectedPaths::default(),
             dialect: ShellDialect::Bash,
             can_confine: false,
+            has_network: false,
             protected_exposed: || false,
         }
     }

@@ -21,6 +21,7 @@ fn verdicts(line: &str, modes: &[Mode]) -> String {
     let effects = shell::effects_of(shell::command(line, PROJECT, ShellDialect::Bash), resolve);
     let policy = PolicyRules {
         can_confine: true,
+        has_network: true,
         bases: PathBases { roots: vec![PROJECT.into()], home: Some("/home/u".into()) },
         protected: ProtectedPaths { roots: vec![PathBuf::from(PROJECT)], extra: Vec::new() },
         ..PolicyRules::default()

@@ -1,7 +1,7 @@
 //! Loops, conditions and groups. Each part is read as a list of commands, as often as a loop has words.
 //! A line with one is unambiguous only if all of its commands only read.
 
-use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, Variable};
+use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
 use super::{SimpleCommand, Word, known_words};
 
@@ -83,6 +83,7 @@ fn values(lexer: &mut Lexer<'_>) -> Result<Vec<Option<Word>>, Ambiguity> {
     let mut values = Vec::new();
     loop {
         match lexer.next()? {
+            Token::Word(raw) if raw.is_inherited => return Err(VARIABLE),
             Token::Word(raw) if !raw.touches_redirect => {
                 let word = Word { text: raw.text, is_glob: raw.is_glob };
                 values.push((!raw.is_unknown).then_some(word));

@@ -13,6 +13,8 @@ pub(super) enum OperandUse {
     Unknown,
     /// Changes each of them; what is below only with an option.
     Changes,
+    /// Formats each of them, with what is below: with `-w` or `-i` in place.
+    Formats,
     /// Deletes, replaces or moves away each of them, with what is below.
     Takes,
     /// Reads each of them, with what is below.
@@ -75,6 +77,9 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
     let is_change = match operand_use {
         OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
         OperandUse::Links => !is_symbolic,
+        OperandUse::Formats => words
+            .iter()
+            .any(|word| is_option(&word.text, 'w', "") || is_option(&word.text, 'i', "")),
         OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
     };
     let is_deep = operand_use != OperandUse::Changes || is_recursive(words);

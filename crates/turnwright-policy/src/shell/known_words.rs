@@ -79,6 +79,30 @@ const HARMLESS_VARIABLES: &[&str] = &[
     "RUST_TEST_THREADS",
 ];
 
+/// Variables that hold no secret and have for a command that only reads the same value as for all others.
+const PLAIN_VARIABLES: &[&str] = &[
+    "CARGO_HOME",
+    "GOPATH",
+    "GOROOT",
+    "HOME",
+    "JAVA_HOME",
+    "LANG",
+    "LOGNAME",
+    "NVM_DIR",
+    "PWD",
+    "RUSTUP_HOME",
+    "SHELL",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+];
+
+/// Returns true if everybody may see the value of this variable.
+pub(super) fn is_plain_variable(name: &str) -> bool {
+    PLAIN_VARIABLES.binary_search(&name).is_ok()
+}
+
 pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }
@@ -146,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted() {
-        for table in [STATEFUL_BUILTINS, HARMLESS_VARIABLES] {
+        for table in [STATEFUL_BUILTINS, HARMLESS_VARIABLES, PLAIN_VARIABLES] {
             assert!(table.is_sorted(), "{table:?}");
         }
     }

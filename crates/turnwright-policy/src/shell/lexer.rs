@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use turnwright_types::dialect::ShellDialect;
 
 use super::parser::parse_substitution;
-use super::{SimpleCommand, Word};
+use super::{SimpleCommand, Word, known_words};
 
 /// Why the words of a line do not determine what it does. The text is a sentence about the line,
 /// "it …".
@@ -70,6 +70,8 @@ pub(super) struct RawWord {
     pub(super) is_expanded: bool,
     /// Whether such a part is not known, so that any words may take the place of this one.
     pub(super) is_unknown: bool,
+    /// True if a part is a variable of the environment.
+    pub(super) is_inherited: bool,
 }
 
 impl RawWord {
@@ -324,6 +326,11 @@ impl<'a> Lexer<'a> {
             self.position += 2;
             self.substitution()?;
             None
+        } else if let Some(length) = self.inherited_variable() {
+            self.expansion.get_or_insert(VARIABLE);
+            self.position += length;
+            raw.is_inherited = true;
+            None
         } else {
             self.variable()?
         };
@@ -337,6 +344,17 @@ impl<'a> Lexer<'a> {
             _ => raw.is_unknown = true,
         }
         Ok(())
+    }
+
+    /// The length of `$HOME` and the like, if the variable is one that everybody may see.
+    fn inherited_variable(&self) -> Option<usize> {
+        let rest = &self.text[self.position + 1..];
+        let from_name = rest.strip_prefix('{').unwrap_or(rest);
+        let end = from_name.find(|char: char| !char.is_alphanumeric() && char != '_');
+        let name = &from_name[..end.unwrap_or(from_name.len())];
+        let whole = if rest.starts_with('{') { format!("{{{name}}}") } else { name.to_owned() };
+        (known_words::is_plain_variable(name) && rest.starts_with(&whole))
+            .then_some(1 + whole.len())
     }
 
     /// The value of `$name` or `${name}`, if the line has set it.

@@ -53,7 +53,7 @@ pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use file_use::{FileUse, file_use};
 pub use prefix::{SuggestedWords, suggest_prefix};
 pub use programs::{GitContentQuery, may_show_any_content};
-pub use project_edits::project_edits;
+pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use stakes::stakes;
@@ -88,8 +88,8 @@ pub struct Classification {
     /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
     /// all. The text completes a sentence that begins with "it".
     pub danger: Option<&'static str>,
-    /// It is of little use without the network.
-    pub needs_network: bool,
+    /// It fails without the network.
+    pub fails_offline: bool,
 }
 
 /// The maximum length of a line in bytes. [`parse`] does not look into longer lines, so they must
@@ -144,6 +144,6 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         uses_rustup: programs::find(name).is_rustup_proxy,
         may_be_version_managed: !programs::find(name).version.is_empty(),
         danger: destructive::danger(command),
-        needs_network: network::needs_network(command),
+        fails_offline: network::fails_offline(command),
     }
 }

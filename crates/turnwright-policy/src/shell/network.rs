@@ -1,8 +1,8 @@
-//! Guesses whether a command is of little use without the network, to tell the user early. The
+//! Guesses whether a command is of little use without the network, to ask the user early. The
 //! sandbox enforces the decision.
 
 use super::args::{self, Args, first_operand, operands};
-use super::programs::{WordList, is_in};
+use super::programs::{self, Program, WordList, is_in};
 use super::{SimpleCommand, Word};
 
 /// The arguments with which a program uses the network.
@@ -25,6 +25,63 @@ pub(super) fn needs_network(command: &SimpleCommand) -> bool {
         (!is_version && network.is_used(words)).then_some(())
     })
     .is_some()
+}
+
+/// Returns true if a command fails without the network: not if it may find here all that it needs.
+pub(super) fn fails_offline(command: &SimpleCommand) -> bool {
+    args::find_behind_wrappers(command, |program, words| {
+        let fails = program.network.is_used(words) && !works_offline(program, words);
+        fails.then_some(())
+    })
+    .is_some()
+}
+
+fn works_offline(program: &Program, words: Args<'_>) -> bool {
+    if words.iter().any(|word| is_in(program.offline_words, &word.text) || word.text == "--help") {
+        return true;
+    }
+    // A runner such as `npx` may find the program in the project.
+    let is_runner = program.runs_installed_after.contains(&"");
+    matches!(program.network, NetworkUse::Always)
+        && (is_runner
+            || words.iter().any(|word| word.text == "--version")
+            || names_only_this_machine(words))
+        || is_git(program) && operands(words).skip(1).any(|word| is_local_repository(&word.text))
+}
+
+fn is_git(program: &Program) -> bool {
+    std::ptr::eq(program, programs::find("git"))
+}
+
+/// Returns true if all hosts among the words are this machine, and there is one. With a URL, the other words are
+/// values of options.
+fn names_only_this_machine(words: Args<'_>) -> bool {
+    let has_url = operands(words).any(|word| word.text.contains("://"));
+    let places = operands(words).filter(|word| !has_url || word.text.contains("://"));
+    let mut hosts = places.filter_map(|word| host(&word.text)).peekable();
+    hosts.peek().is_some()
+        && hosts
+            .all(|host| ["localhost", "::1", "0.0.0.0"].contains(&host) || host.starts_with("127."))
+}
+
+/// The host in `http://localhost:80/x`, `localhost:80`, `localhost/x`, `[::1]:80`.
+fn host(text: &str) -> Option<&str> {
+    let (has_scheme, rest) = match text.split_once("://") {
+        Some((_, rest)) => (true, rest),
+        None => (false, text),
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = authority.rsplit('@').next().unwrap_or_default();
+    let name = match place.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => place.split(':').next().unwrap_or_default(),
+    };
+    let is_host = has_scheme || name == "localhost" || name.contains('.') || place.contains(':');
+    (is_host && !name.is_empty()).then_some(name)
+}
+
+fn is_local_repository(text: &str) -> bool {
+    text.starts_with(['/', '.']) || text.starts_with("file://")
 }
 
 impl NetworkUse {
@@ -56,6 +113,85 @@ pub(super) fn is_remote(word: &Word) -> bool {
 mod tests {
     use super::super::read_only::tests::simple;
     use super::*;
+
+    #[test]
+    fn what_works_without_the_network_does_not_fail_offline() {
+        for line in [
+            "git push",
+            "git push -u origin feature",
+            "git pull --rebase",
+            "git clone https://a.example/b",
+            "git clone a:b",
+            "git -C sub fetch origin",
+            "git submodule update --init",
+            "curl https://a.example/x?u=localhost",
+            "curl -d a=b -X POST https://a.example",
+            "curl localhost:3000 https://a.example",
+            "curl http://localhost@a.example/x",
+            "curl http://localhost.a.example/x",
+            "wget -q x.example",
+            "ssh host ls",
+            "npm install --prefer-offline",
+            "npm ci",
+            "pnpm add x",
+            "yarn",
+            "pip install -r requirements.txt",
+            "python3 -m pip install x",
+            "uv add x",
+            "uv pip install x",
+            "uv sync --frozen",
+            "cargo add serde",
+            "cargo install ripgrep",
+            "cargo +nightly update",
+            "go get x",
+            "go mod download",
+            "go install x.example/y@latest",
+            "bundle install",
+            "sudo apt-get install x",
+            "docker pull x",
+            "gh pr list",
+            "rsync -a dist/ h:x",
+            "timeout 9 git fetch",
+        ] {
+            assert!(fails_offline(&simple(line)), "{line}");
+        }
+        for line in [
+            "git push --help",
+            "git clone ../a b",
+            "git fetch /srv/a",
+            "git pull . main",
+            "git clone file:///srv/a",
+            "git stash push",
+            "git commit -m push",
+            "cargo build",
+            "cargo fetch --offline",
+            "cargo add --path ../x x",
+            "cargo install --path .",
+            "npm ci --offline",
+            "npm init -y",
+            "npm exec tsc",
+            "npx tsc",
+            "npm test",
+            "pip install ./x --no-index",
+            "python3 -m pip install --no-index x",
+            "uv pip list",
+            "uv venv",
+            "go install ./cmd/x",
+            "go mod verify",
+            "rustup toolchain list",
+            "bundle install --local",
+            "curl localhost:3000",
+            "curl -o a.json -H 'Host: x' http://localhost:3000",
+            "curl -s http://127.0.0.1:8080/health",
+            "curl -X POST http://localhost:3000/x",
+            "nc -z localhost 80",
+            "ping -c 1 127.0.0.1",
+            "gh --version",
+            "rsync -a a b",
+        ] {
+            assert!(!fails_offline(&simple(line)), "{line}");
+        }
+    }
 
     #[test]
     fn commands_that_need_the_network_are_known() {

@@ -130,6 +130,7 @@ struct PartialCommand {
     assigned: Option<Variable>,
     has_redirect: bool,
     has_unknown_args: bool,
+    has_inherited_args: bool,
 }
 
 /// Reads up to the end of a command. `None` if there is nothing before the terminator.
@@ -137,6 +138,10 @@ fn next_command(lexer: &mut Lexer<'_>) -> Result<(Option<PartialCommand>, Termin
     let mut command = PartialCommand::default();
     let end = command.read(lexer)?;
     let is_empty = command.words.is_empty();
+    // Other programs take the value for a file, which is one outside of the project.
+    if command.has_inherited_args && command.words.first().is_none_or(|word| word.text != "echo") {
+        return Err(VARIABLE);
+    }
     let only_assigns = is_empty && !command.has_redirect && !command.sets_variable;
     match (is_empty, &command.assigned) {
         (true, Some(_)) if only_assigns => Ok((Some(command), end)),
@@ -196,7 +201,8 @@ impl PartialCommand {
                     self.sets_variable = true;
                     return Ok(());
                 }
-                if !known_words::is_own_variable(variable) || self.assigned.is_some() {
+                let is_own = known_words::is_own_variable(variable) && !raw.is_inherited;
+                if !is_own || self.assigned.is_some() {
                     return Err(SETS_VARIABLE);
                 }
                 let word = Word { text: value.to_owned(), is_glob: false };
@@ -212,6 +218,7 @@ impl PartialCommand {
             }
         }
         let is_bracket = self.words.is_empty() && raw.text == "[";
+        self.has_inherited_args |= raw.is_inherited;
         if raw.is_unknown {
             self.has_unknown_args = true;
             self.words.push(Word { text: read_only::UNKNOWN_WORDS.to_owned(), is_glob: true });

@@ -1,8 +1,13 @@
-//! Commands that do with files what the file tools do, and nothing else: they make, copy, move or format those that
-//! their words name. The modes that let the file tools do this let such commands do it, too.
+//! Commands that do with files what the file tools do, and nothing else: they make, copy, move, mark, pack or format
+//! those that their words name. The modes that let the file tools do this let such commands do it, too.
+
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::{PathScope, ResolvedPath};
 
 use super::args::operands;
 use super::programs::{WordList, is_in};
+use super::read_only::{self, options};
 use super::{Script, SimpleCommand, Word, classify};
 
 /// A program with the options that change nothing about which files it touches. Short ones may be in groups.
@@ -10,43 +15,87 @@ struct Editor {
     words: &'static [&'static str],
     letters: &'static str,
     options: WordList,
-    /// Without operands it edits the whole folder.
-    is_for_folder: bool,
+    folders: Folders,
+}
+
+/// The meaning of a folder among the operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Folders {
+    /// The folder itself, as a whole.
+    Whole,
+    /// The same, and if it is the last one, the others are put into it.
+    Destination,
+    /// The files in it that are not protected: a formatter or git leaves the others alone.
+    TheirFiles,
+    /// The same, and without operands the folder in which it runs.
+    TheirFilesOrHere,
 }
 
 /// A project must not choose what runs: it can define `cargo fmt` (an alias in its settings), and formatters of Python
-/// run code of its environment.
+/// run code of its environment. `git commit` runs hooks.
 const EDITORS: &[Editor] = &[
     editor(&["mkdir"], "pv", "--parents --verbose"),
     editor(&["touch"], "acm", "--no-create"),
-    editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose"),
-    editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose"),
-    Editor {
-        words: &["git", "add"],
-        letters: "Auv",
-        options: "--all --update --verbose",
-        is_for_folder: true,
-    },
-    editor(&["rustfmt"], "", ""),
-    editor(&["gofmt"], "wsl", ""),
+    editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose")
+        .of(Folders::Destination),
+    editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose").of(Folders::Destination),
+    editor(&["tee"], "ai", "--append --ignore-interrupts"),
+    editor(&["git", "mv"], "fkv", "--force --verbose").of(Folders::Destination),
+    editor(&["git", "add"], "AuvNn", "--all --update --verbose --intent-to-add --dry-run")
+        .of(Folders::TheirFilesOrHere),
+    editor(&["git", "restore", "--staged"], "q", "--quiet").of(Folders::TheirFiles),
+    editor(&["rustfmt"], "", "--check"),
+    editor(&["gofmt"], "wslde", "").of(Folders::TheirFiles),
+    editor(&["clang-format"], "i", ""),
+    editor(&["shfmt"], "wlds", ""),
 ];
+
+/// The modes that `chmod` may set: everybody who may read a file may run it, or nobody.
+const FILE_MODES: WordList = "+x a+x u+x ug+x 755 644";
 
 const fn editor(
     words: &'static [&'static str],
     letters: &'static str,
     options: WordList,
 ) -> Editor {
-    Editor { words, letters, options, is_for_folder: false }
+    Editor { words, letters, options, folders: Folders::Whole }
+}
+
+impl Folders {
+    fn are_for_their_files(self) -> bool {
+        matches!(self, Folders::TheirFiles | Folders::TheirFilesOrHere)
+    }
+}
+
+impl Editor {
+    const fn of(self, folders: Folders) -> Editor {
+        Editor { folders, ..self }
+    }
 }
 
 /// A command that edits files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectEdit<'a> {
     pub command: &'a SimpleCommand,
-    /// The words that name the files. The last one may be the folder into which the others are put.
+    /// The words that name the files.
     pub words: Vec<Word>,
-    /// A folder stands for the files in it that are not protected: a formatter or git leaves the others alone.
-    pub is_for_folder: bool,
+    folders: Folders,
+}
+
+/// A path that a command names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPlace {
+    pub target: ResolvedPath,
+    pub is_folder: bool,
+}
+
+/// Looks paths up.
+pub trait LookUp {
+    /// The file or folder at a path; `None` if nobody may look there.
+    fn place(&self, path: &Path) -> Option<NamedPlace>;
+
+    /// The names in a folder; `None` if they are not known, or too many.
+    fn names_in(&self, folder: &Path) -> Option<Vec<String>>;
 }
 
 /// The commands of a line that edit files; `None` if the line may do more than that and read.
@@ -65,11 +114,91 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     Some(edits).filter(|edits| !edits.is_empty())
 }
 
+/// The files that a line edits and copies if it does nothing but that and read.
+pub fn edited_files(
+    script: &Script,
+    workdir: &Path,
+    disk: &impl LookUp,
+) -> Option<Vec<ResolvedPath>> {
+    let mut files = Vec::new();
+    for edit in project_edits(script)? {
+        let folder = workdir.join(edit.command.folder.as_ref()?);
+        let (last, others) = edit.words.split_last()?;
+        let mut paths = Vec::new();
+        for word in others {
+            paths.extend(named_paths(word, &folder, disk)?);
+        }
+        let into = folder.join(&last.text);
+        if edit.folders == Folders::Destination && disk.place(&into)?.is_folder {
+            let inside = paths.iter().filter_map(|path| Some(into.join(path.file_name()?)));
+            paths = inside.chain(paths.iter().cloned()).collect();
+        } else {
+            paths.extend(named_paths(last, &folder, disk)?);
+        }
+        for path in paths {
+            let place = disk.place(&path)?;
+            // Only where the folder is counts.
+            let is_judged = !edit.folders.are_for_their_files()
+                || !place.is_folder
+                || place.target.scope != PathScope::Workspace;
+            files.extend(is_judged.then_some(place.target));
+        }
+    }
+    Some(files)
+}
+
+/// The path that a word names, with those that its pattern may match; `None` if these are not known. A pattern is one
+/// of names in a folder.
+fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    let named = folder.join(&word.text);
+    if !word.is_glob {
+        return Some(vec![named]);
+    }
+    let (parent, pattern) = (named.parent()?, named.file_name()?.to_str()?);
+    let is_special = |char: char| "*?[\\(".contains(char);
+    let start = &pattern[..pattern.find(is_special)?];
+    let end = &pattern[pattern.rfind(['*', '?'])? + 1..];
+    let has_pattern_above = parent.to_str()?.contains(is_special);
+    if has_pattern_above || pattern.contains(['[', '\\', '(']) || options::may_be_option(word) {
+        return None;
+    }
+    let mut paths = vec![named.clone()];
+    for name in disk.names_in(parent)? {
+        let is_hidden = start.is_empty() && name.starts_with('.');
+        if !is_hidden && name.starts_with(start) && name.ends_with(end) {
+            paths.push(parent.join(name));
+        }
+    }
+    Some(paths)
+}
+
 /// What a command edits; `None` if it is not known to do only that.
 fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
     if !command.wrappers.is_empty() || command.has_unknown_args || command.is_in_home {
         return None;
     }
+    let (program, arguments) = command.words.split_first()?;
+    let (words, folders) = match program.text.as_str() {
+        "sed" => (edited_by_sed(command)?, Folders::Whole),
+        "chmod" => (edited_by_chmod(arguments)?, Folders::Whole),
+        "tar" => (edited_by_tar(arguments)?, Folders::Whole),
+        _ => edited_by_operands(command)?,
+    };
+    // Into what a pattern would copy is not known.
+    let is_known =
+        folders != Folders::Destination || words.last().is_some_and(|last| !last.is_glob);
+    let names_files = words
+        .iter()
+        .all(|word| word.text != "-" && !(word.is_glob && options::may_be_option(word)));
+    (is_known && names_files && !words.is_empty()).then_some(ProjectEdit {
+        command,
+        words,
+        folders,
+    })
+}
+
+/// The operands of a program in the table, and the meaning of a folder among them.
+fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
     let starts = |editor: &&Editor| {
         let words = command.argv().take(editor.words.len());
         words.eq(editor.words.iter().copied())
@@ -85,13 +214,62 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
         return None;
     }
     let mut words: Vec<_> = operands(arguments).cloned().collect();
-    let is_for_folder = editor.is_for_folder;
-    if words.is_empty() && is_for_folder {
-        words.push(Word { text: ".".to_owned(), is_glob: false });
+    if words.is_empty() && editor.folders == Folders::TheirFilesOrHere {
+        words.push(plain("."));
     }
-    // What a pattern leads to, and under which name it is copied, is not known.
-    let is_known = !words.is_empty() && words.iter().all(|word| !word.is_glob && word.text != "-");
-    is_known.then_some(ProjectEdit { command, words, is_for_folder })
+    Some((words, editor.folders))
+}
+
+/// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
+fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
+    let (program, arguments) = command.words.split_first()?;
+    let (in_place, arguments) = arguments.split_first()?;
+    if !["-i", "--in-place"].contains(&in_place.text.as_str()) {
+        return None;
+    }
+    let words = std::iter::once(program).chain(arguments).cloned().collect();
+    let reader = SimpleCommand { words, ..command.clone() };
+    read_only::reads(&reader).filter(|_| cfg!(target_os = "linux"))?;
+    let mut files = Vec::new();
+    let mut has_scripts = false;
+    let mut arguments = arguments.iter();
+    while let Some(word) = arguments.next() {
+        if word.text == "-e" {
+            has_scripts = true;
+            arguments.next();
+        } else if word.text == "--" {
+            return None;
+        } else if !word.text.starts_with('-') {
+            files.push(word.clone());
+        }
+    }
+    // The first one is the script.
+    files.drain(..usize::from(!has_scripts));
+    Some(files)
+}
+
+/// `chmod +x` and the like.
+fn edited_by_chmod(arguments: &[Word]) -> Option<Vec<Word>> {
+    let (mode, files) = arguments.split_first()?;
+    let has_option = files.iter().any(|word| word.text.starts_with('-'));
+    (is_in(FILE_MODES, &mode.text) && !has_option).then(|| files.to_vec())
+}
+
+/// `tar czf a.tgz dir`: makes an archive, in which links stay links. A name with a colon is one of another machine.
+fn edited_by_tar(arguments: &[Word]) -> Option<Vec<Word>> {
+    let (letters, files) = arguments.split_first()?;
+    let letters = letters.text.trim_start_matches('-');
+    let makes = letters.contains('c') && letters.ends_with('f');
+    let is_known = letters.bytes().all(|letter| b"cvzjJf".contains(&letter));
+    let mut named = files.to_vec();
+    named.retain(|word| !word.text.starts_with("--exclude="));
+    let are_files =
+        named.iter().all(|word| !word.text.starts_with(['-', '@']) && !word.text.contains(':'));
+    (makes && is_known && are_files && named.len() > 1).then_some(named)
+}
+
+fn plain(text: &str) -> Word {
+    Word { text: text.to_owned(), is_glob: false }
 }
 
 #[cfg(test)]
@@ -99,6 +277,13 @@ mod tests {
     use turnwright_types::dialect::ShellDialect;
 
     use super::*;
+
+    fn words_of_edits(line: &str) -> Option<String> {
+        let script = super::super::parse(line, ShellDialect::Bash);
+        let edits = project_edits(&script)?;
+        let words = edits.iter().flat_map(|edit| edit.words.iter());
+        Some(words.map(|word| word.text.as_str()).collect::<Vec<_>>().join(" "))
+    }
 
     #[test]
     fn lines_that_only_edit_files_name_them() {
@@ -110,10 +295,67 @@ mod tests {
             ("cd web && mkdir x && ls", Some("x")),
             ("gofmt -w -s a.go", Some("a.go")),
             ("git add", Some(".")),
+            ("git mv a b", Some("a b")),
+            ("git restore --staged .", Some(".")),
+            ("cat a | tee -a b", Some("b")),
+            ("grep -n x a > b && chmod +x c", Some("c")),
+            ("chmod 755 a b", Some("a b")),
+            ("gofmt -l -w .", Some(".")),
+            ("clang-format -i a.c b.h", Some("a.c b.h")),
+            ("shfmt -w a.sh", Some("a.sh")),
+            ("tar czf a.tgz dist", Some("a.tgz dist")),
+            ("tar -cvf a.tar --exclude=x src b", Some("a.tar src b")),
+            ("git restore --staged", None),
+            ("git restore --staged --worktree a", None),
+            ("git restore --stage a", None),
+            ("git restore -S -W a", None),
+            ("git restore -s HEAD~ --staged a", None),
+            ("git restore --staged -W a", None),
+            ("git restore --staged --source=x a", None),
+            ("git restore --staged --pathspec-from-file=x", None),
+            ("git restore a", None),
+            ("git commit -m x", None),
+            ("git stash", None),
+            ("git mv -n a", None),
+            ("make | tee b", None),
+            ("sudo tee a", None),
+            ("cat a | tee", None),
+            ("cat a | tee *.txt", None),
+            ("cat a | tee $x", None),
+            ("chmod -R 755 a", None),
+            ("chmod -x a", None),
+            ("chmod 4755 a", None),
+            ("chmod u+s a", None),
+            ("chmod 777 a", None),
+            ("chmod +x --reference=b a", None),
+            ("chmod +x", None),
+            ("chmod 755 *.sh", None),
+            ("clang-format -style=file:../x -i a.c", None),
+            ("clang-format --files=x -i", None),
+            ("gofmt", None),
+            ("gofmt -r 'a -> b' -w a.go", None),
+            ("gofmt -cpuprofile=x a.go", None),
+            ("tar xzf a.tgz", None),
+            ("tar czf a.tgz", None),
+            ("tar czf h:a.tgz dist", None),
+            ("tar czf a.tgz -C / etc", None),
+            ("tar czf a.tgz --checkpoint-action=exec=x dist", None),
+            ("tar czf a.tgz -I ./x dist", None),
+            ("tar cIf ./x a.tgz dist", None),
+            ("tar cPf a.tgz /etc", None),
+            ("tar cf a.tar @b.tar", None),
+            ("tar cf - dist", None),
+            ("tar cf a.tar *.rs", None),
+            ("tar --create --file=a.tar b", None),
             ("touch -- -x", None),
             ("ls", None),
             ("rm a", None),
             ("cp *.rs old", None),
+            ("cp src/*.rs old", Some("src/*.rs old")),
+            ("cp a src/*", None),
+            ("mv src/*", None),
+            ("git add src/*.rs", Some("src/*.rs")),
+            ("git add *.rs", None),
             ("cp -t x a", None),
             ("cp --backup a b", None),
             ("cp -s a b", None),
@@ -124,6 +366,8 @@ mod tests {
             ("xargs touch a", None),
             ("mkdir $x", None),
             ("mkdir a; make", None),
+            ("rmdir a", None),
+            ("ln -s a b", None),
             ("git add -p", None),
             ("git -c a=b add a", None),
             ("cargo fmt", None),
@@ -132,12 +376,41 @@ mod tests {
             ("black src", None),
             ("touch", None),
         ] {
-            let script = super::super::parse(line, ShellDialect::Bash);
-            let edits = project_edits(&script).map(|edits| {
-                let words = edits.iter().flat_map(|edit| edit.words.iter());
-                words.map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
-            });
-            assert_eq!(edits.as_deref(), expected, "{line}");
+            assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(not(target_os = "linux"), ignore = "the word after `-i` is no script there")]
+    fn sed_in_place_edits_the_files_that_it_names() {
+        for (line, expected) in [
+            ("sed -i 's/a/b/g' a.rs b.rs", Some("a.rs b.rs")),
+            ("sed -i -E -e 's/a/b/' -e '/^$/d' a", Some("a")),
+            ("sed --in-place 5d a && git diff", Some("a")),
+            ("grep -l x a && sed -i s/a/b/ a", Some("a")),
+            ("sed -i.bak s/a/b/ a", None),
+            ("sed -iE s/a/b/ a", None),
+            ("sed -ni p a", None),
+            ("sed -E -i s/a/b/ a", None),
+            ("sed -i s/a/b/e a", None),
+            ("sed -i 's/a/b/w x' a", None),
+            ("sed -i '1e make' a", None),
+            ("sed -i 'w .envrc' a", None),
+            ("sed -i 'r /etc/passwd' a", None),
+            ("sed -i -f x.sed a", None),
+            ("sed -i s/a/b/ -f x a", None),
+            ("sed -i --follow-symlinks s/a/b/ a", None),
+            ("sed -i s/a/b/ *.rs", None),
+            ("sed -i s/a/b/ src/*.rs", Some("src/*.rs")),
+            ("sed -i s/a/b/ src/.*", None),
+            ("sed -i s/a/b/ -- a", None),
+            ("sed -i -e s/a/b/", None),
+            ("sed -i s/a/b/", None),
+            ("sed -i", None),
+            ("sed s/a/b/ a", None),
+            ("find . -name '*.rs' | xargs sed -i s/a/b/", None),
+        ] {
+            assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
         }
     }
 }

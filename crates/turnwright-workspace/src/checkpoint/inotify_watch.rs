@@ -68,7 +68,7 @@ impl Drop for DescriptorShare {
 }
 
 fn system_limit(path: &str) -> Option<usize> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 #[derive(Debug)]

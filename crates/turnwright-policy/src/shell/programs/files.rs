@@ -157,6 +157,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("wc")
         .reads(&["-cmlLw --bytes --chars --lines --words --max-line-length --total:"], Files)
         .unknown_args(NameFiles),
+    program("zcat gzcat bzcat xzcat zstdcat").reads(&[], Files),
     program("nl").reads(NL, Files).unknown_args(NameFiles),
     program("tac").reads(&["-br -s: --before --regex --separator:"], Files),
     program("rev").reads(&["-0 --zero"], Files),

@@ -55,6 +55,8 @@ pub(super) struct Program {
     /// What it destroys so that every mode asks about it.
     pub(super) ruins: &'static [Danger],
     pub(super) network: NetworkUse,
+    /// Words with which it works without the network all the same.
+    pub(super) offline_words: WordList,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
     /// Whether it runs code that its operands name. A lasting permission covers only those in the folder.
@@ -105,6 +107,7 @@ const fn program(names: WordList) -> Program {
         operand_use: OperandUse::Unknown,
         ruins: &[],
         network: NetworkUse::Never,
+        offline_words: "",
         options_outside_grant: "",
         runs_files: false,
         runs_tasks: false,
@@ -141,6 +144,7 @@ setters! {
     operand_use(OperandUse) -> operand_use,
     ruins(&'static [Danger]) -> ruins,
     network(NetworkUse) -> network,
+    offline_words(WordList) -> offline_words,
     options_outside_grant(WordList) -> options_outside_grant,
     task_options_with_value(WordList) -> task_options_with_value,
     grant(Grant) -> grant,

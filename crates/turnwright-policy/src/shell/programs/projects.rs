@@ -3,6 +3,7 @@
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
 use crate::shell::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
+use crate::shell::file_use::OperandUse;
 use crate::shell::network::{self, NetworkUse};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;
@@ -46,8 +47,10 @@ const PYTHON_LINT: Program = CHECKER.options_outside_grant(
 const FORMATTER: Program = CHECKER.options_outside_grant("r --config --config-path --style");
 
 /// A package manager for Node.js.
-const NODE: Program =
-    program("").dangers(&[Danger::Check(publishes_package)]).options_outside_grant(
+const NODE: Program = program("")
+    .dangers(&[Danger::Check(publishes_package)])
+    .offline_words("--offline exec init")
+    .options_outside_grant(
         // The scripts of another package are other scripts.
         "CwFr --prefix --script-shell --node-options --userconfig --globalconfig --global --shell \
      --cwd --dir --shell-emulator --scripts-prepend-node-path --git --node-arg --preload \
@@ -125,8 +128,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         .options_outside_grant("o --config< --cache-dir< --output-file")
         .version("--version")
         .grant(Grant::GuessedTool),
-    FORMATTER.with_names("rustfmt").version("--version").rustup_proxy(),
-    FORMATTER.with_names("gofmt clang-format"),
+    FORMATTER
+        .with_names("rustfmt")
+        .version("--version")
+        .rustup_proxy()
+        .operand_use(OperandUse::Changes),
+    FORMATTER
+        .with_names("gofmt clang-format shfmt")
+        .version("--version")
+        .operand_use(OperandUse::Formats),
     program("golangci-lint").options_outside_grant("c --config --path-prefix"),
     CHECKER.with_names("phpunit").options_outside_grant(
         "cd --bootstrap --configuration --include-path --extension --printer --prepend --extensions-dir",
@@ -188,11 +198,13 @@ pub(super) const PROGRAMS: &[Program] = &[
         .grantable_prefixes(&[form("test fmt lint check", 2), form("task", 3)]),
     installer("pip pip3", "install download search index wheel")
         .version("-V --version")
+        .offline_words("--no-index")
         .grantable_prefixes(&[]),
     PUBLISHER
         .with_names("uv")
         .version("--version")
         .network(NetworkUse::Subcommand("sync add lock pip tool publish venv"))
+        .offline_words("--offline --no-index venv list show freeze check tree uninstall dir")
         .searched()
         .runs_installed_after(&["run"])
         .grantable_prefixes(&[]),
@@ -206,8 +218,11 @@ pub(super) const PROGRAMS: &[Program] = &[
     PUBLISHER.with_names("hatch").searched().runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("pdm pixi rye").grant(Grant::Guessed).runs_installed_after(&["run"]),
     ENVIRONMENT.with_names("dotenv doppler foreman honcho overmind coverage direnv mise asdf"),
-    program("twine").dangers(&[Danger::Subcommand("upload", PUBLISHES)]).network(NetworkUse::Always),
-    program("pipx").network(NetworkUse::Always),
+    program("twine")
+        .dangers(&[Danger::Subcommand("upload", PUBLISHES)])
+        .network(NetworkUse::Always)
+        .offline_words("check"),
+    program("pipx").network(NetworkUse::Always).offline_words("list run uninstall"),
     installer("pipenv", "install sync update lock").searched().runs_installed_after(&["run"]),
     installer("conda", "install create update search").searched(),
     program("cargo")
@@ -217,6 +232,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .network(NetworkUse::Subcommand(
             "add install update publish fetch search login yank owner info",
         ))
+        .offline_words("--offline --frozen --path")
         .options_outside_grant(
             "ZC --config --manifest-path< --target-dir< --artifact-dir< --out-dir< \
              --lockfile-path< --root< --path< --config-file --tool-config-file",
@@ -226,7 +242,9 @@ pub(super) const PROGRAMS: &[Program] = &[
              llvm-cov deny audit machete",
             2,
         )]),
-    installer("rustup", "update install toolchain component target").grantable_prefixes(&[]),
+    installer("rustup", "update install toolchain component target")
+        .offline_words("list remove uninstall link")
+        .grantable_prefixes(&[]),
     program("go")
         .version("version")
         .network(NetworkUse::Check(go_needs_network))
@@ -239,15 +257,18 @@ pub(super) const PROGRAMS: &[Program] = &[
         .reads_if(go)
         .subcommands(&[program("env").options_outside_grant("wu")]),
     installer("gem", "install update push fetch search")
+        .offline_words("--local")
         .dangers(&[Danger::Subcommand("push yank", PUBLISHES)])
         .grantable_prefixes(&[]),
     installer("bundle", "install update add outdated")
+        .offline_words("--local")
         .searched()
         .runs_installed_after(&["exec"])
         .grantable_prefixes(&[]),
     installer("composer", "install update require create-project")
         .options_outside_grant("d --working-dir"),
     installer("dotnet", "restore add nuget")
+        .offline_words("reference list locals")
         .dangers(&[Danger::InOrder("nuget push", PUBLISHES)])
         .options_outside_grant(
             "--property --logger --settings --collect --test-adapter-path --diag -o< --output< p: \
@@ -262,6 +283,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .grantable_prefixes(&[form("test compile format", 2)]),
     installer("flutter", "pub upgrade"),
     installer("swift", "package")
+        .offline_words("init describe dump-package clean reset")
         .runs_files()
         .options_outside_grant(
             "--package-path< -Xswiftc -Xcc -Xcxx -Xlinker -Xbuild-tools-swiftc --toolset --toolchain \
@@ -295,7 +317,10 @@ fn go_needs_network(words: Args<'_>) -> bool {
     if first_operand(words) == "mod" {
         return operands(words).nth(1).is_some_and(|it| is_in("download tidy get", &it.text));
     }
-    network::has_subcommand(words, "get install")
+    // A path without a version is a package of the module.
+    network::has_subcommand(words, "get")
+        || network::has_subcommand(words, "install")
+            && words.iter().any(|word| word.text.contains('@'))
 }
 
 /// `go env` without `-w` and `-u`.

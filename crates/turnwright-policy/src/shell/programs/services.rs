@@ -57,7 +57,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         .options_outside_grant("sf --kubeconfig --server --context --token --as --filename --raw")
         .grantable_prefixes(&[form("get describe logs", 3)]),
     ONLINE.with_names("oc").dangers(&[CLUSTER]),
-    ONLINE.with_names("helm").dangers(&[Danger::Subcommand("uninstall delete", INFRASTRUCTURE)]),
+    ONLINE
+        .with_names("helm")
+        .offline_words("template lint create package")
+        .dangers(&[Danger::Subcommand("uninstall delete", INFRASTRUCTURE)]),
     program("terraform")
         .network(NetworkUse::Subcommand("init apply plan destroy"))
         .dangers(&[STACK]),

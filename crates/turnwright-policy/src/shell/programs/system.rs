@@ -86,7 +86,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("dirname").reads(&["-z --zero"], Words).unknown_args(UnknownArgs::NameNoFiles),
     program("seq").reads(&["-w -# -f: -s: --format: --separator: --equal-width"], Words),
     program("cal ncal").reads(&["-13mjyswn"], Words),
-    program("printenv").reads(&["-0 --null"], Operands::None),
+    program("printenv").reads_if(printenv),
     program("free").reads(
         &["-bkmghltw --bytes --kibi --mebi --gibi --human --lohi --total --wide"],
         Operands::None,
@@ -112,6 +112,13 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system),
 ];
+
+/// `printenv`, alone or with the names of variables that everybody may see: what others hold need not be shown.
+fn printenv(words: &[Word]) -> FilesRead {
+    let is_known =
+        |word: &Word| is_in("-0 --null", &word.text) || known_words::is_plain_variable(&word.text);
+    words.iter().all(is_known).then(Vec::new)
+}
 
 /// No words at all.
 fn no_operands(words: &[Word]) -> FilesRead {

@@ -46,6 +46,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .with_names("python python3")
         .version("-V --version")
         .network(NetworkUse::Check(installs_with_pip))
+        .offline_words("--no-index")
         .options_outside_grant(
             "cpXW --config-file --rootdir --load-plugins --init-hook --override-ini \
              --install-types",

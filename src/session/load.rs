@@ -12,7 +12,7 @@ use super::recorded_project::{recorded_project, recorded_roots, restore_project}
 use super::server_sandbox::ServerSite;
 use super::{SessionHost, SessionOrigin, WantedSession, effective_policy};
 use crate::error::Error;
-use crate::tools::ConfinementSettings;
+use crate::tools::{ConfinementSettings, report_unfinished};
 use crate::turn::{Check, SpendingLimits, TurnServices, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
@@ -150,14 +150,16 @@ impl SessionHost {
         let misplaced = paths.note.as_ref().map(|note| format!("{note}."));
         let notices = misplaced.into_iter().chain(effective.notice()).chain(sandbox_notice);
         let refused = refused.map(|it| format!("The models of the settings cannot be used: {it}."));
+        let confinement = effective_policy::command_confinement(
+            self.config(),
+            effective.sandbox,
+            &effective.rules,
+            roots.real_cwd(),
+        );
+        let unfinished = playback.is_none().then(|| report_unfinished(&confinement, &roots));
         LoadedProject {
-            notices: notices.chain(refused).collect(),
-            confinement: effective_policy::command_confinement(
-                self.config(),
-                effective.sandbox,
-                &effective.rules,
-                roots.real_cwd(),
-            ),
+            notices: notices.chain(refused).chain(unfinished.flatten()).collect(),
+            confinement,
             roots,
             policy: effective.rules,
             mode: effective.mode,

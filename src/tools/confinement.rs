@@ -7,11 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::hard_links::separate;
 use super::hidden_paths::DeniedFiles;
 use super::kept_history::KeptHistory;
 use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
+use super::unfinished_commands::{RunningMark, running_commands};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
@@ -105,6 +107,7 @@ pub(super) struct CommandConfinement {
     pub(super) layers: ChangedLayers,
     /// What it must not lose.
     pub(super) history: KeptHistory,
+    pub(super) running: Option<RunningMark>,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -143,6 +146,7 @@ pub(super) async fn confine(
             limits: None,
             layers: ChangedLayers::default(),
             history: KeptHistory::default(),
+            running: None,
         });
     };
     let redirects = pass.effects().iter().filter_map(|it| match it {
@@ -235,6 +239,7 @@ impl ConfinementBuilder<'_> {
             write.extend(create_private_folder(&folder));
         }
         create_redirect_targets(redirects, &write)?;
+        self.separate_redirect_targets(redirects)?;
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
@@ -274,6 +279,7 @@ impl ConfinementBuilder<'_> {
             limits,
             layers,
             history: if self.may_write { self.keep_history() } else { KeptHistory::default() },
+            running: if self.may_write { self.running_mark() } else { None },
         })
     }
 
@@ -354,6 +360,21 @@ impl ConfinementBuilder<'_> {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
+    }
+
+    /// Gives the targets of redirects in the session's folders a file of their own if other places have it, too.
+    fn separate_redirect_targets(&self, redirects: &[PathBuf]) -> Result<(), ToolRefusal> {
+        let is_inside =
+            |path: &&PathBuf| self.env.files.roots().folders().any(|root| path.starts_with(root));
+        for path in redirects.iter().filter(is_inside) {
+            separate(path).map_err(|error| cannot_be_written(path, &error))?;
+        }
+        Ok(())
+    }
+
+    fn running_mark(&self) -> Option<RunningMark> {
+        let made = RunningMark::new(&running_commands(&self.env.confinement));
+        made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
     }
 
     fn keep_history(&self) -> KeptHistory {
@@ -582,12 +603,14 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
 fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
     let is_in_writable = |it: &PathBuf| writable.iter().any(|to| it.starts_with(to) && to != it);
     for path in redirects.iter().filter(|it| !is_in_writable(it)) {
-        create_redirect_target(path).map_err(|error| {
-            let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
-            format!("{path} cannot be written: {}. Nothing was run.", io_error_text(&error))
-        })?;
+        create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
     }
     Ok(())
+}
+
+fn cannot_be_written(path: &Path, error: &io::Error) -> String {
+    let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
+    format!("{path} cannot be written: {}. Nothing was run.", io_error_text(error))
 }
 
 /// Creates the target of a redirect, so that the sandbox can allow writing this one file and not

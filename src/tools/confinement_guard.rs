@@ -207,6 +207,7 @@ impl ConfinementGuard {
                     layers,
                     history,
                     others,
+                    _running: Arc::new(confinement.running),
                 };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }

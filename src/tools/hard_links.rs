@@ -1,8 +1,31 @@
 //! Files with several names (hard links): a tool writes a new file under one name, and the others keep the old one.
 
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
 use turnwright_types::effect::Effect;
 use turnwright_types::file_id::file_id;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::nofollow;
+
+/// Makes a file with several names one with a single name, so that who writes into it changes no other. Blocks.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn separate(path: &Path) -> io::Result<()> {
+    if file_id(path).is_none_or(|(_, names)| names < 2) {
+        return Ok(());
+    }
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let (_held, folder) = nofollow::open_folder(folder)?;
+    let path = folder.join(path.file_name().unwrap_or_default());
+    let mut from = nofollow::open_pinned_file(&path, false)?;
+    let mut copy = tempfile::NamedTempFile::new_in(folder)?;
+    io::copy(&mut from, &mut copy)?;
+    fs::set_permissions(copy.path(), from.metadata()?.permissions())?;
+    copy.persist(path).map(|_: File| ()).map_err(|failed| failed.error)
+}
 
 /// What to tell the user and the model about the other names of the files that a call writes; `None` if there are
 /// none. Blocks: not for the runtime's thread.
@@ -23,4 +46,24 @@ pub(super) fn note_about_other_names(effects: &[Effect], roots: &Roots) -> Optio
     };
     let notes: Vec<_> = effects.iter().filter_map(note).collect();
     (!notes.is_empty()).then(|| notes.join("\n"))
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_separated_from_its_other_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = turnwright_workspace::real_path(folder.path()).unwrap();
+        let [one, other] = ["one", "other"].map(|name| folder.join(name));
+        fs::write(&one, "text").unwrap();
+        fs::hard_link(&one, &other).unwrap();
+        separate(&one).unwrap();
+        separate(&folder.join("missing")).unwrap();
+        assert_eq!(file_id(&one).unwrap().1, 1);
+        assert_eq!(fs::read_to_string(&one).unwrap(), "text");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    }
 }

@@ -57,6 +57,7 @@ mod tool_search;
 mod protected_snapshot;
 mod hidden_paths;
 mod home_path;
+mod unfinished_commands;
 mod web_fetch;
 mod write_file;
 
@@ -116,6 +117,8 @@ pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use shown_result::raw_output;
 pub(crate) use tool_env::{SharedRules, SharedToolEnv, ToolEnv, UserFolders};
 pub(crate) use tool_index::ToolIndex;
+
+pub(crate) use unfinished_commands::report_unfinished;
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {

@@ -116,6 +116,13 @@ fn a_script_that_deletes_packages_of_a_store_is_told_why_it_cannot() {
 }
 
 #[test]
+fn what_a_command_prints_into_a_file_with_another_name_changes_only_the_name_that_it_gives() {
+    let store = Store::new();
+    let Some((agent, _)) = run("cat .gitignore > dotfiles/profile", &store) else { return };
+    assert_eq!(agent.read("dotfiles/profile"), ".venv\nnode_modules\n");
+}
+
+#[test]
 fn what_a_command_in_the_background_changes_in_packages_is_there_when_it_has_ended() {
     let store = Store::new();
     if !turnwright_sandbox::can_layer_caches(store.0.path()) {

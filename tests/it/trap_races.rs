@@ -142,3 +142,30 @@ fn a_change_that_was_allowed_once_excuses_no_later_one() {
         });
     });
 }
+
+#[test]
+fn what_has_changed_when_the_agent_was_killed_beside_a_command_is_told_in_the_next_session() {
+    if is_untested() {
+        return;
+    }
+    let mut agent = TestAgent::builder()
+        .file("script", "touch ready; sleep 60")
+        .file("sub/file", "")
+        .variable("TURNWRIGHT_MODE", "auto")
+        .model(json!([runs("sh script"), says("Ok."), says("Ok."), says("Ok.")]))
+        .start();
+    agent.prompt("go");
+    eventually("the command runs", || agent.path("ready").exists());
+    agent.kill();
+    agent.restart();
+    fs::create_dir_all(agent.path("sub/.vscode")).unwrap();
+    fs::write(agent.path("sub/.vscode/tasks.json"), "evil").unwrap();
+    for expected in [true, false] {
+        agent.session = agent.new_session();
+        agent.clear_log();
+        assert_eq!(agent.turn("go on"), "end_turn");
+        let told = serde_json::to_string(&agent.updates()).unwrap();
+        let is_told = told.contains("was killed") && told.contains("sub/.vscode/tasks.json");
+        assert_eq!(is_told, expected, "{told}");
+    }
+}

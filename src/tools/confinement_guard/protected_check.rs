@@ -14,6 +14,7 @@ use super::super::kept_history::KeptHistory;
 use super::super::linked_files::ChangedLayers;
 use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot, installed_programs};
 use super::super::server_watch::changed_near;
+use super::super::unfinished_commands::RunningMark;
 use super::other_changes::OtherChanges;
 use super::{
     BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
@@ -45,6 +46,8 @@ pub(super) struct ProtectedCheck {
     pub(super) layers: Arc<ChangedLayers>,
     pub(super) history: Arc<KeptHistory>,
     pub(super) others: Arc<OtherChanges>,
+    /// Removed when the last check is done.
+    pub(super) _running: Arc<Option<RunningMark>>,
 }
 
 impl ProtectedCheck {

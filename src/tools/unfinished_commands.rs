@@ -1,0 +1,121 @@
+//! Tells the user when the agent was killed while a command ran: nothing has compared the protected files then, and taken
+//! away what the command had set up for other programs.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::ConfinementSettings;
+use super::confinement_guard::CLOCK_LAG;
+use super::protected_snapshot::ProtectedSnapshot;
+use super::server_watch::changed_at;
+use turnwright_policy::permission::ProtectedPaths;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::private_file;
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
+use turnwright_workspace::files::Roots;
+
+/// At most this many files are named.
+const MAX_NAMED: usize = 10;
+
+/// The folder with the marks of a project's commands.
+pub(super) fn running_commands(confinement: &ConfinementSettings) -> PathBuf {
+    confinement.private_caches.join("running")
+}
+
+/// A file that is there and locked for as long as a command runs.
+#[derive(Debug)]
+pub(super) struct RunningMark {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunningMark {
+    /// Makes a mark for a command that is about to begin. Blocks.
+    pub(super) fn new(folder: &Path) -> io::Result<RunningMark> {
+        private_file::create_folder(folder)?;
+        let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
+        let lock = private_file::options().write(true).create_new(true).open(&path)?;
+        lock.lock()?;
+        Ok(RunningMark { path, _lock: lock })
+    }
+}
+
+impl Drop for RunningMark {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(%error, "the mark of a command cannot be removed");
+        }
+    }
+}
+
+/// Returns what is to be told about commands that were running when the agent ended, once. Blocks; looks through the
+/// session's folders only if there were such commands.
+pub(crate) fn report_unfinished(
+    confinement: &ConfinementSettings,
+    roots: &Roots,
+) -> Option<String> {
+    let since = take_first_abandoned(&running_commands(confinement))?;
+    let checkpoint = ChangeTracker::default();
+    let obeyed = ObeyedFiles {
+        is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
+        may_hold: ProtectedPaths::may_hold_obeyed,
+    };
+    checkpoint.watch(roots, obeyed, GitSettings::default());
+    let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
+    let repositories = Arc::new(repositories.into_iter().collect());
+    let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);
+    let is_new = |path: &PathBuf| changed_at(path).is_some_and(|at| at + CLOCK_LAG >= since);
+    let changed: Vec<_> = snapshot.files().filter(is_new).collect();
+    if changed.is_empty() {
+        return None;
+    }
+    let names = changed
+        .iter()
+        .take(MAX_NAMED)
+        .map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
+    let names: Vec<_> = names.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
+    let more = changed.len() - names.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}{more}. \
+         Look at them before you open the project in an editor or use git there.",
+        names.join(", ")
+    ))
+}
+
+/// Removes the marks of commands whose agent has ended. Returns when the first of them began.
+fn take_first_abandoned(folder: &Path) -> Option<SystemTime> {
+    let mut first: Option<SystemTime> = None;
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let Ok(file) = File::open(entry.path()) else { continue };
+        if file.try_lock().is_err() {
+            continue;
+        }
+        let began = file.metadata().and_then(|found| found.modified()).ok()?;
+        first = Some(first.map_or(began, |other| other.min(began)));
+        fs::remove_file(entry.path()).ok();
+    }
+    first
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_mark_that_nobody_holds_is_of_an_unfinished_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let running = RunningMark::new(folder.path()).unwrap();
+        assert_eq!(take_first_abandoned(folder.path()), None);
+        fs::write(folder.path().join("abandoned"), "").unwrap();
+        assert!(take_first_abandoned(folder.path()).is_some());
+        assert_eq!(take_first_abandoned(folder.path()), None);
+        drop(running);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

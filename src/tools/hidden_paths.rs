@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
-use turnwright_types::effect::{ResolvedPath, is_secret_path};
+use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
 use turnwright_types::file_id::file_id;
 use turnwright_workspace::search::visit_unignored;
 
@@ -19,7 +19,7 @@ pub(super) const MAX_VISITED: usize = 500_000;
 /// At most this many paths are hidden.
 const MAX_HIDDEN: usize = 4_096;
 /// The names in the longest place of credentials below a home folder.
-const LONGEST_PLACE: usize = 4;
+const LONGEST_PLACE: usize = 5;
 /// Programs that, without further options, read no content but that of the files they name.
 const NAMING_PROGRAMS: &[&str] = &[
     "[", "basename", "cat", "cd", "command", "date", "dirname", "echo", "false", "head", "ls",
@@ -152,8 +152,9 @@ fn is_git(path: &Path) -> bool {
 }
 
 /// Whether a path is secret, given that the folder above is not.
-fn is_secret(path: &Path) -> bool {
-    is_secret_path(last_names(path))
+fn is_secret(path: &Path, kind: FileType) -> bool {
+    let path = last_names(path);
+    if kind.is_dir() { is_secret_folder(path) } else { is_secret_path(path) }
 }
 
 /// The end of a path that tells whether it is secret, given that the folder above is not.
@@ -198,7 +199,9 @@ mod tests {
     fn secrets_below_a_folder_are_hidden_unless_named() {
         let folder = tempfile::tempdir().unwrap();
         let base = turnwright_workspace::real_path(folder.path()).unwrap();
-        for name in ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env"] {
+        for name in
+            ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env", "kubeconfig/x.go"]
+        {
             fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
             fs::write(base.join(name), "x").unwrap();
         }

@@ -20,7 +20,7 @@ use turnwright_workspace::memory::find_secret;
 /// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
 /// A word is taken for a token from this length and this number of digits on.
-const MIN_TOKEN_BYTES: usize = 16;
+const MIN_TOKEN_BYTES: usize = 12;
 const MIN_TOKEN_DIGITS: usize = 3;
 /// What stands in a pin for words and lines that look like secrets.
 const NOT_KEPT: &str = "[not kept]";
@@ -248,9 +248,12 @@ fn without_secrets(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         is_in_key |= line.contains("-----BEGIN ") && line.contains("PRIVATE KEY");
-        let words = line.split_inclusive(is_between_words);
-        let shown: String =
-            words.map(|word| if is_token(word) { NOT_KEPT } else { word }).collect();
+        let mut shown = String::with_capacity(line.len());
+        for part in line.split_inclusive(is_between_words) {
+            let word = part.trim_end_matches(is_between_words);
+            shown.push_str(if is_token(word) { NOT_KEPT } else { word });
+            shown.push_str(&part[word.len()..]);
+        }
         let is_secret =
             is_in_key || !redact::secrets(&shown).is_empty() || find_secret(&shown).is_some();
         is_in_key &= !line.contains("-----END ");

@@ -133,7 +133,9 @@ fn search(
         }
         !is_git(path)
     });
-    paths.iter().for_each(|path| note(path));
+    for path in &paths {
+        note(path);
+    }
     is_complete &= add_other_names(roots, &linked, limits.visited, &mut paths);
     is_complete &= paths.len() <= limits.hidden;
     paths.truncate(limits.hidden);

@@ -49,6 +49,9 @@ pub(super) struct ServeCliArgs {
     /// Web page that may connect, such as https://example.com; repeatable
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
+    /// Further name in requests without TLS, such as that of a proxy; repeatable
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
     /// How long a session goes on when its connection is lost
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     keep: u32,
@@ -82,7 +85,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     let tls = args.tls_cert.zip(key);
     let options = ListenOptions {
         address: args.listen,
-        access: AccessRules::new(token.expose(), args.allow_origin),
+        access: AccessRules::new(token.expose(), args.allow_origin).with_hosts(args.allow_host),
         tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
     };
     let announce = |url: &str| {

@@ -13,10 +13,18 @@ use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTra
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::ids::hex;
 use turnwright_types::line_diff;
+use turnwright_types::redact;
 use turnwright_types::text;
+use turnwright_workspace::memory::find_secret;
 
 /// How many bytes of a tool's definition are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
+/// A word is taken for a token from this length and this number of digits on.
+const MIN_TOKEN_BYTES: usize = 12;
+const MIN_TOKEN_DIGITS: usize = 3;
+/// What stands in a pin for words and lines that look like secrets.
+const NOT_KEPT: &str = "[not kept]";
+const NOT_KEPT_LINE: &str = "[not kept: it looks like a secret]\n";
 /// Maximum number of lines of a diff.
 const MAX_DIFF_LINES: usize = 60;
 /// Maximum length of one line of a diff.
@@ -214,7 +222,8 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The same in lines, as far as it is kept.
+/// The same in lines, as far as it is kept. Servers put tokens into descriptions; none is kept, and the digest still
+/// tells when one changes.
 fn summary(definition: &Value) -> String {
     let mut text = String::new();
     for part in ["title", "description"] {
@@ -228,8 +237,40 @@ fn summary(definition: &Value) -> String {
             text.push_str(&format!("{part}: {}\n", escape_hidden(&json)));
         }
     }
+    let mut text = without_secrets(&text);
     text.truncate(text::floor(&text, MAX_SUMMARY_BYTES));
     text
+}
+
+/// The text without lines and words that look like secrets.
+fn without_secrets(text: &str) -> String {
+    let mut is_in_key = false;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        is_in_key |= line.contains("-----BEGIN ") && line.contains("PRIVATE KEY");
+        let mut shown = String::with_capacity(line.len());
+        for part in line.split_inclusive(is_between_words) {
+            let word = part.trim_end_matches(is_between_words);
+            shown.push_str(if is_token(word) { NOT_KEPT } else { word });
+            shown.push_str(&part[word.len()..]);
+        }
+        let is_secret =
+            is_in_key || !redact::secrets(&shown).is_empty() || find_secret(&shown).is_some();
+        is_in_key &= !line.contains("-----END ");
+        kept.push_str(if is_secret { NOT_KEPT_LINE } else { &shown });
+    }
+    kept
+}
+
+fn is_between_words(char: char) -> bool {
+    !(char.is_ascii_alphanumeric() || "_-+/.".contains(char))
+}
+
+/// Returns true for a word that a generator of tokens may have made.
+fn is_token(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
+    word.len() >= MIN_TOKEN_BYTES && digits >= MIN_TOKEN_DIGITS && letters > 0
 }
 
 /// A bounded line-by-line diff.
@@ -237,7 +278,7 @@ fn diff(old: &str, new: &str) -> String {
     let diff = line_diff::unified_diff(old, new, 1, None);
     let lines: Vec<_> = diff.lines().filter(|it| !it.starts_with("@@")).collect();
     if lines.is_empty() {
-        return "It differs in a part that is too long to show.".to_owned();
+        return "It differs in a part that is too long to show, or looks like a secret.".to_owned();
     }
     let shown = lines.iter().take(MAX_DIFF_LINES);
     let mut text: Vec<_> = shown.map(|line| text::clip(*line, MAX_LINE_CHARS)).collect();
@@ -333,6 +374,38 @@ mod tests {
             assert!(change.lines().any(|it| it == expected), "{change}");
         }
         assert_eq!(change(&tool(&READ.replace(r#""name":"read""#, r#""name":"Read""#))), None);
+    }
+
+    #[test]
+    fn no_secret_of_a_definition_is_stored_and_another_one_is_a_change() {
+        let spec = usual();
+        for secret in [
+            "ghp_0123456789abcdefghijklmnopqrstuvwxyz",
+            "q8Zr2kX0vW7bN4mT",
+            "https://me:Zk39xQ71vvLm@host/",
+            "Authorization: Bearer Zk39xQ71vvLm",
+            "password = Zk39xQ71vvLm",
+            "-----BEGIN EC PRIVATE KEY-----\\nZk39xQ71vvLm\\n-----END EC PRIVATE KEY-----",
+        ] {
+            let state = tempfile::tempdir().unwrap();
+            let pins = || Some(PinStore::new(state.path()));
+            let here = Path::new("/ws");
+            let with = |secret: &str| {
+                let text = READ.replace("Reads.", &format!("Reads. Send {secret} with it."));
+                tool(&text.replace(r#""a":{}"#, &format!(r#""a":{{"default":"{secret}"}}"#)))
+            };
+            pins_of(&spec, &with(secret), here, pins()).pin().unwrap();
+            for entry in std::fs::read_dir(state.path().join("mcp-pins")).unwrap() {
+                let stored = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+                assert!(!stored.contains("Zk39") && !stored.contains(secret), "{stored}");
+                assert!(stored.contains("string") || !stored.contains("description"), "{stored}");
+            }
+            let change = |tool: &Tool| pins_of(&spec, tool, here, pins()).check().change;
+            assert_eq!(change(&with(secret)), None);
+            let other =
+                secret.replace("Zk39", "Ab12").replace("ghp_01", "ghp_99").replace("q8Z", "z8Q");
+            assert!(change(&with(&other)).is_some(), "{other}");
+        }
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
-use turnwright_types::effect::{ResolvedPath, is_secret_path};
-use turnwright_types::file_id::file_id;
+use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
+use turnwright_types::file_id::{FileId, file_id};
+use turnwright_types::secret_file::linked_secret_files;
 use turnwright_workspace::search::visit_unignored;
 
 pub(crate) use known_folders::KnownFolders;
@@ -19,7 +20,7 @@ pub(super) const MAX_VISITED: usize = 500_000;
 /// At most this many paths are hidden.
 const MAX_HIDDEN: usize = 4_096;
 /// The names in the longest place of credentials below a home folder.
-const LONGEST_PLACE: usize = 4;
+const LONGEST_PLACE: usize = 5;
 /// Programs that, without further options, read no content but that of the files they name.
 const NAMING_PROGRAMS: &[&str] = &[
     "[", "basename", "cat", "cd", "command", "date", "dirname", "echo", "false", "head", "ls",
@@ -87,11 +88,13 @@ pub(crate) struct DeniedFiles {
     pub(crate) is_complete: bool,
 }
 
-/// Searches for files that rules deny. Looks files up: not for the runtime's thread.
+/// Searches for files that rules deny, and for other names of the files from which secrets of this process come.
+/// Looks files up: not for the runtime's thread.
 pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
     let (reads, edits) = denied.denied_patterns();
     let mut found = DeniedFiles::default();
-    found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable);
+    found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable)
+        && add_other_names(roots, &linked_secret_files(), MAX_VISITED, &mut found.unreadable);
     for root in roots.iter().filter(|_| !edits.is_empty()) {
         found.is_complete &= visit_unignored(root, MAX_VISITED, |path| {
             let is_denied = edits.restriction(path, true).is_some() && !path.is_symlink();
@@ -135,25 +138,43 @@ fn search(
     is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
     paths.retain(|it| !named.contains(it));
     outermost(&mut paths);
-    let mut linked = Vec::new();
+    let mut linked = linked_secret_files();
+    let mut note = |path: &Path| {
+        linked.extend(file_id(path).filter(|(_, names)| *names > 1).map(|(id, _)| id));
+    };
     is_complete &= walk(&paths, limits.visited, |path, kind| {
-        linked.extend(kind.is_file().then(|| file_id(path)).flatten());
+        if kind.is_file() {
+            note(path);
+        }
         !is_git(path)
     });
-    linked.extend(paths.iter().filter_map(|it| file_id(it)));
-    linked.retain(|(_, names)| *names > 1);
-    if !linked.is_empty() {
-        is_complete &= walk(roots, limits.visited, |path, kind| {
-            if kind.is_file() && file_id(path).is_some_and(|it| linked.contains(&it)) {
-                paths.push(path.to_path_buf());
-            }
-            !is_git(path)
-        });
-        outermost(&mut paths);
+    for path in &paths {
+        note(path);
     }
+    is_complete &= add_other_names(roots, &linked, limits.visited, &mut paths);
     is_complete &= paths.len() <= limits.hidden;
     paths.truncate(limits.hidden);
     HiddenPaths { paths, is_complete }
+}
+
+/// Adds all names below these folders of the files that have more than one. Returns whether all was visited.
+fn add_other_names(
+    roots: &[PathBuf],
+    linked: &[FileId],
+    limit: usize,
+    paths: &mut Vec<PathBuf>,
+) -> bool {
+    if linked.is_empty() {
+        return true;
+    }
+    let is_complete = walk(roots, limit, |path, kind| {
+        if kind.is_file() && file_id(path).is_some_and(|(id, _)| linked.contains(&id)) {
+            paths.push(path.to_path_buf());
+        }
+        !is_git(path)
+    });
+    outermost(paths);
+    is_complete
 }
 
 /// Leaves out what is below another of the paths.
@@ -167,8 +188,9 @@ fn is_git(path: &Path) -> bool {
 }
 
 /// Whether a path is secret, given that the folder above is not.
-fn is_secret(path: &Path) -> bool {
-    is_secret_path(last_names(path))
+fn is_secret(path: &Path, kind: FileType) -> bool {
+    let path = last_names(path);
+    if kind.is_dir() { is_secret_folder(path) } else { is_secret_path(path) }
 }
 
 /// The end of a path that tells whether it is secret, given that the folder above is not.
@@ -208,12 +230,16 @@ mod tests {
     use super::*;
     use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
+    #[cfg(unix)]
+    use turnwright_types::secret_file::SecretFile;
 
     #[test]
     fn secrets_below_a_folder_are_hidden_unless_named() {
         let folder = tempfile::tempdir().unwrap();
         let base = turnwright_workspace::real_path(folder.path()).unwrap();
-        for name in ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env"] {
+        for name in
+            ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env", "kubeconfig/x.go"]
+        {
             fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
             fs::write(base.join(name), "x").unwrap();
         }
@@ -244,6 +270,28 @@ mod tests {
             assert_eq!(hidden(std::slice::from_ref(&other)).contains(&other), expected, "{secret}");
             fs::remove_file(&other).unwrap();
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn all_names_of_a_file_that_holds_a_secret_of_this_process_are_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
+        let project = base.join("project");
+        fs::create_dir_all(project.join("sub")).unwrap();
+        fs::write(base.join("token"), "secret").unwrap();
+        fs::write(project.join("a"), "x").unwrap();
+        fs::hard_link(base.join("token"), project.join("sub/notes")).unwrap();
+        SecretFile::new(&base.join("token"));
+        let roots = std::slice::from_ref(&project);
+        let found = denied_below(roots, &DeniedPaths::default());
+        assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");
+        let found = hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
+        assert_eq!(
+            found.paths,
+            [project.join("sub/notes")],
+            "for one that reads, and for a server"
+        );
     }
 
     #[test]

@@ -151,9 +151,10 @@ impl Tool for Memory {
         let (Some(place), Some(folder)) = (targets.first(), args.folder(&ctx.env)) else {
             return Err(nothing("There is no folder for such notes.".into()));
         };
-        if !folder.allows(&place.path) {
+        let (checked, path) = (folder.clone(), place.path.clone());
+        if !spawn_blocking(move || checked.allows(&path)).await.unwrap_or(false) {
             return Err(nothing(
-                format!("The file of {name} is a link to a place outside the notes.").into(),
+                format!("The file of {name} is a link to a place outside the notes, or another name of a file there.").into(),
             ));
         }
         let before = match ctx.env.files.without_editor().read(place).await {

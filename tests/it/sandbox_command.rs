@@ -107,6 +107,61 @@ fn secrets_in_the_home_folder_are_hidden() {
     assert_eq!(ground.stdout_of(&[], script), "no-secret");
 }
 
+/// A sample of each kind of credentials, and of the settings without which everyday tools do not work.
+#[test]
+fn credentials_of_all_kinds_of_programs_are_hidden_and_settings_that_tools_need_are_not() {
+    if !can_confine() {
+        return;
+    }
+    let ground = Ground::new();
+    let hidden = [
+        ".aws/credentials",
+        ".env",
+        ".bash_history",
+        ".claude.json",
+        ".config/Code/User/globalStorage/state.vscdb",
+        ".config/Slack/Cookies",
+        ".config/google-chrome-beta/Default/Login Data",
+        ".config/hcloud/cli.toml",
+        ".config/openvpn3/profile",
+        ".config/rclone/rclone.conf",
+        ".config/syncthing/key.pem",
+        ".ethereum/keystore/key",
+        ".local/share/DBeaverData/credentials-config.json",
+        ".local/share/com.vercel.cli/auth.json",
+        ".msmtprc",
+        ".pg_service.conf",
+        ".pulumi/credentials.json",
+        ".supabase/access-token",
+        ".var/app/org.mozilla.firefox/logins.json",
+        "snap/firefox/common/logins.json",
+    ];
+    let needed = [
+        ".gitconfig",
+        ".config/git/config",
+        ".cargo/config.toml",
+        ".npmrc",
+        ".config/pip/pip.conf",
+        ".rustup/settings.toml",
+        ".gradle/gradle.properties",
+        ".m2/settings.xml",
+        ".config/pypoetry/auth.toml",
+        ".bashrc",
+    ];
+    for name in hidden.iter().chain(&needed) {
+        let path = ground.home.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "content").unwrap();
+    }
+    let read = |name: &str| ground.stdout_of(&[], &format!("cat \"$HOME/{name}\""));
+    for name in hidden {
+        assert_eq!(read(name), "", "{name}");
+    }
+    for name in needed {
+        assert_eq!(read(name), "content", "{name}");
+    }
+}
+
 #[test]
 fn git_hooks_cannot_be_changed() {
     if !can_confine() || !turnwright_sandbox::namespace_support().mounts {

@@ -327,7 +327,7 @@ fn r_rem_8_ten_thousand_attempts_to_connect_cost_no_memory_and_keep_nobody_out()
     assert_eq!(agent.turn("before"), "end_turn");
     let before = served.resident();
     let host = served.url.trim_start_matches("ws://").trim_end_matches("/acp");
-    let wrong = "POST /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer wrong\r\n\r\n";
+    let wrong = "POST /acp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer wrong\r\n\r\n";
     let bytes = ["", "GET /acp HTTP/1.1\r\nx: ", "\x16\x03\x01\x02\x00", wrong];
     let mut open = std::collections::VecDeque::new();
     for number in 0..ATTEMPTS {

@@ -218,3 +218,62 @@ fn a_helper_is_told_of_a_placeholder_and_a_deleted_file_with_a_key_comes_back() 
     let body = agent.model().requests().last().unwrap().body.to_string();
     assert!(!body.contains("Nothing was done"), "{body}");
 }
+
+#[test]
+fn file_tools_show_no_password_of_a_url_and_no_key_of_a_header() {
+    let settings = "[remote \"origin\"]\n\turl = https://me:glpat-Ab3dEf6hIj@host/x.git\n\
+                    [http]\n\textraheader = AUTHORIZATION: basic eDp5Z2hwXzEyMzQ=\n";
+    let head = "0123abc\t\tbranch 'main' of https://ghp_0123456789abcdefghij@host/x\n";
+    let mut agent = builder()
+        .file(".git/config", settings)
+        .file(".git/FETCH_HEAD", head)
+        .file("compose.yml", "url: postgres://app:Zk39xQ71vvLm@db/app\nport: 80\n")
+        .start();
+    let secrets = ["glpat-Ab3", "eDp5Z2hw", "ghp_0123", "Zk39xQ71"];
+    for (tool, arguments) in [
+        ("read_file", json!({ "path": ".git/config" })),
+        ("read_file", json!({ "paths": [".git/FETCH_HEAD", "compose.yml"] })),
+        ("grep", json!({ "pattern": "url|basic|branch|port", "path": "compose.yml" })),
+        ("grep", json!({ "pattern": "url|header|branch", "path": ".git", "hidden": true })),
+    ] {
+        let result = run(&mut agent, tool, &arguments);
+        assert!(result.contains("[hidden:") && result.contains("Secrets are hidden"), "{result}");
+        let log = Value::from(agent.log.clone()).to_string();
+        for secret in secrets {
+            assert!(
+                !result.contains(secret) && !log.contains(secret),
+                "{tool} {arguments}: {result}"
+            );
+        }
+    }
+    // What stands beside the secret can be changed, and its placeholder is never written.
+    let edit = |old: &str, new: &str| json!({ "path": "compose.yml", "edits": [{ "old_text": old, "new_text": new }] });
+    let shown = run(&mut agent, "read_file", &json!({ "path": "compose.yml" }));
+    let hidden = placeholders(&shown)[0].to_owned();
+    let line = format!("postgres://app:{hidden}@db/app");
+    let result = run(&mut agent, "edit_file", &edit(&line, &line.replace("@db", "@db2")));
+    assert!(result.starts_with("Nothing was done."), "{result}");
+    run(&mut agent, "edit_file", &edit("@db/app\nport: 80", "@db2/app\nport: 81"));
+    let written = std::fs::read_to_string(agent.path("compose.yml")).unwrap();
+    assert_eq!(written, "url: postgres://app:Zk39xQ71vvLm@db2/app\nport: 81\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn another_name_of_a_key_file_is_asked_about_and_not_searched() {
+    let outside = turnwright_testing::temporary_folder();
+    let key = outside.path().join("mine");
+    std::fs::write(&key, "sk-of-the-second-provider-0\n").unwrap();
+    let settings = format!(
+        "[providers.second]\nbase_url = 'http://127.0.0.1:9/v1'\nkey_file = '{}'\n",
+        key.display()
+    );
+    let builder = TestAgent::builder().own_file("config/config.toml", &settings);
+    let mut agent = builder.model(json!([])).permission("reject_once").start();
+    std::fs::hard_link(&key, agent.path("other")).unwrap();
+    run(&mut agent, "read_file", &json!({ "path": "other" }));
+    assert_eq!(cards::questions(&agent), 1);
+    std::fs::rename(agent.path("other"), agent.path("third")).unwrap();
+    let found = run(&mut agent, "grep", &json!({ "pattern": "second" }));
+    assert!(!found.contains("third:") && cards::questions(&agent) == 1, "{found}");
+}

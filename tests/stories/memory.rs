@@ -2,7 +2,11 @@
 
 use std::fs;
 #[cfg(unix)]
+use std::io;
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
+#[cfg(unix)]
+use std::path::Path;
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -112,7 +116,10 @@ fn an_invalid_note_is_refused_without_a_permission_request() {
 #[cfg(unix)]
 #[test]
 fn a_link_does_not_make_another_file_a_note() {
-    for action in ["read", "append"] {
+    let kinds: [fn(&Path, &Path) -> io::Result<()>; 2] =
+        [|secret, note| symlink(secret, note), |secret, note| fs::hard_link(secret, note)];
+    let actions = ["read", "append", "list"];
+    for (action, link) in actions.into_iter().flat_map(|action| kinds.map(|link| (action, link))) {
         let arguments = note(action, "trap", "x");
         let replies = json!([calls("memory", &arguments), says("Done.")]);
         let mut agent = TestAgent::builder()
@@ -122,10 +129,11 @@ fn a_link_does_not_make_another_file_a_note() {
             .start();
         fs::create_dir_all(agent.path(".turnwright/memory")).unwrap();
         let secret = agent.home().join("config/credentials.md");
-        symlink(&secret, agent.path(".turnwright/memory/trap.md")).unwrap();
+        link(&secret, &agent.path(".turnwright/memory/trap.md")).unwrap();
         let result = cards::turn(&mut agent);
         assert!(!agent.model_request(1).to_string().contains("Top secret"), "{action}");
-        assert!(result.contains("no note") || result.contains("link"), "{result}");
+        let is_told = result.contains("no note") || result.contains("link");
+        assert!(is_told || action == "list", "{result}");
         assert_eq!(fs::read_to_string(secret).unwrap(), "# Top secret");
     }
 }

@@ -291,11 +291,16 @@ fn a_file_that_may_hold_secrets_requires_permission_and_its_example_does_not() {
         cards::run_each(&mut agent, "read_file", &[json!({ "path": ".env.example" })]).remove(0);
     assert!(example.ends_with("1| KEY=\n"), "{example}");
     assert_eq!(cards::questions(&agent), 0);
-    agent.model().push(calls("read_file", &json!({ "path": ".env" }))).unwrap();
-    agent.model().push(says("Then not.")).unwrap();
-    let id = agent.prompt("go");
-    agent.stop_reason(&id);
-    assert_eq!(cards::questions(&agent), 1);
+    let secrets =
+        [".env", "service-account.json", "terraform.tfstate.backup", "kubeconfig", "AuthKey_1.p8"];
+    for (asked, path) in secrets.into_iter().enumerate() {
+        fs::write(agent.path(path), "KEY=1\n").unwrap();
+        agent.model().push(calls("read_file", &json!({ "path": path }))).unwrap();
+        agent.model().push(says("Then not.")).unwrap();
+        let id = agent.prompt("go");
+        agent.stop_reason(&id);
+        assert_eq!(cards::questions(&agent), asked + 1, "{path}");
+    }
     assert!(agent.log.iter().all(|it| !it.to_string().contains("KEY=1")));
 }
 

@@ -39,6 +39,14 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         (403, vec!["OPTIONS /acp HTTP/1.1", "origin: https://evil.example"], ""),
         (403, vec!["OPTIONS /acp HTTP/1.1"], ""),
         (204, vec!["OPTIONS /acp HTTP/1.1", "origin: https://allowed.example"], ""),
+        (403, vec![post, json_type, &bearer, "host: evil.example:4077"], &ping),
+        (403, vec![get, events, &bearer, &of_connection, "host: evil.example"], ""),
+        (403, [&upgrade(&bearer)[..], &["host: evil.example"]].concat(), ""),
+        (
+            403,
+            vec!["OPTIONS /acp HTTP/1.1", "origin: https://allowed.example", "host: evil.example"],
+            "",
+        ),
         (404, vec!["GET /other HTTP/1.1", &bearer], ""),
         (405, vec!["PUT /acp HTTP/1.1", &bearer], ""),
         (415, vec![post, &bearer, &of_connection], &ping),
@@ -64,7 +72,8 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         let is_challenge = response.header("www-authenticate") == Some("Bearer");
         assert_eq!(is_challenge, status == 401);
         let is_allowed = response.header("access-control-allow-origin").is_some();
-        assert_eq!(is_allowed, head.contains(&"origin: https://allowed.example"), "{head:?}");
+        let is_of_allowed = head.contains(&"origin: https://allowed.example");
+        assert_eq!(is_allowed, is_of_allowed && status != 403, "{head:?}");
     }
     let mut events = served.http.stream(&connection, None);
     let error = events.until(|message| !message["error"].is_null());
@@ -104,7 +113,7 @@ fn r_rem_8_sockets_that_say_nothing_keep_nobody_out() {
 fn r_rem_8_bytes_that_make_no_sense_close_only_their_own_socket_and_a_websocket_says_why() {
     let served = serve(&json!([]));
     let head = format!(
-        "GET /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer {TOKEN}\r\nconnection: upgrade\r\n\
+        "GET /acp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\nconnection: upgrade\r\n\
          upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     );
     let frame = |first: u8| [vec![first, 0x80 | 2, 0, 0, 0, 0], vec![0xff, 0xfe]].concat();
@@ -232,7 +241,7 @@ fn send_too_much(served: &Served, connection: &str, tells_length: bool) -> u16 {
         "transfer-encoding: chunked".to_owned()
     };
     let head = format!(
-        "POST /acp HTTP/1.1\r\nhost: agent\r\n{}\r\ncontent-type: application/json\r\n\
+        "POST /acp HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-type: application/json\r\n\
          acp-connection-id: {connection}\r\n{length}\r\n\r\n",
         served.http.authorization()
     );
@@ -279,7 +288,7 @@ fn r_rem_8_messages_that_do_not_end_keep_nobody_waiting() {
         .map(|_| {
             let mut socket = served.http.socket();
             let head = format!(
-                "POST /acp HTTP/1.1\r\nhost: agent\r\n{}\r\ncontent-type: application/json\r\n\
+                "POST /acp HTTP/1.1\r\nhost: localhost\r\n{}\r\ncontent-type: application/json\r\n\
                  acp-connection-id: {connection}\r\ncontent-length: 1000\r\n\r\n",
                 served.http.authorization()
             );

@@ -1,8 +1,12 @@
-//! Who may use the agent: a request must have the token, and must not come from a web page that was not
-//! allowed by name.
+//! Who may use the agent: a request must have the token, must not come from a web page that was not
+//! allowed by name, and must be for this machine. A web page whose name suddenly leads to this machine (DNS
+//! rebinding) would otherwise be taken for one of the agent's own.
 
-use http::header::{AUTHORIZATION, ORIGIN};
-use http::{HeaderMap, StatusCode};
+use std::net::IpAddr;
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, StatusCode, Uri};
 use ring::digest::{Digest, SHA256, digest};
 use uuid::Uuid;
 
@@ -12,6 +16,10 @@ pub struct AccessRules {
     /// Compared instead of the token, so that the time tells nothing of it.
     token: Digest,
     origins: Vec<String>,
+    /// Further names that requests may be for.
+    hosts: Vec<String>,
+    /// Where the agent listens without TLS. With it, the certificate tells which names are served.
+    unencrypted: Option<IpAddr>,
 }
 
 /// Why a request is refused.
@@ -21,13 +29,15 @@ pub(crate) enum AccessDenial {
     Token,
     /// The request comes from a web page that is not allowed.
     Origin,
+    /// The request is for another machine.
+    Host,
 }
 
 impl AccessDenial {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             AccessDenial::Token => StatusCode::UNAUTHORIZED,
-            AccessDenial::Origin => StatusCode::FORBIDDEN,
+            AccessDenial::Origin | AccessDenial::Host => StatusCode::FORBIDDEN,
         }
     }
 
@@ -37,6 +47,10 @@ impl AccessDenial {
                 "The token is missing or wrong. Send `Authorization: Bearer TOKEN`.\n"
             }
             AccessDenial::Origin => "Web pages of this origin are not allowed.\n",
+            AccessDenial::Host => {
+                "The agent is not served under the name in `Host`. Use the address that it has printed, or \
+                 start it with --allow-host NAME.\n"
+            }
         }
     }
 }
@@ -44,7 +58,41 @@ impl AccessDenial {
 impl AccessRules {
     /// Allows requests with this token, and from web pages of these origins, such as `https://example.com`.
     pub fn new(token: &str, origins: Vec<String>) -> AccessRules {
-        AccessRules { token: digest(&SHA256, token.as_bytes()), origins }
+        let token = digest(&SHA256, token.as_bytes());
+        AccessRules { token, origins, hosts: Vec::new(), unencrypted: None }
+    }
+
+    /// Also allows requests for these hosts, such as the name of a proxy.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Vec<String>) -> AccessRules {
+        AccessRules { hosts, ..self }
+    }
+
+    /// Has requests checked for the host that they name, for an agent that listens here without TLS.
+    pub(crate) fn listening_unencrypted(self, address: IpAddr) -> AccessRules {
+        AccessRules { unencrypted: Some(address), ..self }
+    }
+
+    /// Checks which host a request is for, before anything else: whoever reaches the wrong one learns nothing.
+    pub(crate) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessDenial> {
+        let Some(address) = self.unencrypted else { return Ok(()) };
+        let mut named = headers.get_all(HOST).iter();
+        let (Some(host), None) = (named.next(), named.next()) else {
+            return Err(AccessDenial::Host);
+        };
+        let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+        let all_allowed = uri.authority().into_iter().chain(&host).all(|authority| {
+            !authority.as_str().contains('@') && self.allows_host(authority.host(), address)
+        });
+        if host.is_some() && all_allowed { Ok(()) } else { Err(AccessDenial::Host) }
+    }
+
+    fn allows_host(&self, host: &str, address: IpAddr) -> bool {
+        let name = host.trim_end_matches('.');
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        literal.is_ok_and(|ip| ip.is_loopback() || ip == address)
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
     }
 
     /// Checks the headers of a request. The origin comes first, so that a web page learns nothing of tokens.
@@ -83,6 +131,43 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn only_requests_for_this_machine_are_served() {
+        let listening = AccessRules::new("secret", Vec::new())
+            .with_hosts(vec!["agent.example".to_owned()])
+            .listening_unencrypted("127.0.0.2".parse().unwrap());
+        let encrypted = AccessRules::new("secret", Vec::new());
+        let table: [(&str, &[&str], bool); 17] = [
+            ("/acp", &["127.0.0.1:4077"], true),
+            ("/acp", &["127.0.0.2:4077"], true),
+            ("/acp", &["[::1]:4077"], true),
+            ("/acp", &["localhost"], true),
+            ("/acp", &["LOCALHOST.:4077"], true),
+            ("/acp", &["Agent.example:80"], true),
+            ("http://localhost:4077/acp", &["localhost:4077"], true),
+            ("/acp", &["evil.example:4077"], false),
+            ("/acp", &["localhost.evil.example"], false),
+            ("/acp", &["127.0.0.1.evil.example"], false),
+            ("/acp", &["localhost@evil.example"], false),
+            ("/acp", &["evil.example@localhost"], false),
+            ("/acp", &["10.0.0.7:4077"], false),
+            ("/acp", &["localhost", "evil.example"], false),
+            ("http://evil.example/acp", &["localhost"], false),
+            ("/acp", &[""], false),
+            ("/acp", &[], false),
+        ];
+        for (uri, hosts, expected) in table {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_str(host).unwrap());
+            }
+            let uri: Uri = uri.parse().unwrap();
+            let denial = if expected { Ok(()) } else { Err(AccessDenial::Host) };
+            assert_eq!(listening.check_host(&uri, &headers), denial, "{uri} {hosts:?}");
+            assert_eq!(encrypted.check_host(&uri, &headers), Ok(()), "the certificate decides");
+        }
+    }
 
     #[test]
     fn only_the_token_and_allowed_pages_have_access() {

@@ -118,7 +118,9 @@ impl HttpServer {
         admit: impl FnOnce(),
     ) -> Response<ResponseBody> {
         let origin = request.headers().get(ORIGIN).cloned();
-        let answer = if request.method() == Method::OPTIONS {
+        let answer = if let Err(denial) = self.access.check_host(request.uri(), request.headers()) {
+            Err(HttpRefusal(denial.status(), denial.message()))
+        } else if request.method() == Method::OPTIONS {
             self.answer_preflight(request.headers())
         } else {
             self.answer_authorised(request, admit).await

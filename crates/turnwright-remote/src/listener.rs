@@ -78,6 +78,8 @@ impl Listener {
         if tls.is_none() && !address.ip().is_loopback() {
             return Err(ListenError::NeedsTls(address));
         }
+        let access =
+            if tls.is_none() { access.listening_unencrypted(address.ip()) } else { access };
         let tls = tls.as_ref().map(acceptor).transpose()?;
         let socket = listen(address).map_err(|error| ListenError::Bind(address, error))?;
         Ok(Listener { socket, access, tls })
@@ -241,7 +243,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_does_not_end_is_given_up() {
-        let head = "POST /acp HTTP/1.1\r\nhost: agent\r\nauthorization: Bearer secret\r\n\
+        let head = "POST /acp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer secret\r\n\
             content-type: application/json\r\nconnection: close\r\ncontent-length: 100\r\n";
         let table = [
             ("", "", HEAD_TIMEOUT),

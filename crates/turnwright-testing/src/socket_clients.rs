@@ -57,9 +57,8 @@ impl HttpClient {
         let body = body.as_ref();
         let mut socket = self.socket();
         let (head, length) = (head.join("\r\n"), body.len());
-        let head = format!(
-            "{head}\r\nhost: agent\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
-        );
+        let host = if head.contains("\r\nhost: ") { "" } else { "host: localhost\r\n" };
+        let head = format!("{head}\r\n{host}connection: close\r\ncontent-length: {length}\r\n\r\n");
         socket.write_all(head.as_bytes()).unwrap();
         // A body that is refused for its size may not be read.
         socket.write_all(body).ok();
@@ -111,7 +110,7 @@ impl HttpClient {
         let authorization = self.authorization();
         let session = session.map_or(String::new(), |id| format!("acp-session-id: {id}\r\n"));
         let head = format!(
-            "GET /acp HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n{authorization}\r\n\
+            "GET /acp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{authorization}\r\n\
              accept: text/event-stream\r\nacp-connection-id: {connection}\r\n{session}\r\n"
         );
         socket.write_all(head.as_bytes()).unwrap();
@@ -183,7 +182,7 @@ impl WebSocketClient {
         let http = HttpClient::new(url, token);
         let mut socket = http.socket();
         let head = format!(
-            "GET /acp HTTP/1.1\r\nhost: agent\r\n{}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+            "GET /acp HTTP/1.1\r\nhost: localhost\r\n{}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
             http.authorization()
         );

@@ -7,7 +7,10 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use secrets::{build_credential_paths, credential_paths, is_secret_path};
+pub use secrets::{
+    build_credential_paths, credential_paths, is_secret_folder, is_secret_path,
+    secret_names_may_end_with,
+};
 
 use crate::ids::TerminalId;
 use crate::message::Media;

@@ -84,6 +84,19 @@ pub fn without_partial_key(text: &str) -> &str {
     crate::text::prefix(text, text.len() - loaded().partial_key_len(text.as_bytes()))
 }
 
+/// Returns the text with all keys replaced, and with those that are recognised by their place, as in the output of a
+/// command.
+pub fn text_with_placed_keys(text: &str) -> Cow<'_, str> {
+    let bytes = match self::text(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    };
+    match PlacedKeys::default().take(bytes, true) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
 /// Returns the bytes with all keys replaced, or `None` if they contain no key.
 pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     loaded().redact(bytes)

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::RwLock;
 
+use crate::file_id::{FileId, file_id};
+
 /// The places of all these files, with and without links. Locked to look one up, or to add one.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
@@ -41,9 +43,29 @@ pub fn secret_files() -> Vec<PathBuf> {
     KNOWN.read().clone()
 }
 
-/// Returns true if a secret of this process comes from the file at this path.
+/// Returns true if a secret of this process comes from the file at this path, as far as is known.
 pub fn is_secret_file(path: &Path) -> bool {
     KNOWN.read().iter().any(|known| known == path)
+}
+
+/// Makes the path known if it is another name (hard link) of such a file. Looks it up if there are any: not for the
+/// runtime's thread.
+pub fn notice_other_name(path: &Path) {
+    if KNOWN.read().is_empty() {
+        return;
+    }
+    let Some((id, 2..)) = file_id(path) else { return };
+    if linked_secret_files().contains(&id) && !is_secret_file(path) {
+        KNOWN.write().push(path.to_path_buf());
+    }
+}
+
+/// The files with more than one name (hard link) from which secrets of this process come. Looks them up: not for the
+/// runtime's thread.
+pub fn linked_secret_files() -> Vec<FileId> {
+    let known = secret_files();
+    let linked = known.iter().filter_map(|path| file_id(path)).filter(|(_, names)| *names > 1);
+    linked.map(|(id, _)| id).collect()
 }
 
 #[cfg(test)]
@@ -53,11 +75,14 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_is_known_by_its_links_and_devices_and_folders_are_not() {
+    fn a_file_is_known_by_its_links_of_both_kinds_and_devices_and_folders_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         fs::write(folder.join("token-1"), "secret").unwrap();
         std::os::unix::fs::symlink("token-1", folder.join("token")).unwrap();
+        fs::hard_link(folder.join("token-1"), folder.join("other-name")).unwrap();
+        fs::write(folder.join("other"), "no secret").unwrap();
+        fs::hard_link(folder.join("other"), folder.join("other-2")).unwrap();
         SecretFile::new(&folder.join("token"));
         SecretFile::new(&folder.join("later"));
         SecretFile::new(&folder);
@@ -66,12 +91,15 @@ mod tests {
             (folder.join("token"), true),
             (folder.join("token-1"), true),
             (folder.join("later"), true),
+            (folder.join("other-name"), true),
             (folder.join("other"), false),
             (folder.clone(), false),
             ("/dev/null".into(), false),
         ] {
+            notice_other_name(&path);
             assert_eq!(is_secret_file(&path), expected, "{}", path.display());
             assert_eq!(secret_files().contains(&path), expected, "{}", path.display());
         }
+        assert!(!linked_secret_files().is_empty());
     }
 }

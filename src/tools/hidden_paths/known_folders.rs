@@ -77,7 +77,7 @@ fn list(folder: &Path, stamp: Option<FolderStamp>) -> KnownFolder {
         found.entry_count += 1;
         let Ok(kind) = entry.file_type() else { continue };
         let path = entry.path();
-        if is_secret(&path) {
+        if is_secret(&path, kind) {
             found.secrets.extend((!kind.is_symlink()).then_some(path));
         } else if kind.is_dir() && entry.file_name() != ".git" {
             found.folders.push(path);

@@ -1,11 +1,13 @@
 //! Tells the model when a result hides secrets, and keeps it from writing their placeholders where the
 //! secrets stand.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
 
 use crate::tools::ToolOutcome;
+use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::redact::{self, FORMER_PLACEHOLDER};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
@@ -17,6 +19,25 @@ const NOTE: &str = "[Secrets are hidden above as [hidden:…]. Never write such 
 
 /// The place of a secret is told by so many characters before it.
 const MAX_PLACE_CHARS: usize = 16;
+
+/// Hides in the result of a call that has to do with files what the output of a command would not show either:
+/// passwords in URLs and keys in headers.
+pub(super) fn hide_placed_keys(outcome: &mut ToolOutcome, effects: &[Effect]) {
+    let has_files =
+        |effect: &Effect| matches!(effect, Effect::Read(_) | Effect::Write(_) | Effect::Delete(_));
+    if !effects.iter().any(has_files) {
+        return;
+    }
+    let shown = outcome.content.iter_mut().filter_map(|content| match content {
+        CallContent::Text(text) => Some(text),
+        _ => None,
+    });
+    for text in shown.chain([&mut outcome.text]) {
+        if let Cow::Owned(clean) = redact::text_with_placed_keys(text) {
+            *text = clean;
+        }
+    }
+}
 
 /// Hides the secrets in a result, and says so to the model.
 pub(super) fn hide(outcome: &mut ToolOutcome) {

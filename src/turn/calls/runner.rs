@@ -395,7 +395,8 @@ impl PendingCall {
         let PendingCall { id, name, arguments, mut prepared, ctx, view, .. } = self;
         let kept = KeptCall::of(&ctx, &name, arguments.as_ref());
         let is_played = kept.as_ref().is_some_and(KeptCall::is_played);
-        let reads_only = pass.effects().iter().all(is_droppable);
+        let effects = pass.effects().to_vec();
+        let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
         if !reads_only && !is_played {
             match FileChangeRecorder::begin(prepared, &pass, &ctx).await {
@@ -435,6 +436,7 @@ impl PendingCall {
             outcome.add_line(CALL_STOPPED);
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
+        hidden_secrets::hide_placed_keys(&mut outcome, &effects);
         if let Some(kept) = kept {
             kept.record_outcome(&outcome);
         }

@@ -1,174 +1,18 @@
 //! Recognises files that are likely to hold secrets by their names. Reading one needs the user's
 //! permission, and searches do not show their contents.
 
+mod file_names;
+mod home_places;
+
 use std::path::{Path, PathBuf};
+
+use file_names::{is_of_files_only, is_secret_name, without_copy_suffixes};
+use home_places::{HOME_BUILD_CREDENTIALS, HOME_CREDENTIALS, WINDOWS_CREDENTIALS};
 
 use crate::secret_file::is_secret_file;
 
-/// Whole file names, in lower case.
-const SECRET_FILE_NAMES: &[&str] = &[
-    ".netrc",
-    "_netrc",
-    ".vault-token",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".htpasswd",
-    ".git-credentials",
-    ".dockercfg",
-    "credentials.json",
-    "credentials.toml",
-    ".dev.vars",
-    "master.key",
-    "secrets.yml",
-    "secrets.yaml",
-    "secrets.json",
-    "secrets.toml",
-];
-
-const SECRET_NAME_SUFFIXES: &[&str] = &[
-    ".pem",
-    ".key",
-    ".pfx",
-    ".p12",
-    ".kdbx",
-    ".keystore",
-    ".jks",
-    ".ppk",
-    ".asc",
-    ".gpg",
-    ".tfvars",
-];
-
-/// Parts of the names of `.env` files that hold no secrets but are templates for the real one.
-const TEMPLATE_MARKERS: &[&str] = &["example", "sample", "template", "dist", "defaults"];
-
-/// Suffixes that editors and users give to copies of a file.
-const COPY_SUFFIXES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo"];
-
-/// Places of credentials below a home folder. Everything below them counts too.
-const HOME_CREDENTIALS: &[&str] = &[
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".netrc",
-    ".pypirc",
-    ".pgpass",
-    ".git-credentials",
-    ".password-store",
-    ".vault-token",
-    ".boto",
-    ".s3cfg",
-    ".oci",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/op",
-    ".config/rclone",
-    ".config/doctl",
-    ".config/github-copilot",
-    ".config/stripe",
-    ".config/containers/auth.json",
-    ".config/goose/secrets.yaml",
-    ".config/helm/repositories.yaml",
-    ".config/solana/id.json",
-    ".config/sops/age",
-    ".authinfo",
-    ".authinfo.gpg",
-    ".netrc.gpg",
-    ".bitcoin",
-    ".databrickscfg",
-    ".electrum",
-    ".huggingface/token",
-    ".cache/huggingface/token",
-    ".kaggle/kaggle.json",
-    ".snowsql/config",
-    ".local/share/opencode/auth.json",
-    ".docker/config.json",
-    ".fly",
-    ".gem/credentials",
-    ".local/share/keyrings",
-    ".terraform.d/credentials.tfrc.json",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".gemini/oauth_creds.json",
-    ".config/BraveSoftware",
-    ".config/chromium",
-    ".config/google-chrome",
-    ".config/microsoft-edge",
-    ".mozilla",
-    ".thunderbird",
-    "Library/Application Support/Firefox",
-    "Library/Application Support/Google/Chrome",
-    "Library/Keychains",
-];
-
-/// Further such places. Builds read them, because they also hold settings.
-const HOME_BUILD_CREDENTIALS: &[&str] = &[
-    ".npmrc",
-    ".yarnrc.yml",
-    ".m2/settings.xml",
-    ".gradle/gradle.properties",
-    ".nuget/NuGet/NuGet.Config",
-    ".composer/auth.json",
-    ".config/composer/auth.json",
-    ".config/pip",
-    ".my.cnf",
-    ".terraformrc",
-    ".claude.json",
-    ".bash_history",
-    ".zsh_history",
-    ".local/share/fish/fish_history",
-    ".mysql_history",
-    ".node_repl_history",
-    ".psql_history",
-    ".python_history",
-    ".sqlite_history",
-];
-
-/// Places of both kinds that only Windows has. They are in no sandbox's list, because it has none.
-const WINDOWS_CREDENTIALS: &[&str] = &[
-    "AppData/Local/1Password",
-    "AppData/Local/BraveSoftware",
-    "AppData/Local/Chromium",
-    "AppData/Local/github-copilot",
-    "AppData/Local/Google/Chrome",
-    "AppData/Local/Microsoft/Credentials",
-    "AppData/Local/Microsoft/Edge",
-    "AppData/Local/Microsoft/Vault",
-    "AppData/Roaming/Bitcoin",
-    "AppData/Roaming/Composer/auth.json",
-    "AppData/Roaming/doctl",
-    "AppData/Roaming/Electrum",
-    "AppData/Roaming/gcloud",
-    "AppData/Roaming/GitHub CLI",
-    "AppData/Roaming/glab-cli",
-    "AppData/Roaming/gnupg",
-    "AppData/Roaming/helm/repositories.yaml",
-    "AppData/Roaming/Microsoft/Credentials",
-    "AppData/Roaming/Microsoft/Crypto",
-    "AppData/Roaming/Microsoft/Protect",
-    "AppData/Roaming/Microsoft/Vault",
-    "AppData/Roaming/Microsoft/Windows/PowerShell/PSReadLine",
-    "AppData/Roaming/Mozilla",
-    "AppData/Roaming/NuGet/NuGet.Config",
-    "AppData/Roaming/pip",
-    "AppData/Roaming/postgresql/pgpass.conf",
-    "AppData/Roaming/rclone",
-    "AppData/Roaming/sops/age",
-    "AppData/Roaming/Subversion/auth",
-    "AppData/Roaming/Thunderbird",
-];
-
 /// The first parts of all places that do not begin with a dot.
-const FIRST_PARTS: [&[u8]; 2] = [b"library", b"appdata"];
+const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 
 /// The places of credentials below a home folder that no program of the model may read. Not all of them
 /// exist.
@@ -224,98 +68,139 @@ pub fn is_secret_path(path: &Path) -> bool {
         return false;
     };
     let name = without_copy_suffixes(&name);
-    let at_path = is_in_credential_place(path);
     // Public keys are meant to be shared.
-    let extension = name.rsplit_once('.').map(|it| it.1);
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
     let is_public = extension == Some("pub") || name == "known_hosts";
-    let is_key = name.starts_with("id_rsa")
-        || name.starts_with("id_ed25519")
-        || name.starts_with("id_ecdsa")
-        || name.starts_with("id_dsa");
-    let is_named = SECRET_FILE_NAMES.contains(&name)
-        || SECRET_NAME_SUFFIXES.iter().any(|it| name.ends_with(it));
-    !is_public && (is_env_file(name) || is_key || is_named || at_path)
+    !is_public && (is_secret_name(name) || is_in_credential_place(path))
 }
 
-/// Removes the suffixes of backup copies.
-fn without_copy_suffixes(name: &str) -> &str {
-    let mut name = name;
-    while let Some(rest) = COPY_SUFFIXES.iter().find_map(|it| name.strip_suffix(it)) {
-        name = rest;
-    }
-    name
+/// Returns true if everything in the folder at this path is likely to be secret.
+pub fn is_secret_folder(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    is_secret_path(path)
+        && (is_in_credential_place(path) || !name.is_some_and(|name| is_of_files_only(&name)))
 }
 
-/// `.env`, `.env.local`, `.env-prod`, `prod.env`; not `.env.example`.
-fn is_env_file(name: &str) -> bool {
-    let is_template =
-        TEMPLATE_MARKERS.iter().any(|it| name.split(['.', '-', '_']).any(|part| part == *it));
-    let extension = name.rsplit_once('.').map(|it| it.1);
-    let is_env = extension == Some("env")
-        || [".env.", ".env-", ".env_"].iter().any(|it| name.starts_with(it));
-    (is_env || name == ".envrc") && !is_template
+/// Returns true if the name of a secret file may end like this, as that of an extension: what a pattern such as
+/// `*.json` may find.
+pub fn secret_names_may_end_with(end: &str) -> bool {
+    file_names::may_end_with(&end.to_lowercase())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECRET: &[&str] = &[
+        "/ws/.env",
+        "/ws/.env.local",
+        "/ws/prod.env",
+        "/ws/.env-prod",
+        "/ws/.dev.vars",
+        "/ws/credentials.json",
+        "/ws/library/keychains/x",
+        "/ws/.envrc",
+        "/ws/certs/server.PEM",
+        "/ws/id_rsa",
+        "/home/u/.ssh/config",
+        "/home/u/.aws/credentials",
+        "/home/u/.azure/msal_token_cache.json",
+        "/home/u/.config/gh/hosts.yml",
+        "/home/u/.config/gcloud/credentials.db",
+        "/home/u/.cargo/credentials",
+        "/home/u/.aws",
+        "/home/u/.config/bravesoftware/x",
+        "/home/u/.m2/settings.xml",
+        "/ws/.npmrc",
+        "/home/u/APPDATA/roaming/github cli/hosts.yml",
+        "/home/u/.SSH/Config",
+        "/ws/.Env",
+        "/ws/ID_RSA",
+        "/ws/.config/.CONFIG/git/credentials/x",
+        "/ws/terraform.tfvars",
+        "/ws/.env~",
+        "/ws/server.key.bak",
+        "/ws/.netrc.old~",
+        "/ws/.server.pem.swp",
+        "/ws/service-account.json",
+        "/ws/prod-service-account.json",
+        "/ws/service_account_key.json",
+        "/ws/serviceAccountKey.json",
+        "/ws/shop-firebase-adminsdk-x1y2z-0123456789.json",
+        "/ws/gcp-key.json",
+        "/ws/gcloud-service-key.json",
+        "/ws/application_default_credentials.json",
+        "/ws/google-credentials.json",
+        "/ws/client_secret_123.apps.googleusercontent.com.json",
+        "/ws/client_secrets.json",
+        "/ws/oauth_creds.json",
+        "/ws/terraform.tfstate",
+        "/ws/terraform.tfstate.backup",
+        "/ws/terraform.tfstate.1700000000.backup",
+        "/ws/prod.auto.tfvars.json",
+        "/ws/kubeconfig",
+        "/ws/kubeconfig.yaml",
+        "/ws/staging-kubeconfig.yml",
+        "/ws/prod.kubeconfig",
+        "/ws/AuthKey_ABC1234567.p8",
+        "/ws/release.pkcs12",
+        "/ws/app.keytab",
+        "/ws/office.ovpn",
+        "/ws/deploy_rsa",
+        "/ws/deploy_ed25519",
+        "/ws/wp-config.php",
+        "/ws/local.settings.json",
+        "/ws/.secrets",
+        "/ws/.dev.vars.staging",
+        "/ws/.dockerconfigjson",
+        "/ws/.htpasswd",
+        "/ws/credentials.yml",
+        "/ws/.docker/config.json",
+        "/home/u/snap/firefox/common/.mozilla/cookies.sqlite",
+        "/home/u/.config/Code/User/globalStorage/state.vscdb",
+    ];
+
+    const OPEN: &[&str] = &[
+        "/ws/.env.example",
+        "/ws/sample.env",
+        "/ws/.env-example",
+        "/ws/.environment",
+        "/ws/id_rsa.pub",
+        "/ws/a.txt~",
+        "/ws/.old",
+        "/ws/src/key.rs",
+        "/ws/environment.rs",
+        "/ws/credentials.rs",
+        "/ws/.config",
+        "/ws/.config/git",
+        "/ws/.config/x/git/credentials",
+        "/ws/.sshx/config",
+        "/ws/.ss/h",
+        "/",
+        "/ws/package.json",
+        "/ws/keys.json",
+        "/ws/service-account.yaml",
+        "/ws/service-account.example.json",
+        "/ws/sample-credentials.json",
+        "/ws/credentials.schema.json",
+        "/ws/service_account.py",
+        "/ws/kubeconfig.go",
+        "/ws/main.tf",
+        "/ws/wp-config-sample.php",
+        "/ws/client_secret.rs",
+        "/ws/known_hosts",
+        "/ws/rsa",
+        "/ws/deploy_rsa.rs",
+        "/ws/.dockerignore",
+        "/ws/secrets.rs",
+    ];
+
     #[test]
     fn secret_files_are_recognised_by_name() {
-        let secret = [
-            "/ws/.env",
-            "/ws/.env.local",
-            "/ws/prod.env",
-            "/ws/.env-prod",
-            "/ws/.dev.vars",
-            "/ws/credentials.json",
-            "/ws/library/keychains/x",
-            "/ws/.envrc",
-            "/ws/certs/server.PEM",
-            "/ws/id_rsa",
-            "/home/u/.ssh/config",
-            "/home/u/.aws/credentials",
-            "/home/u/.azure/msal_token_cache.json",
-            "/home/u/.config/gh/hosts.yml",
-            "/home/u/.config/gcloud/credentials.db",
-            "/home/u/.cargo/credentials",
-            "/home/u/.aws",
-            "/home/u/.config/bravesoftware/x",
-            "/home/u/.m2/settings.xml",
-            "/ws/.npmrc",
-            "/home/u/APPDATA/roaming/github cli/hosts.yml",
-            "/home/u/.SSH/Config",
-            "/ws/.Env",
-            "/ws/ID_RSA",
-            "/ws/.config/.CONFIG/git/credentials/x",
-            "/ws/terraform.tfvars",
-            "/ws/.env~",
-            "/ws/server.key.bak",
-            "/ws/.netrc.old~",
-            "/ws/.server.pem.swp",
-        ];
-        let open = [
-            "/ws/.env.example",
-            "/ws/sample.env",
-            "/ws/.env-example",
-            "/ws/.environment",
-            "/ws/id_rsa.pub",
-            "/ws/a.txt~",
-            "/ws/.old",
-            "/ws/src/key.rs",
-            "/ws/environment.rs",
-            "/ws/credentials.rs",
-            "/ws/.config",
-            "/ws/.config/git",
-            "/ws/.config/x/git/credentials",
-            "/ws/.sshx/config",
-            "/ws/.ss/h",
-            "/",
-        ];
-        for path in secret {
+        for path in SECRET {
             assert!(is_secret_path(Path::new(path)), "{path}");
         }
-        for path in open {
+        for path in OPEN {
             assert!(!is_secret_path(Path::new(path)), "{path}");
         }
     }

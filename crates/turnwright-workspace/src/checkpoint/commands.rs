@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::CallChanges;
 use super::content_cache::{ContentCache, MAX_CACHED_FILE, StoredContents};
 use super::folder_listing::IGNORE_FILES;
 use super::git::attributes::ConvertedFiles;
@@ -18,6 +17,7 @@ use super::observe::{ObservedState, observe};
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
+use super::{CallChanges, newly_ignored};
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
@@ -175,9 +175,13 @@ impl super::ChangeTracker {
             };
         };
         let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
-        let changed = before.snapshot.compare(&now);
+        let mut changed = before.snapshot.compare(&now);
+        let newly_ignored = newly_ignored::find(&before.snapshot, &now, &watched);
+        changed.extend(newly_ignored.files);
+        changed.sort_by(|one, other| one.path.cmp(&other.path));
         let (mut changes, unchanged) =
             ChangeComparison::new(before, &self.0.contents.lock()).into_changes(changed);
+        changes.omitted += newly_ignored.omitted;
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
         changes.new_repositories = (&new_repositories | &hidden.found).into_iter().collect();
         changes.may_have_more_repositories = hidden.may_be_more;

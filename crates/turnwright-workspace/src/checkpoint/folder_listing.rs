@@ -55,6 +55,8 @@ pub(super) struct FolderListing {
     pub(super) repositories: Vec<PathBuf>,
     /// The ignored folders here.
     pub(super) ignored: Vec<PathBuf>,
+    /// The ignore rules for what is here; `None` if they are not known.
+    pub(super) rules: Option<FolderRules>,
     /// The folder cannot be listed.
     pub(super) is_unknown: bool,
 }
@@ -235,6 +237,7 @@ impl<'a> FolderLister<'a> {
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing {
             entries: ListedEntries::with_room_for(names),
+            rules: Some(rules.clone()),
             ..FolderListing::default()
         };
         let mut layout = 0;
@@ -434,7 +437,7 @@ impl<'a> FolderLister<'a> {
     ) -> Option<(FolderListing, FolderRules)> {
         let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
-        let mut listing = FolderListing::default();
+        let mut listing = FolderListing { rules: Some(rules.clone()), ..FolderListing::default() };
         let mut layout = 0;
         for entry in std::fs::read_dir(folder).ok()?.flatten() {
             if self.stop.is_expired() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::folder_listing::BARE_LAYOUT;
+use super::newly_ignored;
 use super::snapshot::{StatSnapshot, WatchedFolders};
 
 /// How long is looked, and at how many entries at most.
@@ -57,6 +58,9 @@ impl HiddenFolders {
         watched: &WatchedFolders,
     ) -> (BTreeSet<PathBuf>, bool) {
         self.folders.extend(later.hidden_since(earlier));
+        if let Some(earlier) = earlier {
+            self.folders.extend(newly_ignored::find(earlier, later, watched).folders);
+        }
         self.folders.retain(|it| !later.lists(it));
         let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
         let (found, is_complete) = find_repositories(&self.folders, &is_obeyed);

@@ -14,6 +14,7 @@ mod hidden_folders;
 mod inotify_watch;
 mod listed_entries;
 mod live_folders;
+mod newly_ignored;
 #[cfg(not(target_os = "linux"))]
 mod no_watch;
 mod observe;

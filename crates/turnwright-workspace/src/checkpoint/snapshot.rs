@@ -16,7 +16,7 @@ pub(super) use super::inotify_watch::{InotifyWatch as FolderWatch, WatchReader};
 #[cfg(not(target_os = "linux"))]
 pub(super) use super::no_watch::{NoWatch as FolderWatch, NoWatchReader as WatchReader};
 use crate::files::Roots;
-use crate::search::SearchDeadline;
+use crate::search::{FolderRules, SearchDeadline};
 
 /// If more folders have changed than this, all are listed anew.
 const MAX_RELISTED: usize = 1_000;
@@ -311,6 +311,11 @@ impl StatSnapshot {
         all.sort();
         all.dedup_by(|it, parent| it.starts_with(parent));
         all
+    }
+
+    /// The ignore rules in a folder, or in the nearest one above whose rules are known.
+    pub(super) fn rules_at(&self, folder: &Path) -> Option<&FolderRules> {
+        folder.ancestors().find_map(|above| self.folders.get(above)?.rules.as_ref())
     }
 
     /// Whether the entries of a folder are known.

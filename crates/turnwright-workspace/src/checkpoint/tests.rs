@@ -174,6 +174,60 @@ fn a_file_that_was_ignored_is_not_new() {
 }
 
 #[test]
+fn a_command_cannot_hide_a_new_file_by_ignore_rules() {
+    for (rules, text, hidden) in [
+        (".gitignore", "*.log\ntrap\n", "trap"),
+        (".ignore", "/d/\n", "d/new/trap"),
+        (".git/info/exclude", "*\n", "trap"),
+        ("sub/.git/info/exclude", "trap\n", "sub/trap"),
+        ("sub/.gitignore", "*\n", "sub/trap"),
+        ("made/.gitignore", "*\n", "made/trap"),
+        ("made/.gitignore", &"x\n".repeat(1_000_000), "made/trap"),
+    ] {
+        let fixture = TrackerFixture::new(&[
+            (".gitignore", "*.log\n"),
+            (".git/HEAD", ""),
+            (".git/info/exclude", "old\n"),
+            ("d/f", ""),
+            ("old", ""),
+            ("sub/.git/HEAD", ""),
+        ]);
+        let tracker = fixture.tracker();
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(fixture.path(name).parent().unwrap()).unwrap();
+            fs::write(fixture.path(name), text).unwrap();
+        };
+        write(rules, text);
+        write(hidden, "payload");
+        write("d/x.log", "");
+        let changes = tracker.changes_since(&before, false);
+        let trap = changes.files.iter().find(|change| change.path == fixture.path(hidden));
+        let trap = trap.unwrap_or_else(|| panic!("{rules}: {:?}", names(&changes)));
+        assert_eq!(trap.before, FileState::Absent, "{rules}");
+        let is_ignored = |change: &FileChange| {
+            ["d/x.log", "old"].iter().any(|name| change.path == fixture.path(name))
+        };
+        assert!(!changes.files.iter().any(is_ignored), "{rules}: {:?}", names(&changes));
+    }
+}
+
+#[test]
+fn a_large_folder_that_brings_its_own_ignore_rules_along_is_only_counted() {
+    let fixture = TrackerFixture::new(&[("a", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir_all(fixture.path("cache/v")).unwrap();
+    fs::write(fixture.path("cache/.gitignore"), "*\n").unwrap();
+    for number in 0..300 {
+        fs::write(fixture.path(&format!("cache/v/{number}")), "").unwrap();
+    }
+    let changes = tracker.changes_since(&before, false);
+    let below = changes.files.iter().filter(|it| it.path.starts_with(fixture.path("cache/v")));
+    assert_eq!((below.count(), changes.omitted), (0, 301));
+}
+
+#[test]
 fn a_tree_that_is_too_large_is_unknown_as_a_whole() {
     let fixture = TrackerFixture::new(&[]);
     for number in 0..2_001 {
@@ -321,6 +375,14 @@ fn new_repositories_are_found() {
 
 #[test]
 fn a_command_cannot_hide_a_new_repository_by_ignoring_it() {
+    let fixture = TrackerFixture::new(&[("f", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::write(fixture.path(".ignore"), "/made/\n").unwrap();
+    fs::create_dir_all(fixture.path("made/deep/er/.git")).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    assert_eq!(changes.new_repositories, [fixture.path("made/deep/er/.git")]);
+
     let fixture = TrackerFixture::new(&[("src/f", ""), ("old/.git/HEAD", ""), ("old/f", "")]);
     let tracker = fixture.tracker();
     let before = tracker.baseline(&not_cancelled()).unwrap();

@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
+use turnwright_types::secret_file::notice_other_name;
 
 /// A path with more links than this counts as a loop.
 const MAX_LINKS: usize = 40;
@@ -141,8 +142,12 @@ impl Roots {
         if recorded.is_none() && self.is_on_other_machine(&absolute) {
             return ResolvedPath { path: absolute, scope: PathScope::Outside };
         }
+        let is_recorded = recorded.is_some();
         let real = recorded.or_else(|| real_path(&absolute).ok());
         let path = real.unwrap_or_else(|| resolve_missing(&absolute));
+        if !is_recorded {
+            notice_other_name(&path);
+        }
         let is_private = self.private_folders().any(|it| is_below(&path, it));
         let place = if self.is_readable(&path) {
             PathScope::AgentData

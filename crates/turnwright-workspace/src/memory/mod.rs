@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{FileHead, read_head};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::file_id::file_id;
 use turnwright_types::ids::{MAX_SLUG_LEN, is_slug};
 use turnwright_types::text;
 
@@ -81,10 +82,11 @@ impl NoteFolder {
         self.folder.join(format!("{name}.md"))
     }
 
-    /// Whether a resolved path may be a note of this folder. A project is not trusted: no link in
-    /// it can make another file a note. The links of the user are the user's decision.
+    /// Returns true if a resolved path may be a note of this folder. A project is not trusted: no link in it, of
+    /// either kind, can make another file a note. The links of the user are the user's decision. Blocks.
     pub fn allows(&self, real: &Path) -> bool {
-        self.scope == NoteOwner::User || real.starts_with(&self.folder)
+        let has_other_names = || file_id(real).is_some_and(|(_, names)| names > 1);
+        self.scope == NoteOwner::User || real.starts_with(&self.folder) && !has_other_names()
     }
 
     /// Reads a note. Blocks.
@@ -109,7 +111,7 @@ impl NoteFolder {
 
     fn read_limited(&self, name: &str, limit: usize) -> Option<FileHead> {
         let within = (self.scope == NoteOwner::Project).then_some(self.folder.as_path());
-        read_head(&self.path(name), within, limit)
+        read_head(&self.path(name), within, limit).filter(|head| self.allows(&head.real_path))
     }
 }
 

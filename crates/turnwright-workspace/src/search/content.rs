@@ -17,6 +17,7 @@ use super::walk::{walk_builder, walk_parallel};
 use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::secret_file::notice_other_name;
 
 /// Matches per page, or files if only files are listed.
 const PAGE_SIZE: usize = 100;
@@ -225,6 +226,7 @@ impl GrepWalk<'_> {
         if !self.scope.includes(path) {
             return;
         }
+        notice_other_name(path);
         // A file that was named explicitly has been permitted.
         if entry.depth() > 0 && is_secret_path(path) {
             counts.secrets += 1;

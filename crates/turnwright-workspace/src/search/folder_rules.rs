@@ -1,10 +1,12 @@
 //! The ignore rules of a folder, for those who list each folder themselves and so know which ignore files it
 //! has. They are the rules of [`ignore_rules`](super::walk::ignore_rules).
 
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 
 use super::has_unsafe_ignore_files;
 use super::walk::parent_rules_apply;
@@ -16,9 +18,12 @@ const RULE_ENTRIES: [&str; 3] = [".ignore", ".gitignore", ".git"];
 /// A longer `commondir` is not understood.
 const MAX_POINTER_BYTES: usize = 4 * 1024;
 
-/// Rules that apply to what is in a folder. Cloning is cheap.
+/// Rules that apply to what is in a folder. Cloning is cheap. They are equal if they come from the same files with the
+/// same content.
 #[derive(Clone, Debug)]
 pub(crate) struct FolderRules {
+    /// The hash of the files that the rules come from.
+    origin: u64,
     /// The rules of the folder and those above; `None` if none apply below the root.
     files: Option<Arc<RuleFiles>>,
     /// Those of the user for all repositories.
@@ -32,14 +37,23 @@ struct RuleFiles {
     own: [Gitignore; RULE_ENTRIES.len()],
 }
 
+impl PartialEq for FolderRules {
+    fn eq(&self, other: &FolderRules) -> bool {
+        self.origin == other.origin
+    }
+}
+
 impl FolderRules {
     /// The rules from above a folder, whose path has no links. Blocks.
     pub(crate) fn above(root: &Path) -> FolderRules {
-        let mut rules = FolderRules { files: None, global: Arc::new(Gitignore::empty()) };
+        let global = Arc::new(Gitignore::empty());
+        let mut rules = FolderRules { origin: 0, files: None, global };
         if root.ancestors().any(has_unsafe_ignore_files) {
             return rules;
         }
         rules.global = Arc::new(GitignoreBuilder::new(root).build_global().0);
+        rules.origin =
+            hash((0, root, gitconfig_excludes_path().and_then(|path| fs::read(path).ok())));
         let none = || RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
         rules.files = Some(Arc::new(none()));
         if parent_rules_apply(root) {
@@ -65,15 +79,18 @@ impl FolderRules {
         let Some(above) = &self.files else { return Some(self.clone()) };
         let paths =
             [Some(folder.join(".ignore")), Some(folder.join(".gitignore")), excludes(folder)];
+        let mut origin = self.origin;
         let mut own = paths.into_iter().zip(present).map(|(path, is_present)| {
-            path.filter(|_| is_present).map_or_else(Gitignore::empty, |it| read(folder, &it))
+            let Some(path) = path.filter(|_| is_present) else { return Gitignore::empty() };
+            origin = hash((origin, &path, fs::read(&path).ok()));
+            read(folder, &path)
         });
         let own = std::array::from_fn(|_| own.next().unwrap_or_else(Gitignore::empty));
         if own.iter().all(Gitignore::is_empty) {
             return Some(self.clone());
         }
         let files = RuleFiles { above: Some(Arc::clone(above)), own };
-        Some(FolderRules { files: Some(Arc::new(files)), global: Arc::clone(&self.global) })
+        Some(FolderRules { origin, files: Some(Arc::new(files)), global: Arc::clone(&self.global) })
     }
 
     /// Whether an entry of the folder is ignored, given its absolute path.
@@ -86,6 +103,12 @@ impl FolderRules {
         let global = || self.global.matched(path, is_folder).map(|_| ());
         matches.into_iter().find(|it| !it.is_none()).unwrap_or_else(global).is_ignore()
     }
+}
+
+fn hash(origin: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    origin.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The rules of one file, of which those that are not understood are left out.

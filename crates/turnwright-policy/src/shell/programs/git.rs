@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use turnwright_types::effect::is_secret_path;
+use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
 use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
@@ -376,12 +376,10 @@ fn may_be_secret(word: &Word) -> bool {
     let end = &word.text[at + 1..];
     let mut extension = end.strip_prefix('.').unwrap_or_default().bytes();
     let is_extension = extension.len() > 0 && extension.all(|it| it.is_ascii_alphanumeric());
-    let can_be = |it: &&str| is_secret_path(Path::new(&format!("{it}{end}")));
-    !is_extension || SECRET_NAMES.iter().any(can_be) || ENVIRONMENTS.contains(&end)
+    !is_extension || secret_names_may_end_with(end) || ENVIRONMENTS.contains(&end)
 }
 
-/// Beginnings of the names of secret files, and ends of those such as `.env.local`.
-const SECRET_NAMES: [&str; 3] = ["x", "secrets", "credentials"];
+/// Ends of the names of secret files such as `.env.local`.
 const ENVIRONMENTS: [&str; 8] =
     [".local", ".production", ".prod", ".development", ".dev", ".staging", ".test", ".vault"];
 

@@ -17,7 +17,7 @@ use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token}
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
-use turnwright_types::secret_file::SecretFile;
+use turnwright_types::secret_file::{self, SecretFile};
 
 /// The shortest token, in bytes.
 const MIN_TOKEN_LENGTH: usize = 16;
@@ -82,6 +82,9 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     redact::register_keys([token.expose().to_owned()])
         .map_err(|it| CliError::Other(it.to_string()))?;
     let key = args.tls_key.map(|key| SecretFile::new(&key).path().to_path_buf());
+    if let Err(error) = secret_file::share(&config.paths.state) {
+        tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
+    }
     let tls = args.tls_cert.zip(key);
     let options = ListenOptions {
         address: args.listen,

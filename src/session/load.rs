@@ -21,6 +21,7 @@ use turnwright_store::SessionLock;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::secret_file;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
@@ -120,6 +121,7 @@ impl SessionHost {
     /// Loads the settings and rules for these folders. Blocks.
     pub(super) fn load_project(&self, id: &SessionId, roots: Roots) -> LoadedProject {
         let refused = self.reload_settings().err();
+        secret_file::learn_shared(&self.config().paths.state);
         // Opening a session in the home folder must not give the model access to the keys or the
         // permission rules.
         let paths = &self.config().paths;

@@ -23,6 +23,7 @@ use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, She
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::secret_file;
 use turnwright_workspace::exec::{Environment, Jobs, dialect};
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
@@ -223,6 +224,7 @@ impl ConfinementBuilder<'_> {
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
         let confinement = &self.env.confinement;
+        secret_file::learn_shared(&self.env.shared.folders.state);
         self.check_extra_access()?;
         let mut write = self.write.clone();
         if self.may_write {

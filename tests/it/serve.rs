@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use turnwright_testing::session_requests::set_mode;
 use turnwright_testing::{Program, basic_variables, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, Turnwright};
+use crate::agent::{TestAgent, TestAgentBuilder, Turnwright, calls, says};
 
 const TOKEN: &str = "token-of-these-tests";
 const VARIABLE: &str = "TURNWRIGHT_SERVE_TOKEN";
@@ -187,6 +187,32 @@ fn no_command_reads_the_token_or_the_key_of_the_certificate() {
     let copied = names
         .map(|name| std::fs::metadata(editor.path(name)).is_ok_and(|metadata| metadata.len() > 0));
     assert_eq!(copied, [true, false, false, false], "{}", editor.text());
+}
+
+#[cfg(unix)]
+#[test]
+fn another_agent_of_the_user_does_not_read_the_token() {
+    if !turnwright_sandbox::can_confine() {
+        eprintln!("SKIPPED: this machine has no sandbox");
+        return;
+    }
+    let folder = turnwright_testing::temporary_folder();
+    let token = folder.path().join("mine").to_str().unwrap().to_owned();
+    std::fs::write(&token, TOKEN).unwrap();
+    let home = turnwright_testing::temporary_folder();
+    let variables =
+        [("TURNWRIGHT_HOME", home.path().to_str().unwrap()), ("TURNWRIGHT_MODEL", "offline")];
+    let _served = serve_with(&["--token-file", &token], None, &variables);
+    let mut other = TestAgent::builder()
+        .variable(variables[0].0, variables[0].1)
+        .variable("TURNWRIGHT_MODE", "auto")
+        .file("copy.sh", &format!("cp {token} copy; touch done"))
+        .model(json!([calls("exec", &json!({ "command": "sh copy.sh" })), says("Ok.")]))
+        .start();
+    assert_eq!(other.turn("go"), "end_turn");
+    assert!(other.path("done").exists(), "{}", other.text());
+    let copy = std::fs::read_to_string(other.path("copy")).unwrap_or_default();
+    assert_eq!(copy, "");
 }
 
 #[test]

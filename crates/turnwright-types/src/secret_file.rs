@@ -1,12 +1,21 @@
-//! The files that secrets of this process come from, such as the key of a provider or the token of a server.
+//! The files that secrets of this process, or of another agent of the user, come from, such as the key of a provider or the
+//! token of a server.
 //! They are kept from tools, commands and MCP servers wherever they are and whatever their names are.
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use parking_lot::RwLock;
 
 use crate::file_id::{FileId, file_id};
+use crate::private_file;
+
+/// The list, in the state folder of the user's agents.
+const SHARED_LIST: &str = "secret-files";
+/// At most this many paths of the list, and bytes, are read.
+const MAX_SHARED: usize = 200;
+const MAX_LIST_BYTES: u64 = 256 * 1024;
 
 /// The places of all these files, with and without links. Locked to look one up, or to add one.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
@@ -36,6 +45,47 @@ impl SecretFile {
     pub fn path(&self) -> &Path {
         &self.0
     }
+}
+
+/// Tells the other agents of this user, by a list in a folder of theirs, from which files this process has secrets: their
+/// commands and servers could use what is in them. Blocks.
+///
+/// # Errors
+/// Those of the system.
+pub fn share(folder: &Path) -> io::Result<()> {
+    let list = folder.join(SHARED_LIST);
+    let shared = read_list(&list);
+    // What is gone is a secret no longer.
+    let kept = shared.into_iter().filter(|path| path.exists());
+    let mut all: Vec<_> = kept.chain(secret_files()).collect();
+    all.sort();
+    all.dedup();
+    let mut bytes = Vec::new();
+    for path in all.iter().filter_map(|path| path.to_str()) {
+        bytes.extend_from_slice(path.as_bytes());
+        bytes.push(0);
+    }
+    private_file::write(&list, &bytes)
+}
+
+/// Makes the files known that the other agents of this user have told of. Blocks.
+pub fn learn_shared(folder: &Path) {
+    for path in read_list(&folder.join(SHARED_LIST)) {
+        if !is_secret_file(&path) {
+            KNOWN.write().push(path);
+        }
+    }
+}
+
+/// The paths in a list, each of which ends with a NUL.
+fn read_list(list: &Path) -> Vec<PathBuf> {
+    let mut text = String::new();
+    let read =
+        fs::File::open(list).and_then(|file| file.take(MAX_LIST_BYTES).read_to_string(&mut text));
+    if read.is_err() {
+        return Vec::new();
+    }
+    text.split_terminator('\0').map(PathBuf::from).take(MAX_SHARED).collect()
 }
 
 /// All files that secrets of this process come from.
@@ -72,6 +122,26 @@ pub fn linked_secret_files() -> Vec<FileId> {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_agent_learns_which_files_hold_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let [token, gone] = ["token of another", "gone"].map(|name| folder.path().join(name));
+        for path in [&token, &gone] {
+            fs::write(path, "secret").unwrap();
+            let bytes = [path.as_os_str().as_encoded_bytes(), b"\0"].concat();
+            private_file::write(&folder.path().join(SHARED_LIST), &bytes).unwrap();
+            share(folder.path()).unwrap();
+        }
+        fs::remove_file(&gone).unwrap();
+        share(folder.path()).unwrap();
+        let list = read_list(&folder.path().join(SHARED_LIST));
+        assert!(!list.contains(&gone));
+        private_file::write(&folder.path().join(SHARED_LIST), b"/a/token\0").unwrap();
+        assert!(!is_secret_file(Path::new("/a/token")));
+        learn_shared(folder.path());
+        assert!(is_secret_file(Path::new("/a/token")));
+    }
 
     #[cfg(unix)]
     #[test]

@@ -330,7 +330,7 @@ impl DoctorReport {
                 AttemptResult::NotTested(_) => "?",
             };
             let why = tested.result.why().map(|it| format!(": {it}")).unwrap_or_default();
-            let (result, what) = (tested.result.name(), tested.attempt.what);
+            let (result, what) = (tested.result.name(), tested.what);
             self.print_line(&format!("{mark:4} {result:10} {what}{}", escape_hidden_line(&why)));
         }
         self.print_line(match checked.holds() {

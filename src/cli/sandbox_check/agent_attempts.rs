@@ -1,0 +1,214 @@
+//! Attempts that the sandbox alone does not stop: traps for other programs, files of other projects, keys of the agent, and
+//! installers. They are made by commands of a whole agent, which is asked over MCP.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnwright_sandbox::escape_tests::{AttemptResult, SECRET};
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_workspace::exec;
+
+use super::TestedAttempt;
+
+/// How long one command may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// How the result of a command begins.
+const RAN: &str = "[exit ";
+const PACKAGE: &str = ".venv/lib/python3/site-packages/package.py";
+const ORIGINAL: &str = "original\n";
+const EVIL: &str = "evil\n";
+
+/// What is tried, and how it shows that it came through.
+struct AgentAttempt {
+    name: &'static str,
+    what: &'static str,
+    command: String,
+    succeeded: fn(&Path, &str) -> bool,
+}
+
+/// Makes all attempts in a folder of their own. Without the sandbox they come through, which shows that they are noticed.
+pub(super) fn run_all(without_sandbox: bool) -> Vec<TestedAttempt> {
+    let run = || -> io::Result<Vec<AttemptResult>> {
+        let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
+        let place = folder.path().canonicalize()?;
+        make_files(&place)?;
+        let mut agent = AskedAgent::start(&place, if without_sandbox { "full" } else { "auto" })?;
+        let results = attempts(&place).into_iter().map(|attempt| agent.make(&place, &attempt));
+        Ok(results.collect())
+    };
+    let results = run();
+    let attempts = attempts(Path::new("")).into_iter().enumerate();
+    let tested = attempts.map(|(index, AgentAttempt { name, what, .. })| {
+        let result = match &results {
+            Ok(results) => results[index].clone(),
+            Err(error) => AttemptResult::NotTested(io_error_text(error)),
+        };
+        TestedAttempt { name, what, result }
+    });
+    tested.collect()
+}
+
+fn attempts(place: &Path) -> [AgentAttempt; 4] {
+    [
+        AgentAttempt {
+            name: "trap",
+            what: "set up what an editor runs, while the command goes on",
+            command: "mkdir -p sub/.vscode; echo evil > sub/.vscode/tasks.json; for i in 1 2 3 4 5 6 7 8 9 10; do \
+                      [ -e sub/.vscode/tasks.json ] && sleep 0.5; done; [ -e sub/.vscode/tasks.json ] && echo still-there"
+                .to_owned(),
+            succeeded: |_, text| text.contains("still-there"),
+        },
+        AgentAttempt {
+            name: "agent-key",
+            what: "read a file with a key of the agent",
+            // As it is, it would not be shown.
+            command: format!("tr a-y b-z < '{}'", place.join("key").display()),
+            succeeded: |_, text| text.contains(&shifted(SECRET)),
+        },
+        AgentAttempt {
+            name: "shared-package",
+            what: "change a package that another project shares (hard link)",
+            command: format!("echo evil >> {PACKAGE}"),
+            succeeded: |place, _| fs::read_to_string(place.join("store.py")).ok().as_deref() != Some(ORIGINAL),
+        },
+        AgentAttempt {
+            name: "environment",
+            what: "replace a program of a Python environment beside an installer",
+            command: "pip install --help > /dev/null 2>&1; cp evil .venv/bin/activate".to_owned(),
+            succeeded: |place, _| {
+                let text = fs::read_to_string(place.join("project/.venv/bin/activate"));
+                text.ok().as_deref() != Some(ORIGINAL)
+            },
+        },
+    ]
+}
+
+/// A text with the next letter for each.
+fn shifted(text: &str) -> String {
+    let next = |letter: char| match letter {
+        'a'..='y' => char::from_u32(u32::from(letter) + 1).unwrap_or(letter),
+        other => other,
+    };
+    text.chars().map(next).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
+fn make_files(place: &Path) -> io::Result<()> {
+    let project = place.join("project");
+    let settings = format!(
+        "[providers.proof]\nbase_url = 'http://127.0.0.1:9/v1'\nkey_file = '{}'\n",
+        place.join("key").display()
+    );
+    for (path, text) in [
+        ("key", SECRET),
+        ("store.py", ORIGINAL),
+        ("home/config/config.toml", &settings),
+        ("project/.gitignore", ".venv\n"),
+        ("project/.venv/pyvenv.cfg", "home = /usr/bin\n"),
+        ("project/.venv/bin/activate", ORIGINAL),
+        ("project/evil", EVIL),
+    ] {
+        let path = place.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(place))?;
+        fs::write(path, text)?;
+    }
+    let package = project.join(PACKAGE);
+    fs::create_dir_all(package.parent().unwrap_or(place))?;
+    fs::hard_link(place.join("store.py"), package)
+}
+
+/// An agent that runs commands for this process. It is killed on drop.
+struct AskedAgent {
+    process: Child,
+    lines: Receiver<String>,
+    last_id: u64,
+}
+
+impl AskedAgent {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this runs our own program, not a command of the model"
+    )]
+    fn start(place: &Path, mode: &str) -> io::Result<AskedAgent> {
+        let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
+        let project = place.join("project");
+        let mut process = Command::new(program)
+            .args(["mcp-server", "--mode", mode, "--root"])
+            .arg(&project)
+            .current_dir(&project)
+            .env("TURNWRIGHT_HOME", place.join("home"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (sender, lines) = channel();
+        let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        thread::Builder::new().spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        })?;
+        let mut agent = AskedAgent { process, lines, last_id: 0 };
+        let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "doctor", "version": "1" } });
+        agent.ask("initialize", &about)?;
+        agent.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        Ok(agent)
+    }
+
+    fn make(&mut self, place: &Path, attempt: &AgentAttempt) -> AttemptResult {
+        let arguments = json!({ "command": attempt.command, "timeout": TIMEOUT.as_secs() });
+        let call = json!({ "name": "exec", "arguments": arguments });
+        match self.ask("tools/call", &call) {
+            Err(error) => AttemptResult::NotTested(io_error_text(&error)),
+            Ok(answer) => {
+                let text = answer.to_string();
+                if (attempt.succeeded)(place, &text) {
+                    AttemptResult::NotHeld("the attempt succeeded".to_owned())
+                } else if text.contains(RAN) {
+                    AttemptResult::Held
+                } else {
+                    let text: String = text.chars().take(200).collect();
+                    AttemptResult::NotTested(format!("the command did not run: {text}"))
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> io::Result<Value> {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        loop {
+            let line = self.lines.recv_timeout(TIMEOUT + TIMEOUT).map_err(|error| match error {
+                RecvTimeoutError::Timeout => io::Error::from(io::ErrorKind::TimedOut),
+                RecvTimeoutError::Disconnected => io::Error::other("the agent has ended"),
+            })?;
+            let answer: Value = serde_json::from_str(&line)?;
+            if answer["id"] == id {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn send(&mut self, message: &Value) -> io::Result<()> {
+        let input = self.process.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(input, "{message}")
+    }
+}
+
+impl Drop for AskedAgent {
+    fn drop(&mut self) {
+        // It ends, and removes what it has made, when its input ends.
+        drop(self.process.stdin.take());
+        drop(self.process.wait());
+    }
+}

@@ -28,7 +28,9 @@ const EVIL: &str = "evil\n";
 struct AgentAttempt {
     name: &'static str,
     what: &'static str,
-    command: String,
+    /// What the words of the command show of it; the rest is in the script.
+    command: &'static str,
+    script: String,
     succeeded: fn(&Path, &str) -> bool,
 }
 
@@ -59,7 +61,8 @@ fn attempts(place: &Path) -> [AgentAttempt; 4] {
         AgentAttempt {
             name: "trap",
             what: "set up what an editor runs, while the command goes on",
-            command: "mkdir -p sub/.vscode; echo evil > sub/.vscode/tasks.json; for i in 1 2 3 4 5 6 7 8 9 10; do \
+            command: "sh attempt",
+            script: "mkdir -p sub/.vscode; echo evil > sub/.vscode/tasks.json; for i in 1 2 3 4 5 6 7 8 9 10; do \
                       [ -e sub/.vscode/tasks.json ] && sleep 0.5; done; [ -e sub/.vscode/tasks.json ] && echo still-there"
                 .to_owned(),
             succeeded: |_, text| text.contains("still-there"),
@@ -68,19 +71,22 @@ fn attempts(place: &Path) -> [AgentAttempt; 4] {
             name: "agent-key",
             what: "read a file with a key of the agent",
             // As it is, it would not be shown.
-            command: format!("tr a-y b-z < '{}'", place.join("key").display()),
+            command: "sh attempt",
+            script: format!("tr a-y b-z < '{}'", place.join("key").display()),
             succeeded: |_, text| text.contains(&shifted(SECRET)),
         },
         AgentAttempt {
             name: "shared-package",
             what: "change a package that another project shares (hard link)",
-            command: format!("echo evil >> {PACKAGE}"),
+            command: "sh attempt",
+            script: format!("echo evil >> {PACKAGE}"),
             succeeded: |place, _| fs::read_to_string(place.join("store.py")).ok().as_deref() != Some(ORIGINAL),
         },
         AgentAttempt {
             name: "environment",
             what: "replace a program of a Python environment beside an installer",
-            command: "pip install --help > /dev/null 2>&1; cp evil .venv/bin/activate".to_owned(),
+            command: "pip install --help > /dev/null 2>&1; sh attempt",
+            script: "cp evil .venv/bin/activate".to_owned(),
             succeeded: |place, _| {
                 let text = fs::read_to_string(place.join("project/.venv/bin/activate"));
                 text.ok().as_deref() != Some(ORIGINAL)
@@ -121,6 +127,11 @@ fn make_files(place: &Path) -> io::Result<()> {
     let package = project.join(PACKAGE);
     fs::create_dir_all(package.parent().unwrap_or(place))?;
     fs::hard_link(place.join("store.py"), package)
+}
+
+#[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
+fn write_script(place: &Path, script: &str) -> io::Result<()> {
+    fs::write(place.join("project/attempt"), script)
 }
 
 /// An agent that runs commands for this process. It is killed on drop.
@@ -165,6 +176,9 @@ impl AskedAgent {
     }
 
     fn make(&mut self, place: &Path, attempt: &AgentAttempt) -> AttemptResult {
+        if let Err(error) = write_script(place, &attempt.script) {
+            return AttemptResult::NotTested(io_error_text(&error));
+        }
         let arguments = json!({ "command": attempt.command, "timeout": TIMEOUT.as_secs() });
         let call = json!({ "name": "exec", "arguments": arguments });
         match self.ask("tools/call", &call) {

@@ -80,6 +80,9 @@ mod tests {
             ("rust-toolchain.toml", "[toolchain]\n\"p\\u0061th\" = '/ws/evil'", true),
             ("rust-toolchain.toml", "[toolchain]\nchannel = \"1.88\"", false),
             ("rust-toolchain", "stable\n", false),
+            ("rust-toolchain", "/ws/evil", true),
+            ("rust-toolchain", "../evil", true),
+            ("rust-toolchain.toml", "toolchain.channel = [", true),
             ("README.md", "path", false),
         ] {
             let dir = tempfile::tempdir().unwrap();

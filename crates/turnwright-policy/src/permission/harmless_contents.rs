@@ -359,11 +359,11 @@ pub(super) fn luarc(_folder: &Path, text: &str) -> bool {
     fn is_harmless(parent: &str, property: &ObjectProp) -> bool {
         let path = format!("{parent}{}", property.name.as_str());
         let path = path.strip_prefix("Lua.").unwrap_or(&path);
-        let is_known = |known: &&str| {
-            let rest = path.strip_prefix(*known);
+        let is_known = |known: &str| {
+            let rest = path.strip_prefix(known);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        LUA_SETTINGS.iter().any(|known| is_known(&known))
+        LUA_SETTINGS.iter().any(|known| is_known(known))
             || property.value.as_object().is_some_and(|object| {
                 let path = format!("{path}.");
                 object.properties.iter().all(|property| is_harmless(&path, property))

@@ -177,11 +177,13 @@ impl ProtectedPaths {
             let built_in = classes.flat_map(FileClass::files).map(str::to_owned);
             let extra = self.extra.iter().map(|path| path.trim_matches('/').to_owned());
             for path in built_in.chain(extra) {
-                let mut folder = root.clone();
-                for part in Path::new(&path) {
-                    folder.push(part);
-                    paths.push(folder.clone());
-                }
+                let path = Path::new(&path);
+                // Instructions for agents may be a file, which commands may change, or a folder with hooks.
+                let is_ours = |part: &&Path| {
+                    *part == path || !instructions().any(|name| Path::new(name) == *part)
+                };
+                let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+                paths.extend(parts.filter(is_ours).map(|part| root.join(part)));
             }
         }
         paths.sort();
@@ -192,6 +194,10 @@ impl ProtectedPaths {
 
 fn is_for_file_tools(class: &FileClass) -> bool {
     matches!(class.protection, Protection::FileTools)
+}
+
+fn instructions() -> impl Iterator<Item = &'static str> {
+    file_classes().filter(|class| is_for_file_tools(class)).flat_map(FileClass::files)
 }
 
 /// The judge of the contents of the file at this path, if they decide.
@@ -339,6 +345,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn protected_paths_are_recognised_however_they_are_spelt() {
         let protected = protected();
         for path in [

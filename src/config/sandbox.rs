@@ -148,6 +148,12 @@ impl SandboxSection {
                 "`sandbox.protect` contains `{path}`, which must be a path inside the project"
             ));
         }
+        for path in self.protect.iter().filter(|it| is_relative_path(it) && is_pattern(it)) {
+            let path = path.escape_debug();
+            notes.push(format!(
+                "`sandbox.protect` contains `{path}`, which protects only a file of this name: write paths, not patterns"
+            ));
+        }
         notes
     }
 }
@@ -229,6 +235,16 @@ fn is_relative_path(text: &str) -> bool {
     !text.is_empty() && parts.all(|it| matches!(it, Component::Normal(_)))
 }
 
+/// Returns true if a path is probably meant as a pattern, or as one below the home folder. Brackets are usual in names
+/// (`[id].tsx`).
+fn is_pattern(path: &str) -> bool {
+    let alternatives = path.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    path.contains(['*', '?'])
+        || path.starts_with('!')
+        || path.starts_with("~/")
+        || alternatives.is_some_and(|(inside, _)| inside.contains(','))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,6 +282,27 @@ mod tests {
             SandboxSettings::default(),
             "an unknown value means the strictest setting"
         );
+    }
+
+    #[test]
+    fn a_pattern_among_the_protected_paths_is_told() {
+        for (path, expected) in [
+            ("*.sh", true),
+            ("ci/**", true),
+            ("x?.yml", true),
+            ("{a,b}.yml", true),
+            ("!ci", true),
+            ("~/x", true),
+            ("ci/x.yml", false),
+            ("app/[id]/page.tsx", false),
+            ("a{b}.txt", false),
+            ("~x", false),
+        ] {
+            let written = section(&format!("protect = ['{path}']"));
+            let warnings = written.warnings(false);
+            assert_eq!(!warnings.is_empty(), expected, "{path}: {warnings:?}");
+            assert_eq!(written.settings(None).protect, [path], "a file may have this name");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::read_head;
 
@@ -24,10 +25,8 @@ const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
 /// Reads the disk.
 pub(super) fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
-    // With a TOML escape, the key `path` could be spelled in another way.
-    let may_set_path = |folder: &Path| {
-        TOOLCHAIN_FILES.iter().any(|name| may_contain(&folder.join(name), &["path", "\\"]))
-    };
+    let may_set_path =
+        |folder: &Path| TOOLCHAIN_FILES.iter().any(|name| may_run_something(&folder.join(name)));
     folder.ancestors().any(may_set_path).then(|| {
         "the project's `rust-toolchain` file may select a toolchain inside the project".to_owned()
     })
@@ -49,7 +48,7 @@ pub(super) fn untrusted_version_reason(
     let names_it = |folder: &Path| {
         // Volta prefers the programs that the project has installed.
         is_volta && folder.join("node_modules/.bin").join(program).exists()
-            || may_contain(&folder.join(VERSION_FILE), &["path:"])
+            || may_run_something(&folder.join(VERSION_FILE))
             || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
     };
     // What is in the home folder are the user's own settings.
@@ -59,11 +58,13 @@ pub(super) fn untrusted_version_reason(
     })
 }
 
-/// Whether there is a file with one of these texts, or one that cannot be read as a whole.
-fn may_contain(file: &Path, texts: &[&str]) -> bool {
+/// Returns true if there is a file that makes other programs run something, or one that cannot be read as a whole.
+fn may_run_something(file: &Path) -> bool {
+    let is_harmless =
+        |text: &str| ProtectedPaths::runs_something(file, text.as_bytes()) == Some(false);
     file.symlink_metadata().is_ok()
         && read_head(file, None, MAX_FILE_BYTES)
-            .is_none_or(|head| !head.is_complete || texts.iter().any(|it| head.text.contains(it)))
+            .is_none_or(|head| !head.is_complete || !is_harmless(&head.text))
 }
 
 #[cfg(test)]
@@ -79,6 +80,9 @@ mod tests {
             ("rust-toolchain.toml", "[toolchain]\n\"p\\u0061th\" = '/ws/evil'", true),
             ("rust-toolchain.toml", "[toolchain]\nchannel = \"1.88\"", false),
             ("rust-toolchain", "stable\n", false),
+            ("rust-toolchain", "/ws/evil", true),
+            ("rust-toolchain", "../evil", true),
+            ("rust-toolchain.toml", "toolchain.channel = [", true),
             ("README.md", "path", false),
         ] {
             let dir = tempfile::tempdir().unwrap();

@@ -320,12 +320,15 @@ fn what_git_makes_on_its_way_to_something_harmless_stays() {
 fn a_file_whose_content_decides_is_left_alone_as_long_as_it_runs_nothing() {
     let script = "echo 'nodeLinker: pnpm' > .yarnrc.yml; echo '[toolchain]' > rust-toolchain.toml
         mkdir web; echo 'yarnPath: ./x.cjs' > web/.yarnrc.yml; echo 'nodejs path:../x' > .tool-versions
-        echo 'Do as you like.' > AGENTS.md; echo 'registry=https://r.example' > .npmrc";
+        echo 'Do as you like.' > AGENTS.md; echo 'registry=https://r.example' > .npmrc
+        echo 'Be kind.' > .clinerules; echo ./evil > .python-version; printf 'git\\t=./evil\\n' > web/.npmrc
+        printf '\"p\\\\u0061th\" = \"./tc\"\\n' > web/rust-toolchain.toml";
     let mut agent = TestAgent::builder()
         .permission("allow_once")
         .file("script", script)
         .file(".tool-versions", "nodejs 20.1.0\n")
         .file("rust-toolchain.toml", "")
+        .file(".clinerules", "Be quick.\n")
         .model(json!([]))
         .start();
     let result = result_of(&mut agent, "sh script");
@@ -333,6 +336,9 @@ fn a_file_whose_content_decides_is_left_alone_as_long_as_it_runs_nothing() {
     assert_eq!(agent.read("rust-toolchain.toml"), "[toolchain]\n", "{result}");
     assert_eq!(agent.read("AGENTS.md"), "Do as you like.\n", "{result}");
     assert_eq!(agent.read(".tool-versions"), "nodejs 20.1.0\n", "{result}");
-    assert!(!agent.path("web/.yarnrc.yml").exists(), "{result}");
-    assert!(result.contains("web/.yarnrc.yml") && !result.contains("AGENTS.md"), "{result}");
+    assert_eq!(agent.read(".clinerules"), "Be kind.\n", "{result}");
+    for trap in ["web/.yarnrc.yml", ".python-version", "web/.npmrc", "web/rust-toolchain.toml"] {
+        assert!(!agent.path(trap).exists() && result.contains(trap), "{trap}: {result}");
+    }
+    assert!(!result.contains("AGENTS.md"), "{result}");
 }

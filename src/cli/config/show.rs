@@ -126,6 +126,7 @@ mod tests {
         "sandbox.caches = [\".npm\"]",
         "sandbox.hide = [\"secrets\"]",
         "sandbox.protect = [\"../x\"]",
+        "sandbox.protect = [\"*.sh\"]",
         "providers.x.base_url = \"localhost:8000/v1\"",
         "providers.x.api = \"completions\"",
         "providers.x.key = \"…\"",

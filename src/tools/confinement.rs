@@ -93,7 +93,7 @@ pub(super) struct CommandConfinement {
     pub(super) snapshot: Option<Arc<ProtectedSnapshot>>,
     /// Protected paths that this command may write.
     pub(super) allowed: Vec<PathBuf>,
-    /// Virtual environments of Python into which this command installs packages.
+    /// Virtual environments of Python that this command makes, or into which it installs packages.
     pub(super) installs_in: Vec<PathBuf>,
     /// Whether it may make virtual environments of Python.
     pub(super) makes_environments: bool,
@@ -249,13 +249,18 @@ impl ConfinementBuilder<'_> {
             let repositories = self.env.checkpoint.repositories();
             let quarantine = self.env.quarantine_folder();
             self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
-            self.env.guard.take_snapshot(confinement, repositories)
+            self.env.guard.take_snapshot(self.env, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let allowed = self.allowed_protected_paths();
         let limits = Some(self.limits(&profile) + &shared_note);
-        let installs_in = self.environments_with_new_packages();
-        let makes_environments = environment_use(self.command) != EnvironmentUse::None;
+        let installs_in = self.changed_environments();
+        let environment_use = environment_use(self.command);
+        let makes_environments = environment_use != EnvironmentUse::None;
+        if environment_use == EnvironmentUse::Makes {
+            // `-m` takes no module from the folder.
+            extra_variables.push(("PYTHONSAFEPATH", "1".to_owned()));
+        }
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -315,7 +320,7 @@ impl ConfinementBuilder<'_> {
         (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
     ) -> Result<SandboxProfile, ToolRefusal> {
         let mut allowed = self.allowed_protected_paths();
-        allowed.extend(self.environments_with_new_packages());
+        allowed.extend(self.changed_environments());
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
         let configs = tracking_configs(self.command);
@@ -453,8 +458,7 @@ impl ConfinementBuilder<'_> {
         Ok(found.paths)
     }
 
-    /// The protected paths that the user has explicitly allowed, and the virtual environments if the command is
-    /// one that installs packages there. A folder that contains the whole project does not count as naming them.
+    /// The protected paths that the user has explicitly allowed. A folder that contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
         let protected = &self.env.confinement.protected;
         let environments = self.environments();
@@ -466,27 +470,23 @@ impl ConfinementBuilder<'_> {
         let is_protected =
             |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
         let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
-        let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
-        let environment_use = environment_use(self.command);
-        if environment_use != EnvironmentUse::None {
-            allowed.extend(self.usual_environments().filter(|path| !exists(path)));
-        }
-        if environment_use == EnvironmentUse::Makes {
-            let named = self.named_paths();
-            let all = self.usual_environments().chain(environments);
-            allowed.extend(all.filter(|environment| named.contains(environment)));
-        }
-        allowed
+        self.write.iter().filter(is_named).cloned().collect()
     }
 
-    /// The environments that were there before a command which installs packages: it may write the programs that
-    /// these packages name.
-    fn environments_with_new_packages(&self) -> Vec<PathBuf> {
-        if environment_use(self.command) != EnvironmentUse::Installs {
-            return Vec::new();
+    /// The environments that the command makes, and those into which it installs packages: it may write what belongs
+    /// there.
+    fn changed_environments(&self) -> Vec<PathBuf> {
+        let usual = self.usual_environments();
+        match environment_use(self.command) {
+            EnvironmentUse::None => Vec::new(),
+            EnvironmentUse::Creates => usual.filter(|path| !exists(path)).collect(),
+            EnvironmentUse::Installs => usual.chain(self.environments()).collect(),
+            EnvironmentUse::Makes => {
+                let named = self.named_paths();
+                let all = usual.chain(self.environments());
+                all.filter(|path| !exists(path) || named.contains(path)).collect()
+            }
         }
-        let usual = self.usual_environments().filter(|path| exists(path));
-        usual.chain(self.environments()).collect()
     }
 
     /// The environments that installers use if they are told nothing else.

@@ -2,6 +2,7 @@
 //! command changed is restored, and what it wrote is kept in a quarantine folder where no program
 //! picks it up.
 
+mod activation;
 mod environment;
 mod folder_names;
 mod scan;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
-pub(super) use environment::installed_programs;
+use environment::{EnvironmentJudge, FixedPlaces};
 use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use turnwright_types::io_error_text::io_error_text;
 
@@ -32,8 +33,7 @@ pub(super) struct ProtectedSnapshot {
     overfull: Vec<PathBuf>,
     /// An earlier snapshot: what it knows may have been moved.
     reference: Option<Arc<ProtectedSnapshot>>,
-    /// The places where commands can write.
-    writable: Vec<PathBuf>,
+    judge: Arc<EnvironmentJudge>,
 }
 
 /// The changes that were made to protected paths.
@@ -65,14 +65,33 @@ impl ProtectedSnapshot {
             entries: scan.entries,
             overfull: scan.overfull,
             reference: None,
-            writable: protected.roots.clone(),
+            judge: Arc::default(),
         }
+        .with_places([], Vec::new())
     }
 
-    /// The same snapshot, with the places where commands can write besides the protected folders.
-    pub(super) fn with_writable(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.writable.extend(places);
+    /// The same snapshot, with the places where commands can write besides the protected folders, and the folders with
+    /// the user's programs.
+    pub(super) fn with_places(
+        mut self,
+        writable: impl IntoIterator<Item = PathBuf>,
+        folders: Vec<PathBuf>,
+    ) -> Self {
+        let writable = self.protected.roots.iter().cloned().chain(writable);
+        let places = FixedPlaces::new(writable.collect());
+        self.judge = Arc::new(EnvironmentJudge::new(places, folders));
         self
+    }
+
+    /// The paths in these environments at which there is now what programs that make environments, and installers,
+    /// write; `is_installing` says that the latter have not finished.
+    pub(super) fn accepted_programs(
+        &self,
+        environments: impl IntoIterator<Item = PathBuf>,
+        is_installing: bool,
+    ) -> Vec<PathBuf> {
+        let accepted = |environment: PathBuf| self.judge.accepted(&environment, is_installing);
+        environments.into_iter().flat_map(accepted).collect()
     }
 
     /// The snapshot from before these repositories appeared, or files in subfolders that programs obey.
@@ -85,7 +104,7 @@ impl ProtectedSnapshot {
             repositories: Arc::new(new.into_iter().collect()),
             entries: BTreeMap::new(),
             overfull: Vec::new(),
-            writable: reference.as_ref().map(|it| it.writable.clone()).unwrap_or_default(),
+            judge: reference.as_ref().map(|it| Arc::clone(&it.judge)).unwrap_or_default(),
             reference,
         }
     }
@@ -108,25 +127,31 @@ impl ProtectedSnapshot {
         files.filter_map(|it| it.parent())
     }
 
-    /// Whether a file with this name and content was there before.
+    /// Returns true if a file with this name and content was at another place before and is gone from there. What is
+    /// obeyed in a session's own folder is never taken for such a file.
     fn was_moved(&self, path: &Path, stamp: &FileStamp) -> bool {
-        let known = || self.reference.as_deref().unwrap_or(self).entries.iter();
-        let length = stamp.length;
-        let is_it = |it: (&PathBuf, &SnapshotEntry)| {
-            it.0.file_name() == path.file_name()
-                && matches!(it.1, SnapshotEntry::File(known, _) if known == stamp)
+        let before = self.reference.as_deref().unwrap_or(self);
+        let is_at_root = || {
+            before.protected.roots.iter().any(|root| path.parent() == Some(root))
+                || before.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
         };
-        if known().any(is_it) {
-            return true;
-        }
-        let same = known().filter_map(|(known, entry)| match entry {
-            SnapshotEntry::File(_, content) => {
-                content.as_ref().filter(|_| known.file_name() == path.file_name())
-            }
-            _ => None,
-        });
-        let same: Vec<_> = same.filter(|it| it.len() as u64 == length).collect();
-        !same.is_empty() && read(path, length).is_some_and(|it| same.contains(&&it))
+        let has_name = |known: &PathBuf| known.file_name() == path.file_name();
+        let is_gone = |known: &PathBuf| {
+            let found = std::fs::symlink_metadata(known);
+            found.is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
+        };
+        let mut content = None;
+        let mut is_same = |entry: &SnapshotEntry| {
+            let SnapshotEntry::File(known, known_content) = entry else { return false };
+            let Some(known_content) = known_content.as_ref().filter(|_| known != stamp) else {
+                return known == stamp;
+            };
+            known_content.len() as u64 == stamp.length
+                && content.get_or_insert_with(|| read(path, stamp.length)).as_ref()
+                    == Some(known_content)
+        };
+        let mut named = before.entries.iter().filter(|(known, _)| has_name(known));
+        named.any(|(known, entry)| is_same(entry) && is_gone(known)) && !is_at_root()
     }
 
     /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
@@ -332,10 +357,13 @@ impl ProtectedSnapshot {
         match (before, now) {
             // Without its file an environment would not be known any more, while it still is one.
             (Some(_), None) => Some(environment::is_without_file(path)),
-            (None, Some(SnapshotEntry::File(new, _))) => Some(!self.was_moved(path, new)),
-            (_, Some(SnapshotEntry::Link(target))) => {
+            (None, Some(SnapshotEntry::File(new, _))) => {
+                let may_move = !is_in_environment || ProtectedPaths::is_environment_file(path);
+                Some(!(may_move && self.was_moved(path, new)))
+            }
+            (_, Some(SnapshotEntry::Link(_))) => {
                 let is_python = is_in_environment && environment::is_python(path);
-                (is_python && environment::leads_to_python(target, &self.writable)).then_some(false)
+                (is_python && self.judge.places.is_link_to_python(path)).then_some(false)
             }
             _ => None,
         }

@@ -51,6 +51,16 @@ impl WatchedServers {
         allowed.drain(..more);
     }
 
+    /// Notes that who was allowed to change these paths has ended.
+    pub(super) fn end_allowed(&self, paths: &[PathBuf]) {
+        let now = SystemTime::now() + CLOCK_LAG;
+        for (path, time) in self.allowed.lock().iter_mut() {
+            if paths.contains(path) {
+                time.until = time.until.min(now);
+            }
+        }
+    }
+
     /// The paths that others may change now.
     pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
         let now = SystemTime::now();
@@ -164,7 +174,7 @@ impl ServerWatch {
         let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
-        let snapshot = env.guard.take_snapshot(&env.confinement, known);
+        let snapshot = env.guard.take_snapshot(env, known);
         ServerWatch {
             env: Arc::clone(env),
             servers: Vec::new(),

@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use super::super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::super::kept_history::KeptHistory;
 use super::super::linked_files::ChangedLayers;
-use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot, installed_programs};
+use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use super::super::server_watch::WatchedServers;
 use super::{
     BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
     environments_of, inode,
@@ -38,6 +39,7 @@ pub(super) struct ProtectedCheck {
     pub(super) ignored: (IgnoredSearch, SearchPlace),
     pub(super) layers: Arc<ChangedLayers>,
     pub(super) history: Arc<KeptHistory>,
+    pub(super) servers: Arc<WatchedServers>,
 }
 
 impl ProtectedCheck {
@@ -89,9 +91,8 @@ impl ProtectedCheck {
         }
         let new = live.find_new(self.snapshot.repositories());
         let mut allowed = self.watch.allowed.lock().clone();
-        if self.watch.makes_environments {
-            allowed.extend(environments_of(&new));
-        }
+        // Installers write a package's programs before the list that names them.
+        allowed.extend(self.made_in_new(&new, true));
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
         let own = self.snapshot.own_repositories();
@@ -101,8 +102,7 @@ impl ProtectedCheck {
         };
         let look = |restores: bool| {
             let traps = new.check_if(&allowed, &self.quarantine, restores, &is_trap);
-            // Installers write a package's programs before the list that names them.
-            let allowed = [self.allowed_now(), self.watch.installs_in.clone()].concat();
+            let allowed = [self.allowed_now(), self.installed(true)].concat();
             let files = self.snapshot.check_if(&allowed, &self.quarantine, restores, &is_trap);
             [traps, files].into_iter().flatten().collect::<Vec<_>>()
         };
@@ -123,9 +123,11 @@ impl ProtectedCheck {
         }
         if let Some(checkpoint) = searched {
             self.ignored.0.request(self.ignored.1.clone());
-            self.check_repositories(checkpoint, true);
+            self.check_repositories(checkpoint, true, true);
         }
-        if let Some(changes) = self.check(true).filter(|it| !it.restored.is_empty()) {
+        let allowed = [self.allowed_now(), self.installed(true)].concat();
+        let changes = self.snapshot.check(&allowed, &self.quarantine, true);
+        if let Some(changes) = changes.filter(|it| !it.restored.is_empty()) {
             self.tell(&changes, true);
         }
     }
@@ -138,7 +140,12 @@ impl ProtectedCheck {
             self.add_to_report(&report);
         }
         let restores = self.watch.restores();
-        if let Some(changes) = self.check(restores) {
+        let installed = self.installed(false);
+        // From now on what is installed is as it is, whoever changes it.
+        self.servers.note_told(&installed);
+        self.servers.end_allowed(&self.watch.allowed.lock());
+        let allowed = [self.allowed_now(), installed].concat();
+        if let Some(changes) = self.snapshot.check(&allowed, &self.quarantine, restores) {
             self.tell(&changes, restores);
         }
         if restores {
@@ -146,17 +153,17 @@ impl ProtectedCheck {
         }
         // Those that a command makes before its call returns are found with the changes of the call.
         if self.watch.is_in_background.load(Ordering::Relaxed) {
-            self.check_repositories(checkpoint, restores);
+            self.check_repositories(checkpoint, restores, false);
         }
     }
 
     /// Checks the repositories that have appeared since the command began.
-    fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool) {
+    fn check_repositories(&self, checkpoint: &ChangeTracker, restores: bool, is_installing: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
         let mut allowed = self.watch.allowed.lock().clone();
-        if self.watch.makes_environments {
-            allowed.extend(environments_of(&new));
-        }
+        let made = self.made_in_new(&new, is_installing);
+        self.servers.note_told(&made);
+        allowed.extend(made);
         let reference = Some(Arc::clone(&self.snapshot));
         let snapshot = ProtectedSnapshot::without_repositories(new, reference);
         if let Some(changes) = snapshot.check(&allowed, &self.quarantine, restores) {
@@ -167,11 +174,15 @@ impl ProtectedCheck {
         }
     }
 
-    fn check(&self, restores: bool) -> Option<ProtectedChanges> {
-        let mut allowed = self.allowed_now();
-        let environments = self.watch.installs_in.iter();
-        allowed.extend(environments.flat_map(|environment| installed_programs(environment)));
-        self.snapshot.check(&allowed, &self.quarantine, restores)
+    /// What the command has made in the environments that it may change.
+    fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
+        self.snapshot.accepted_programs(self.watch.installs_in.clone(), is_installing)
+    }
+
+    /// What it has made in environments among what is new, if it may make some.
+    fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
+        let environments = environments_of(new).filter(|_| self.watch.makes_environments);
+        self.snapshot.accepted_programs(environments, is_installing)
     }
 
     /// The paths that the command may change, and those that others have changed because it cannot.

@@ -458,7 +458,8 @@ impl ConfinementBuilder<'_> {
         Ok(found.paths)
     }
 
-    /// The protected paths that the user has explicitly allowed. A folder that contains the whole project does not count as naming them.
+    /// The protected paths that the user has explicitly allowed, and what an installer of conda changes. A folder that
+    /// contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
         let protected = &self.env.confinement.protected;
         let environments = self.environments();
@@ -470,7 +471,12 @@ impl ConfinementBuilder<'_> {
         let is_protected =
             |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
         let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
-        self.write.iter().filter(is_named).cloned().collect()
+        let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
+        if environment_use(self.command) == EnvironmentUse::InstallsConda {
+            let roots = protected.roots.iter();
+            allowed.extend(roots.flat_map(|root| [".conda", ".pixi/envs"].map(|it| root.join(it))));
+        }
+        allowed
     }
 
     /// The environments that the command makes, and those into which it installs packages: it may write what belongs
@@ -478,7 +484,7 @@ impl ConfinementBuilder<'_> {
     fn changed_environments(&self) -> Vec<PathBuf> {
         let usual = self.usual_environments();
         match environment_use(self.command) {
-            EnvironmentUse::None => Vec::new(),
+            EnvironmentUse::None | EnvironmentUse::InstallsConda => Vec::new(),
             EnvironmentUse::Creates => usual.filter(|path| !exists(path)).collect(),
             EnvironmentUse::Installs => usual.chain(self.environments()).collect(),
             EnvironmentUse::Makes => {

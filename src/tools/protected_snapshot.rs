@@ -742,7 +742,9 @@ mod tests {
         let changed = disk.file("env/bin/activate", "mine");
         let large =
             disk.file("env/bin/ruff", &"x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1));
-        symlink("/bin/sh", disk.ws.join("env/bin/python3")).unwrap();
+        let interpreter = disk.ws.with_file_name("python3.12");
+        fs::write(&interpreter, "").unwrap();
+        symlink(interpreter, disk.ws.join("env/bin/python3")).unwrap();
         let repositories = Arc::new([file].into());
         let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
         assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
@@ -767,6 +769,96 @@ mod tests {
         let changes = moved.check(&[], &disk.quarantine, true);
         let config = disk.ws.join("other/pyvenv.cfg");
         assert!(config.exists(), "{changes:?}");
+    }
+
+    #[test]
+    fn a_file_is_moved_only_if_its_old_place_is_gone_and_never_into_the_root() {
+        let disk = TestProject::new();
+        let files = ["a/.envrc", "b/.envrc", "c/.npmrc", "d/.npmrc", "e/.venv/bin/activate"];
+        for file in files {
+            disk.file(file, &format!("script-shell=./{}", &file[..1]));
+        }
+        let known = Arc::new(files.iter().map(|file| disk.ws.join(file)).collect());
+        let before = ProtectedSnapshot::take(&disk.protected(), known, None);
+        let (copies, moves) = (fs::copy::<PathBuf, PathBuf>, fs::rename::<PathBuf, PathBuf>);
+        let mut new = Vec::new();
+        for (from, to) in
+            [("a/.envrc", "copied/.envrc"), ("c/.npmrc", "copied/.npmrc"), ("a/.envrc", ".envrc")]
+        {
+            fs::create_dir_all(disk.ws.join(to).parent().unwrap()).unwrap();
+            copies(disk.ws.join(from), disk.ws.join(to)).unwrap();
+            new.push(to);
+        }
+        for (from, to) in [
+            ("b/.envrc", "moved/.envrc"),
+            ("d/.npmrc", ".npmrc"),
+            ("e/.venv/bin/activate", "moved/.venv/bin/activate"),
+        ] {
+            fs::create_dir_all(disk.ws.join(to).parent().unwrap()).unwrap();
+            moves(disk.ws.join(from), disk.ws.join(to)).unwrap();
+            new.push(to);
+        }
+        let repositories = new.iter().map(|file| disk.ws.join(file)).collect();
+        let below = ProtectedSnapshot::without_repositories(repositories, Some(before.into()));
+        below.check(&[], &disk.quarantine, true);
+        let reference = below.reference.as_ref().unwrap();
+        reference.check(&[], &disk.quarantine, true);
+        new.retain(|file| disk.ws.join(file).exists());
+        assert_eq!(new, ["moved/.envrc"]);
+    }
+
+    #[test]
+    fn what_belongs_into_an_environment_is_told_from_what_a_package_puts_there() {
+        let disk = TestProject::new();
+        let outside = disk.ws.with_file_name("system");
+        fs::create_dir_all(outside.join("bin")).unwrap();
+        let templates = outside.join("lib/python3.12/venv/scripts/common");
+        fs::create_dir_all(&templates).unwrap();
+        fs::write(outside.join("bin/python3.12"), "interpreter").unwrap();
+        fs::write(templates.join("activate"), "VIRTUAL_ENV=__VENV_DIR__\n").unwrap();
+        let environment = disk.ws.join("env");
+        let home = format!("home = {}\nversion = 3.12.1\n", outside.join("bin").display());
+        disk.file("env/pyvenv.cfg", &home);
+        let right = format!("VIRTUAL_ENV={}\n", environment.display());
+        disk.file("env/bin/activate", &right);
+        disk.file("env/bin/activate.fish", &format!("{right}evil\n"));
+        disk.file("env/bin/Activate.ps1", "evil\n");
+        disk.file("env/bin/python3.12", "interpreter");
+        disk.file("env/bin/python3.11", "evil");
+        disk.file("env/bin/ruff", "of a package");
+        disk.file("env/bin/git", "evil");
+        disk.file("env/bin/python-x", "evil");
+        let list = "../../../bin/ruff,,\n../../../bin/Activate.ps1,,\n../../../bin/Python3,,\n";
+        disk.file("env/lib/python3.12/site-packages/ruff-1.dist-info/RECORD", list);
+        disk.file("sub/link/python3", "");
+        for (link, target) in [
+            ("python", "python3"),
+            ("python3", &outside.join("bin/python3.12").to_string_lossy()),
+            ("python2", "python-x"),
+            ("python4", "/proc/self/cwd/../system/bin/python3.12"),
+            ("python5", &disk.ws.join("sub/link/python3").to_string_lossy()),
+            ("python6", "python6"),
+            ("Python3", "../../sub/link/python3"),
+        ] {
+            symlink(target, environment.join("bin").join(link)).unwrap();
+        }
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+        let names = |is_installing| {
+            let accepted = snapshot.accepted_programs([environment.clone()], is_installing);
+            let names = accepted.iter().filter_map(|path| path.file_name()?.to_str());
+            names.map(str::to_owned).collect::<BTreeSet<_>>()
+        };
+        let all = ["activate", "python", "python3", "python3.12", "pyvenv.cfg", "ruff"];
+        let mut expected = BTreeSet::from(all.map(str::to_owned));
+        assert_eq!(names(false), expected);
+        expected.extend(["git", "python-x"].map(str::to_owned));
+        assert_eq!(names(true), expected);
+        for file in ["home = ..\n", "home = /usr/bin\nexecutable-path = x\n", "evil\n"] {
+            disk.file("env/pyvenv.cfg", file);
+            assert!(!names(false).contains("pyvenv.cfg"), "{file}");
+        }
+        disk.file("env/pyvenv.cfg", &home.replace("system", "ws/sub"));
+        assert!(!names(false).contains("pyvenv.cfg"), "an interpreter of the project");
     }
 
     #[test]

@@ -346,6 +346,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_command_was_allowed_is_over_when_it_ends() {
+        let watched = WatchedServers::default();
+        let path = PathBuf::from("/ws/.envrc");
+        watched.allow([path.clone()], Duration::from_secs(1_800));
+        let during = SystemTime::now();
+        assert!(watched.is_known(&path, during));
+        watched.end_allowed(std::slice::from_ref(&path));
+        assert!(watched.is_known(&path, during));
+        assert!(!watched.is_known(&path, during + Duration::from_secs(2)));
+    }
+
+    #[test]
     fn only_what_came_while_a_server_ran_is_its_work() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str| {

@@ -71,7 +71,9 @@ impl Templates {
         }
         for uv in ["uv", "uv.exe"].map(|name| prefix.join("bin").join(name)) {
             let program = places.leads_to(&uv).and_then(|real| nofollow::open_file(&real).ok());
-            let _ = program.map(|file| self.add_embedded(file));
+            if let Some(Err(error)) = program.map(|file| self.add_embedded(file)) {
+                tracing::debug!(%error, "the program cannot be searched for templates");
+            }
         }
     }
 

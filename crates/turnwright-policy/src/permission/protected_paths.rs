@@ -133,6 +133,10 @@ const PROTECTED: &[(&str, &str)] = &[
     ("codemagic.yaml", CI),
     ("jenkinsfile", CI),
     ("wercker.yml", CI),
+    (".conda/bin", PYTHON),
+    (".conda/etc/conda/activate.d", PYTHON),
+    (".pixi/envs/default/bin", PYTHON),
+    (".pixi/envs/default/etc/conda/activate.d", PYTHON),
     (".venv/bin", PYTHON),
     (".venv/pyvenv.cfg", PYTHON),
     (".venv/scripts", PYTHON),
@@ -230,11 +234,17 @@ const WORKSPACE_FILES: [&str; 2] = [".code-workspace", ".sublime-project"];
 /// The file that makes a folder a virtual environment of Python.
 const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 
+/// The folder that makes its folder an environment of conda.
+const CONDA_FOLDER: &str = "conda-meta";
+
+/// Where an environment of conda has scripts that shells run when it is activated and left.
+const CONDA_SCRIPTS: [&str; 2] = ["etc/conda/activate.d", "etc/conda/deactivate.d"];
+
 /// The folders of an environment with its programs, in lower case.
 const ENVIRONMENT_PROGRAMS: &[&str] = &["bin", "scripts"];
 
 /// Usual names of environments besides `.venv`, in lower case. Others are told from their file alone.
-const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv"];
+const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv", ".conda"];
 
 /// Folders for the packages of others, in lower case.
 const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
@@ -267,7 +277,7 @@ impl ProtectedPaths {
         if ProtectedPaths::is_workspace_file(path) {
             return Some(EDITORS);
         }
-        if is_in_environment(&parts) {
+        if is_in_environment(&parts) || is_in_known_environment(path, root) {
             return Some(PYTHON);
         }
         let is_at = |path: &str| contains_or_is_in(&parts, path);
@@ -339,7 +349,9 @@ impl ProtectedPaths {
         if ProtectedPaths::is_environment_file(path) {
             return path.parent();
         }
-        path.ancestors().filter(is_programs).find_map(|it| it.parent().filter(|it| is_venv(it)))
+        path.ancestors().filter(is_programs).find_map(|programs| {
+            programs.parent().filter(|folder| is_venv(folder) || is_of_conda(folder))
+        })
     }
 
     /// Whether this is the file that makes its folder a virtual environment.
@@ -484,6 +496,32 @@ fn is_venv(folder: &Path) -> bool {
     parts(Path::new(name)).first().is_some_and(|it| it == ".venv")
 }
 
+/// Returns true for `.conda` and `.pixi/envs/NAME`.
+fn is_of_conda(folder: &Path) -> bool {
+    let parts = parts(folder);
+    let parts: Vec<_> = parts.iter().rev().take(3).map(String::as_str).collect();
+    matches!(parts.as_slice(), [".conda", ..] | [_, "envs", ".pixi"])
+}
+
+/// Returns true for the programs of a folder that is an environment by what is in it, and for the scripts with which
+/// shells activate an environment of conda.
+fn is_in_known_environment(path: &Path, root: Option<&PathBuf>) -> bool {
+    let is_there = |folder: &Path, name: &str| folder.join(name).symlink_metadata().is_ok();
+    let mut below = path.ancestors().take_while(|folder| root.is_some_and(|root| folder != root));
+    below.any(|folder| {
+        let name = folder.file_name().unwrap_or_default();
+        if !may_be_of_environment(name) && !name.to_string_lossy().ends_with("activate.d") {
+            return false;
+        }
+        CONDA_SCRIPTS.iter().any(|scripts| folder.ends_with(scripts))
+            || folder.parent().is_some_and(|environment| {
+                is_there(environment, ENVIRONMENT_FILE)
+                    || is_there(environment, CONDA_FOLDER)
+                    || is_of_conda(environment)
+            })
+    })
+}
+
 /// Whether a path is, or may be, a part of a virtual environment that programs of the user run: its file, its
 /// programs if it has one of the usual names, and in any folder those that start it.
 fn is_in_environment(parts: &[String]) -> bool {
@@ -591,6 +629,9 @@ mod tests {
             "bin/env/bin/python",
             "tools/py3/Scripts/Activate.ps1",
             "tools/py3/bin/python3.12",
+            ".conda/bin/ruff",
+            ".pixi/envs/lint/bin/ruff",
+            "tools/conda/etc/conda/activate.d/a.sh",
             "sub/OpenCode.json",
             ".continue/config.yaml",
             "sub/.pdbrc",
@@ -763,12 +804,34 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    fn programs_of_an_environment_are_protected_whatever_its_name_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_path_buf();
+        for (file, program, expected) in [
+            ("py3/pyvenv.cfg", "py3/bin/ruff", true),
+            ("py3/pyvenv.cfg", "py3/bin", true),
+            ("py4/pyvenv.cfg", "py4/Scripts/pip.exe", true),
+            ("forge/conda-meta/history", "forge/bin/git", true),
+            ("tools/x", "tools/bin/ruff", false),
+            ("py3/pyvenv.cfg", "py3/lib/x.py", false),
+        ] {
+            std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            std::fs::write(root.join(file), "").unwrap();
+            let protected = ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() };
+            assert_eq!(protected.reason(&root.join(program)).is_some(), expected, "{program}");
+        }
+    }
+
+    #[test]
     fn the_environment_of_a_protected_path_is_known() {
         for (path, expected) in [
             ("/ws/.venv/bin/python", Some("/ws/.venv")),
             ("/ws/.venv/bin", Some("/ws/.venv")),
             ("/ws/sub/.venv/Scripts/x.exe", Some("/ws/sub/.venv")),
             ("/ws/py3/pyvenv.cfg", Some("/ws/py3")),
+            ("/ws/.conda/bin/ruff", Some("/ws/.conda")),
+            ("/ws/.pixi/envs/default/bin", Some("/ws/.pixi/envs/default")),
             ("/ws/py3/bin/python", None),
             ("/ws/.venv/lib/x.py", None),
             ("/ws/.vscode/tasks.json", None),

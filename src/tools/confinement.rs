@@ -1,6 +1,8 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
+mod environments;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -13,6 +15,8 @@ use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
+use environments::environment_use;
+pub(crate) use environments::makes_environments;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -21,7 +25,7 @@ use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, She
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_workspace::exec::{Environment, Jobs, dialect};
+use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -145,11 +149,11 @@ pub(super) async fn confine(
             history: KeptHistory::default(),
         });
     };
-    let redirects = pass.effects().iter().filter_map(|it| match it {
+    let written = |effect: &Effect| match effect {
         Effect::Write(target) => Some(target.path.clone()),
         _ => None,
-    });
-    let redirects: Vec<_> = redirects.collect();
+    };
+    let redirects: Vec<_> = pass.effects().iter().filter_map(written).collect();
     if may_write {
         env.guard.note_caches(&env.confinement.private_caches);
     }
@@ -218,22 +222,8 @@ impl ConfinementBuilder<'_> {
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
-        let confinement = &self.env.confinement;
         self.check_extra_access()?;
-        let mut write = self.write.clone();
-        if self.may_write {
-            write.extend(self.writable_folders());
-            if let Some(temp) = self.env.guard.temp_folder() {
-                let name = temp.to_string_lossy().into_owned();
-                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|it| (it, name.clone())));
-                write.push(temp);
-            }
-        }
-        if self.may_write && !confinement.can_layer_caches() {
-            let folder = confinement.redirected_cache();
-            extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
-            write.extend(create_private_folder(&folder));
-        }
+        let write = self.places_to_write(&mut extra_variables);
         create_redirect_targets(redirects, &write)?;
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
@@ -257,10 +247,6 @@ impl ConfinementBuilder<'_> {
         let installs_in = self.changed_environments();
         let environment_use = environment_use(self.command);
         let makes_environments = environment_use != EnvironmentUse::None;
-        if environment_use == EnvironmentUse::Makes {
-            // `-m` takes no module from the folder.
-            extra_variables.push(("PYTHONSAFEPATH", "1".to_owned()));
-        }
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -280,6 +266,30 @@ impl ConfinementBuilder<'_> {
             layers,
             history: if self.may_write { self.keep_history() } else { KeptHistory::default() },
         })
+    }
+
+    /// Where the command may write, with the variables that tell programs so.
+    fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
+        let confinement = &self.env.confinement;
+        let mut write = self.write.clone();
+        if self.may_write {
+            write.extend(self.writable_folders());
+            if let Some(temp) = self.env.guard.temp_folder() {
+                let name = temp.to_string_lossy().into_owned();
+                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|it| (it, name.clone())));
+                write.push(temp);
+            }
+        }
+        if self.may_write && !confinement.can_layer_caches() {
+            let folder = confinement.redirected_cache();
+            extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
+            write.extend(create_private_folder(&folder));
+        }
+        if environment_use(self.command) == EnvironmentUse::Makes {
+            // `-m` takes no module from the folder.
+            extra_variables.push(("PYTHONSAFEPATH", "1".to_owned()));
+        }
+        write
     }
 
     /// Refuses to open a path for writing that does not exist.
@@ -479,46 +489,6 @@ impl ConfinementBuilder<'_> {
         allowed
     }
 
-    /// The environments that the command makes, and those into which it installs packages: it may write what belongs
-    /// there.
-    fn changed_environments(&self) -> Vec<PathBuf> {
-        let usual = self.usual_environments();
-        match environment_use(self.command) {
-            EnvironmentUse::None | EnvironmentUse::InstallsConda => Vec::new(),
-            EnvironmentUse::Creates => usual.filter(|path| !exists(path)).collect(),
-            EnvironmentUse::Installs => usual.chain(self.environments()).collect(),
-            EnvironmentUse::Makes => {
-                let named = self.named_paths();
-                let all = usual.chain(self.environments());
-                all.filter(|path| !exists(path) || named.contains(path)).collect()
-            }
-        }
-    }
-
-    /// The environments that installers use if they are told nothing else.
-    fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
-        self.env.confinement.protected.roots.iter().map(|root| root.join(".venv"))
-    }
-
-    /// The paths that the arguments may name, and the folder that `uv venv` makes without any.
-    fn named_paths(&self) -> BTreeSet<PathBuf> {
-        let mut named = BTreeSet::new();
-        for command in &self.command.script.commands {
-            let Some(folder) = &command.folder else { continue };
-            let folder = self.command.workdir.join(folder);
-            let words = command.argv().skip(1).chain([".venv"]);
-            named.extend(words.map(|word| repository::normalize_lexically(&folder.join(word))));
-        }
-        named
-    }
-
-    /// The virtual environments of Python in the session's folders that are known by their file.
-    fn environments(&self) -> Vec<PathBuf> {
-        let files = self.env.checkpoint.repositories();
-        let files = files.iter().filter(|it| ProtectedPaths::is_environment_file(it));
-        files.filter_map(|it| it.parent()).map(Path::to_path_buf).collect()
-    }
-
     /// What the sandbox lets the command do, for the model and the user.
     fn limits(&self, profile: &SandboxProfile) -> String {
         let network = match profile.network {
@@ -554,19 +524,6 @@ fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
         return Vec::new();
     }
     paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
-}
-
-/// Whether this is a command that may make virtual environments of Python, judging by its words.
-pub(crate) fn makes_environments(effect: &Effect) -> bool {
-    matches!(effect, Effect::Exec(command) if environment_use(command) != EnvironmentUse::None)
-}
-
-fn environment_use(command: &ShellCommand) -> EnvironmentUse {
-    shell::environment_use(&command.line, dialect())
-}
-
-fn exists(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
 }
 
 /// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.

@@ -147,8 +147,8 @@ fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_insta
         echo evil > new/bin/activate; ln -s ../../x new/bin/python; echo fine > fine
         ln -s /usr/bin/python3 new/bin/python3; mkdir -p .venv/lib; echo fine > .venv/lib/x.py";
     let run = |it: &str| calls("exec", &json!({ "command": it }));
-    // Words that name a path are no permission for it, either.
-    let direct = "rm -rf named/bin; mkdir -p named/bin; echo evil > named/bin/direct";
+    // Words that lead to a path are no permission for it, either.
+    let direct = "d=named/bin; rm -rf $d; mkdir -p $d; echo evil > $d/direct";
     let replies = [run("sh script"), run(direct), says("Ok.")];
     let mut agent = environments().file("script", script).model(json!(replies)).start();
     assert_eq!(agent.turn("go"), "end_turn");

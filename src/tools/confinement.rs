@@ -149,11 +149,7 @@ pub(super) async fn confine(
             history: KeptHistory::default(),
         });
     };
-    let written = |effect: &Effect| match effect {
-        Effect::Write(target) => Some(target.path.clone()),
-        _ => None,
-    };
-    let redirects: Vec<_> = pass.effects().iter().filter_map(written).collect();
+    let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
     if may_write {
         env.guard.note_caches(&env.confinement.private_caches);
     }
@@ -176,6 +172,13 @@ pub(super) async fn confine(
         builder.build(extra_variables, &redirects)
     });
     built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".into()))
+}
+
+fn written_path(effect: &Effect) -> Option<PathBuf> {
+    match effect {
+        Effect::Write(target) => Some(target.path.clone()),
+        _ => None,
+    }
 }
 
 /// The variables of a command. If nobody is asked about it, no program is looked up in the session's own

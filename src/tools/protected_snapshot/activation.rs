@@ -224,7 +224,15 @@ fn is_harmless_value(
     environment: &Path,
     places: &FixedPlaces,
 ) -> bool {
-    let quotes = [("r#'", "'#"), ("b'", "'"), ("'", "'"), ("\"", "\"")];
+    let quotes = [
+        ("r#'", "'#"),
+        ("b'", "'"),
+        ("'", "'"),
+        ("\"", "\""),
+        // Xonsh.
+        ("b\"", "\".decode(\"utf-8\")"),
+        ("__import__(\"os\").fsdecode(b\"", "\")"),
+    ];
     let bare = quotes.iter().filter(|_| !is_quoted).find_map(|(open, close)| {
         value.strip_prefix(open).and_then(|rest| rest.strip_suffix(close))
     });

@@ -90,19 +90,21 @@ impl ProtectedCheck {
             return live;
         }
         let new = live.find_new(self.snapshot.repositories());
-        let mut allowed = self.watch.allowed.lock().clone();
-        // Installers write a package's programs before the list that names them.
-        allowed.extend(self.made_in_new(&new, true));
+        let allowed = self.watch.allowed.lock().clone();
+        let made = environments_of(&new).filter(|_| self.watch.makes_environments);
+        let environments: Vec<_> = self.watch.installs_in.iter().cloned().chain(made).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
         let own = self.snapshot.own_repositories();
         // git writes steps and settings of its own for a while, and runs the steps only if it is told to.
         let is_trap = |path: &Path| {
-            !path.ends_with("git-rebase-todo") && !own.iter().any(|own| path.starts_with(own))
+            !path.ends_with("git-rebase-todo")
+                && !own.iter().any(|own| path.starts_with(own))
+                && !self.is_being_made(path, &environments)
         };
         let look = |restores: bool| {
             let traps = new.check_if(&allowed, &self.quarantine, restores, &is_trap);
-            let allowed = [self.allowed_now(), self.installed(true)].concat();
+            let allowed = self.allowed_now();
             let files = self.snapshot.check_if(&allowed, &self.quarantine, restores, &is_trap);
             [traps, files].into_iter().flatten().collect::<Vec<_>>()
         };
@@ -125,8 +127,9 @@ impl ProtectedCheck {
             self.ignored.0.request(self.ignored.1.clone());
             self.check_repositories(checkpoint, true, true);
         }
-        let allowed = [self.allowed_now(), self.installed(true)].concat();
-        let changes = self.snapshot.check(&allowed, &self.quarantine, true);
+        let is_suspect = |path: &Path| !self.is_being_made(path, &self.watch.installs_in);
+        let allowed = self.allowed_now();
+        let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &is_suspect);
         if let Some(changes) = changes.filter(|it| !it.restored.is_empty()) {
             self.tell(&changes, true);
         }
@@ -177,6 +180,13 @@ impl ProtectedCheck {
     /// What the command has made in the environments that it may change.
     fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
         self.snapshot.accepted_programs(self.watch.installs_in.clone(), is_installing)
+    }
+
+    /// Returns true if an installer that has not finished may have put there what is at this path by now. It writes a
+    /// package's programs before the list that names them.
+    fn is_being_made(&self, path: &Path, environments: &[PathBuf]) -> bool {
+        let of_path = environments.iter().filter(|environment| path.starts_with(environment));
+        self.snapshot.accepted_programs(of_path.cloned(), true).iter().any(|made| path == made)
     }
 
     /// What it has made in environments among what is new, if it may make some.

@@ -1,6 +1,8 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
+mod environments;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -15,6 +17,8 @@ use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::{RunningMark, running_commands};
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
+use environments::environment_use;
+pub(crate) use environments::makes_environments;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -24,7 +28,7 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
-use turnwright_workspace::exec::{Environment, Jobs, dialect};
+use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -96,7 +100,7 @@ pub(super) struct CommandConfinement {
     pub(super) snapshot: Option<Arc<ProtectedSnapshot>>,
     /// Protected paths that this command may write.
     pub(super) allowed: Vec<PathBuf>,
-    /// Virtual environments of Python into which this command installs packages.
+    /// Virtual environments of Python that this command makes, or into which it installs packages.
     pub(super) installs_in: Vec<PathBuf>,
     /// Whether it may make virtual environments of Python.
     pub(super) makes_environments: bool,
@@ -150,11 +154,7 @@ pub(super) async fn confine(
             running: None,
         });
     };
-    let redirects = pass.effects().iter().filter_map(|it| match it {
-        Effect::Write(target) => Some(target.path.clone()),
-        _ => None,
-    });
-    let redirects: Vec<_> = redirects.collect();
+    let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
     if may_write {
         env.guard.note_caches(&env.confinement.private_caches);
     }
@@ -177,6 +177,13 @@ pub(super) async fn confine(
         builder.build(extra_variables, &redirects)
     });
     built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".into()))
+}
+
+fn written_path(effect: &Effect) -> Option<PathBuf> {
+    match effect {
+        Effect::Write(target) => Some(target.path.clone()),
+        _ => None,
+    }
 }
 
 /// The variables of a command. If nobody is asked about it, no program is looked up in the session's own
@@ -223,23 +230,9 @@ impl ConfinementBuilder<'_> {
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
-        let confinement = &self.env.confinement;
         secret_file::learn_shared(&self.env.shared.folders.state);
         self.check_extra_access()?;
-        let mut write = self.write.clone();
-        if self.may_write {
-            write.extend(self.writable_folders());
-            if let Some(temp) = self.env.guard.temp_folder() {
-                let name = temp.to_string_lossy().into_owned();
-                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|it| (it, name.clone())));
-                write.push(temp);
-            }
-        }
-        if self.may_write && !confinement.can_layer_caches() {
-            let folder = confinement.redirected_cache();
-            extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
-            write.extend(create_private_folder(&folder));
-        }
+        let write = self.places_to_write(&mut extra_variables);
         create_redirect_targets(redirects, &write)?;
         self.separate_redirect_targets(redirects)?;
         // The user has approved git, not the programs that a repository's settings make it start.
@@ -256,13 +249,14 @@ impl ConfinementBuilder<'_> {
             let repositories = self.env.checkpoint.repositories();
             let quarantine = self.env.quarantine_folder();
             self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
-            self.env.guard.take_snapshot(confinement, repositories)
+            self.env.guard.take_snapshot(self.env, repositories)
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let allowed = self.allowed_protected_paths();
         let limits = Some(self.limits(&profile) + &shared_note);
-        let installs_in = self.environments_with_new_packages();
-        let makes_environments = environment_use(self.command) != EnvironmentUse::None;
+        let installs_in = self.changed_environments();
+        let environment_use = environment_use(self.command);
+        let makes_environments = environment_use != EnvironmentUse::None;
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -283,6 +277,30 @@ impl ConfinementBuilder<'_> {
             history: if self.may_write { self.keep_history() } else { KeptHistory::default() },
             running: if self.may_write { self.running_mark() } else { None },
         })
+    }
+
+    /// Where the command may write, with the variables that tell programs so.
+    fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
+        let confinement = &self.env.confinement;
+        let mut write = self.write.clone();
+        if self.may_write {
+            write.extend(self.writable_folders());
+            if let Some(temp) = self.env.guard.temp_folder() {
+                let name = temp.to_string_lossy().into_owned();
+                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|it| (it, name.clone())));
+                write.push(temp);
+            }
+        }
+        if self.may_write && !confinement.can_layer_caches() {
+            let folder = confinement.redirected_cache();
+            extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
+            write.extend(create_private_folder(&folder));
+        }
+        if environment_use(self.command) == EnvironmentUse::Makes {
+            // `-m` takes no module from the folder.
+            extra_variables.push(("PYTHONSAFEPATH", "1".to_owned()));
+        }
+        write
     }
 
     /// Refuses to open a path for writing that does not exist.
@@ -323,7 +341,7 @@ impl ConfinementBuilder<'_> {
         (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
     ) -> Result<SandboxProfile, ToolRefusal> {
         let mut allowed = self.allowed_protected_paths();
-        allowed.extend(self.environments_with_new_packages());
+        allowed.extend(self.changed_environments());
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
         let configs = tracking_configs(self.command);
@@ -483,8 +501,8 @@ impl ConfinementBuilder<'_> {
         Ok(found.paths)
     }
 
-    /// The protected paths that the user has explicitly allowed, and the virtual environments if the command is
-    /// one that installs packages there. A folder that contains the whole project does not count as naming them.
+    /// The protected paths that the user has explicitly allowed, and what an installer of conda changes. A folder that
+    /// contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
         let protected = &self.env.confinement.protected;
         let environments = self.environments();
@@ -497,50 +515,11 @@ impl ConfinementBuilder<'_> {
             |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
         let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
         let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
-        let environment_use = environment_use(self.command);
-        if environment_use != EnvironmentUse::None {
-            allowed.extend(self.usual_environments().filter(|path| !exists(path)));
-        }
-        if environment_use == EnvironmentUse::Makes {
-            let named = self.named_paths();
-            let all = self.usual_environments().chain(environments);
-            allowed.extend(all.filter(|environment| named.contains(environment)));
+        if environment_use(self.command) == EnvironmentUse::InstallsConda {
+            let roots = protected.roots.iter();
+            allowed.extend(roots.flat_map(|root| [".conda", ".pixi/envs"].map(|it| root.join(it))));
         }
         allowed
-    }
-
-    /// The environments that were there before a command which installs packages: it may write the programs that
-    /// these packages name.
-    fn environments_with_new_packages(&self) -> Vec<PathBuf> {
-        if environment_use(self.command) != EnvironmentUse::Installs {
-            return Vec::new();
-        }
-        let usual = self.usual_environments().filter(|path| exists(path));
-        usual.chain(self.environments()).collect()
-    }
-
-    /// The environments that installers use if they are told nothing else.
-    fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
-        self.env.confinement.protected.roots.iter().map(|root| root.join(".venv"))
-    }
-
-    /// The paths that the arguments may name, and the folder that `uv venv` makes without any.
-    fn named_paths(&self) -> BTreeSet<PathBuf> {
-        let mut named = BTreeSet::new();
-        for command in &self.command.script.commands {
-            let Some(folder) = &command.folder else { continue };
-            let folder = self.command.workdir.join(folder);
-            let words = command.argv().skip(1).chain([".venv"]);
-            named.extend(words.map(|word| repository::normalize_lexically(&folder.join(word))));
-        }
-        named
-    }
-
-    /// The virtual environments of Python in the session's folders that are known by their file.
-    fn environments(&self) -> Vec<PathBuf> {
-        let files = self.env.checkpoint.repositories();
-        let files = files.iter().filter(|it| ProtectedPaths::is_environment_file(it));
-        files.filter_map(|it| it.parent()).map(Path::to_path_buf).collect()
     }
 
     /// What the sandbox lets the command do, for the model and the user.
@@ -581,19 +560,6 @@ fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
         return Vec::new();
     }
     paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
-}
-
-/// Whether this is a command that may make virtual environments of Python, judging by its words.
-pub(crate) fn makes_environments(effect: &Effect) -> bool {
-    matches!(effect, Effect::Exec(command) if environment_use(command) != EnvironmentUse::None)
-}
-
-fn environment_use(command: &ShellCommand) -> EnvironmentUse {
-    shell::environment_use(&command.line, dialect())
-}
-
-fn exists(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
 }
 
 /// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::confinement::{CommandConfinement, ConfinementSettings};
+use super::confinement::CommandConfinement;
 use super::hidden_paths::KnownFolders;
 use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::kept_history::{HistoryKeeper, KeptHistory};
@@ -59,7 +59,7 @@ pub struct ConfinementGuard {
     known_folders: KnownFolders,
     linked_files: LinkedFiles,
     history: HistoryKeeper,
-    pub(super) servers: WatchedServers,
+    pub(super) servers: Arc<WatchedServers>,
     pub(super) others: Arc<OtherChanges>,
     ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
@@ -95,7 +95,7 @@ struct CommandWatch {
     is_unconfined: bool,
     limits: Option<String>,
     has_snapshot: bool,
-    /// Virtual environments of Python into which it installs packages.
+    /// Virtual environments of Python that it makes, or into which it installs packages.
     installs_in: Vec<PathBuf>,
     /// Whether it may make virtual environments of Python.
     makes_environments: bool,
@@ -148,15 +148,17 @@ impl ConfinementGuard {
     /// Takes a snapshot of the protected paths before a command runs. Blocks.
     pub(super) fn take_snapshot(
         &self,
-        confinement: &ConfinementSettings,
+        env: &ToolEnv,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
+        let confinement = &env.confinement;
+        let programs = env.command_environment.get("PATH").map(std::env::split_paths);
         let previous = self.last_snapshot.lock().clone();
         let protected = &confinement.protected;
         let temp = self.temp.lock().as_ref().and_then(|it| real_path(it.path()).ok());
         let writable = confinement.writable.iter().chain([&confinement.private_caches]);
         let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
-            .with_writable(writable.cloned().chain(temp));
+            .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
         let snapshot = Arc::new(snapshot);
         *self.last_snapshot.lock() = Some(Arc::clone(&snapshot));
         snapshot
@@ -180,8 +182,7 @@ impl ConfinementGuard {
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
-        let allowed = confinement.allowed.iter().chain(&confinement.installs_in);
-        self.servers.allow(allowed.cloned(), LONGEST_COMMAND);
+        self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
         let watch = Arc::new(CommandWatch {
             is_unconfined: confinement.profile.is_none(),
             limits: confinement.limits,
@@ -199,6 +200,7 @@ impl ConfinementGuard {
                 let layers = Arc::new(confinement.layers);
                 let watch = Arc::clone(&watch);
                 let (history, others) = (Arc::new(confinement.history), Arc::clone(&self.others));
+                let servers = Arc::clone(&self.servers);
                 let check = ProtectedCheck {
                     watch,
                     snapshot,
@@ -208,6 +210,7 @@ impl ConfinementGuard {
                     history,
                     others,
                     _running: Arc::new(confinement.running),
+                    servers,
                 };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
@@ -302,12 +305,15 @@ impl ConfinementGuard {
     pub(crate) fn check_repositories(
         &self,
         (new, may_be_more): (Vec<PathBuf>, bool),
-        allowed: &[PathBuf],
+        (allowed, makes_environments): (&[PathBuf], bool),
         quarantine: &Path,
     ) -> Option<String> {
         let reference = self.last_snapshot.lock().clone();
+        let environments: Vec<_> = environments_of(&new).filter(|_| makes_environments).collect();
         let new = ProtectedSnapshot::without_repositories(new, reference);
-        let allowed = [allowed, &self.servers.allowed_now()].concat();
+        let made = new.accepted_programs(environments, false);
+        self.servers.note_told(&made);
+        let allowed = [allowed, &self.servers.allowed_now(), &made].concat();
         let changes = new.check(&allowed, quarantine, true);
         let report = changes.map(|changes| {
             tracing::warn!(?changes, "a command made what starts programs");
@@ -350,9 +356,11 @@ impl ConfinementGuard {
         self.watches.lock().values().any(|watch| watch.is_checking_now() && watch.is_call)
     }
 
-    /// Whether a running command or call was allowed to change this path.
+    /// Whether a running command or call was allowed to change this path. What is installed is judged when it is done.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
-        let is_named = |it: &Arc<CommandWatch>| it.allowed.iter().any(|it| path.starts_with(it));
+        let is_named = |it: &Arc<CommandWatch>| {
+            it.allowed.iter().chain(&it.installs_in).any(|it| path.starts_with(it))
+        };
         self.watches.lock().values().any(|it| it.is_checking() && is_named(it))
     }
 
@@ -387,8 +395,7 @@ impl RemoteCallGuard {
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
             let repositories = call.env.checkpoint.repositories();
-            let confinement = &call.env.confinement;
-            call.snapshot = Some(call.env.guard.take_snapshot(confinement, repositories));
+            call.snapshot = Some(call.env.guard.take_snapshot(&call.env, repositories));
         }
         call
     }
@@ -463,7 +470,7 @@ impl CommandWatch {
 }
 
 /// The virtual environments of Python to which these paths belong.
-pub(crate) fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|it| ProtectedPaths::environment_of(it)).map(Path::to_path_buf)
 }
 

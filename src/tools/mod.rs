@@ -90,7 +90,7 @@ pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::{ConfinementSettings, makes_environments};
-pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard, environments_of};
+pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
 pub(crate) use current_place::{current_place, edited_path};
 pub(crate) use entered_folder::read_by_direnv;
 pub(crate) use exec_output::is_waiting;

@@ -2,6 +2,7 @@
 //! command changed is restored, and what it wrote is kept in a quarantine folder where no program
 //! picks it up.
 
+mod activation;
 mod environment;
 mod folder_names;
 mod scan;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
-pub(super) use environment::installed_programs;
+use environment::{EnvironmentJudge, FixedPlaces};
 use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use turnwright_types::io_error_text::io_error_text;
 
@@ -32,8 +33,7 @@ pub(super) struct ProtectedSnapshot {
     overfull: Vec<PathBuf>,
     /// An earlier snapshot: what it knows may have been moved.
     reference: Option<Arc<ProtectedSnapshot>>,
-    /// The places where commands can write.
-    writable: Vec<PathBuf>,
+    judge: Arc<EnvironmentJudge>,
 }
 
 /// The changes that were made to protected paths.
@@ -65,14 +65,33 @@ impl ProtectedSnapshot {
             entries: scan.entries,
             overfull: scan.overfull,
             reference: None,
-            writable: protected.roots.clone(),
+            judge: Arc::default(),
         }
+        .with_places([], Vec::new())
     }
 
-    /// The same snapshot, with the places where commands can write besides the protected folders.
-    pub(super) fn with_writable(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.writable.extend(places);
+    /// The same snapshot, with the places where commands can write besides the protected folders, and the folders with
+    /// the user's programs.
+    pub(super) fn with_places(
+        mut self,
+        writable: impl IntoIterator<Item = PathBuf>,
+        folders: Vec<PathBuf>,
+    ) -> Self {
+        let writable = self.protected.roots.iter().cloned().chain(writable);
+        let places = FixedPlaces::new(writable.collect());
+        self.judge = Arc::new(EnvironmentJudge::new(places, folders));
         self
+    }
+
+    /// The paths in these environments at which there is now what programs that make environments, and installers,
+    /// write; `is_installing` says that the latter have not finished.
+    pub(super) fn accepted_programs(
+        &self,
+        environments: impl IntoIterator<Item = PathBuf>,
+        is_installing: bool,
+    ) -> Vec<PathBuf> {
+        let accepted = |environment: PathBuf| self.judge.accepted(&environment, is_installing);
+        environments.into_iter().flat_map(accepted).collect()
     }
 
     /// The snapshot from before these repositories appeared, or files in subfolders that programs obey.
@@ -85,7 +104,7 @@ impl ProtectedSnapshot {
             repositories: Arc::new(new.into_iter().collect()),
             entries: BTreeMap::new(),
             overfull: Vec::new(),
-            writable: reference.as_ref().map(|it| it.writable.clone()).unwrap_or_default(),
+            judge: reference.as_ref().map(|it| Arc::clone(&it.judge)).unwrap_or_default(),
             reference,
         }
     }
@@ -108,25 +127,31 @@ impl ProtectedSnapshot {
         files.filter_map(|it| it.parent())
     }
 
-    /// Whether a file with this name and content was there before.
+    /// Returns true if a file with this name and content was at another place before and is gone from there. What is
+    /// obeyed in a session's own folder is never taken for such a file.
     fn was_moved(&self, path: &Path, stamp: &FileStamp) -> bool {
-        let known = || self.reference.as_deref().unwrap_or(self).entries.iter();
-        let length = stamp.length;
-        let is_it = |it: (&PathBuf, &SnapshotEntry)| {
-            it.0.file_name() == path.file_name()
-                && matches!(it.1, SnapshotEntry::File(known, _) if known == stamp)
+        let before = self.reference.as_deref().unwrap_or(self);
+        let is_at_root = || {
+            before.protected.roots.iter().any(|root| path.parent() == Some(root))
+                || before.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
         };
-        if known().any(is_it) {
-            return true;
-        }
-        let same = known().filter_map(|(known, entry)| match entry {
-            SnapshotEntry::File(_, content) => {
-                content.as_ref().filter(|_| known.file_name() == path.file_name())
-            }
-            _ => None,
-        });
-        let same: Vec<_> = same.filter(|it| it.len() as u64 == length).collect();
-        !same.is_empty() && read(path, length).is_some_and(|it| same.contains(&&it))
+        let has_name = |known: &PathBuf| known.file_name() == path.file_name();
+        let is_gone = |known: &PathBuf| {
+            let found = std::fs::symlink_metadata(known);
+            found.is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
+        };
+        let mut content = None;
+        let mut is_same = |entry: &SnapshotEntry| {
+            let SnapshotEntry::File(known, known_content) = entry else { return false };
+            let Some(known_content) = known_content.as_ref().filter(|_| known != stamp) else {
+                return known == stamp;
+            };
+            known_content.len() as u64 == stamp.length
+                && content.get_or_insert_with(|| read(path, stamp.length)).as_ref()
+                    == Some(known_content)
+        };
+        let mut named = before.entries.iter().filter(|(known, _)| has_name(known));
+        named.any(|(known, entry)| is_same(entry) && is_gone(known)) && !is_at_root()
     }
 
     /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
@@ -327,10 +352,13 @@ impl ProtectedSnapshot {
         match (before, now) {
             // Without its file an environment would not be known any more, while it still is one.
             (Some(_), None) => Some(environment::is_without_file(path)),
-            (None, Some(SnapshotEntry::File(new, _))) => Some(!self.was_moved(path, new)),
-            (_, Some(SnapshotEntry::Link(target))) => {
+            (None, Some(SnapshotEntry::File(new, _))) => {
+                let may_move = !is_in_environment || ProtectedPaths::is_environment_file(path);
+                Some(!(may_move && self.was_moved(path, new)))
+            }
+            (_, Some(SnapshotEntry::Link(_))) => {
                 let is_python = is_in_environment && environment::is_python(path);
-                (is_python && environment::leads_to_python(target, &self.writable)).then_some(false)
+                (is_python && self.judge.places.is_link_to_python(path)).then_some(false)
             }
             _ => None,
         }
@@ -441,363 +469,4 @@ fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {
 #[cfg(unix)]
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use std::fs;
-
-    use super::scan::{MAX_COPIES, MAX_COPY_BYTES, MAX_ENTRIES};
-    use super::*;
-
-    struct TestProject {
-        _folder: tempfile::TempDir,
-        ws: PathBuf,
-        quarantine: PathBuf,
-    }
-
-    impl TestProject {
-        fn new() -> TestProject {
-            let folder = tempfile::tempdir().unwrap();
-            let base = turnwright_workspace::real_path(folder.path()).unwrap();
-            let disk = TestProject {
-                _folder: folder,
-                ws: base.join("ws"),
-                quarantine: base.join("quarantine"),
-            };
-            fs::create_dir(&disk.ws).unwrap();
-            disk
-        }
-
-        fn protected(&self) -> ProtectedPaths {
-            ProtectedPaths { roots: vec![self.ws.clone()], extra: Vec::new() }
-        }
-
-        fn file(&self, path: &str, text: &str) -> PathBuf {
-            let path = self.ws.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, text).unwrap();
-            path
-        }
-
-        fn repository(&self) {
-            self.file(".git/HEAD", "ref: refs/heads/main\n");
-            self.file(".git/config", "[core]\n\tbare = false\n");
-            self.file(".git/hooks/pre-commit.sample", "#!/bin/sh\n");
-            fs::create_dir_all(self.ws.join(".git/objects")).unwrap();
-            fs::create_dir_all(self.ws.join(".git/refs")).unwrap();
-        }
-
-        /// All paths with their contents.
-        fn all(&self) -> Vec<(PathBuf, Vec<u8>)> {
-            let mut all = Vec::new();
-            let mut folders = vec![self.ws.clone()];
-            while let Some(folder) = folders.pop() {
-                for entry in fs::read_dir(folder).unwrap().flatten() {
-                    let path = entry.path();
-                    let kind = entry.file_type().unwrap();
-                    if kind.is_dir() {
-                        all.push((path.clone(), Vec::new()));
-                        folders.push(path);
-                    } else if kind.is_symlink() {
-                        let link = fs::read_link(&path).unwrap();
-                        all.push((path, link.into_os_string().into_encoded_bytes()));
-                    } else {
-                        let bytes = fs::read(&path).unwrap_or_default();
-                        all.push((path, bytes));
-                    }
-                }
-            }
-            all.sort();
-            all
-        }
-    }
-
-    #[test]
-    fn changes_to_protected_paths_are_undone_and_quarantined() {
-        type Attack = fn(&TestProject);
-        let attacks: &[(&str, Attack)] = &[
-            ("created .git/hooks/pre-commit", |it| drop(it.file(".git/hooks/pre-commit", "x"))),
-            ("changed .git/config", |it| drop(it.file(".git/config", "[core]\npager = x\n"))),
-            ("removed .git/config", |it| fs::remove_file(it.ws.join(".git/config")).unwrap()),
-            ("removed .git/config", |it| {
-                fs::rename(it.ws.join(".git"), it.ws.join("away")).unwrap();
-                fs::create_dir(it.ws.join(".git")).unwrap();
-            }),
-            ("created .vscode/tasks.json", |it| drop(it.file(".vscode/tasks.json", "{}"))),
-            ("created x.code-workspace", |it| drop(it.file("x.code-workspace", "{}"))),
-            ("created .git/worktrees/x/commondir", |it| {
-                drop(it.file(".git/worktrees/x/commondir", "../../../away\n"));
-            }),
-            ("created .git/worktrees/x/config.worktree", |it| {
-                drop(it.file(".git/worktrees/x/config.worktree", "[core]\nfsmonitor = x\n"));
-            }),
-            ("created .git/rebase-merge/git-rebase-todo", |it| {
-                drop(it.file(".git/rebase-merge/git-rebase-todo", "pick 1234 a\nexec ./x\n"));
-            }),
-            ("created .husky/a/b", |it| drop(it.file(".husky/a/b", "x"))),
-            ("changed .envrc", |it| drop(it.file(".envrc", "echo new"))),
-            ("changed .envrc", |it| {
-                let mode = fs::Permissions::from_mode(0o755);
-                fs::set_permissions(it.ws.join(".envrc"), mode).unwrap();
-            }),
-            ("changed .envrc", |it| {
-                fs::remove_file(it.ws.join(".envrc")).unwrap();
-                symlink("/etc/passwd", it.ws.join(".envrc")).unwrap();
-            }),
-            ("changed .envrc", |it| {
-                fs::remove_file(it.ws.join(".envrc")).unwrap();
-                it.file(".envrc/deep", "x");
-            }),
-            ("changed .github", |it| {
-                fs::remove_dir_all(it.ws.join(".github")).unwrap();
-                symlink("/tmp", it.ws.join(".github")).unwrap();
-            }),
-            ("removed .github/workflows/ci.yml", |it| {
-                fs::remove_dir_all(it.ws.join(".github")).unwrap();
-            }),
-        ];
-        for (expected, attack) in attacks {
-            let disk = TestProject::new();
-            disk.repository();
-            disk.file(".envrc", "echo old");
-            disk.file(".github/workflows/ci.yml", "on: push");
-            let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-            let before = disk.all();
-            let mode = || fs::metadata(disk.ws.join(".envrc")).unwrap().permissions().mode();
-            let mode_before = mode();
-            attack(&disk);
-            let changes = snapshot.check(&[], &disk.quarantine, true).expect(expected);
-            let text = changes.message(true);
-            let (verb, path) = expected.split_once(' ').unwrap();
-            let expected = format!("{verb} {}", disk.ws.join(path).display());
-            assert!(text.contains(&expected), "{expected}: {text}");
-            assert!(changes.not_restored.is_empty(), "{text}");
-            let known = |it: &(PathBuf, Vec<u8>)| {
-                // What lies in `away` was moved there by the command; and an empty folder has no
-                // effect.
-                !(it.0.starts_with(disk.ws.join("away")) || it.1.is_empty() && it.0.is_dir())
-            };
-            let after: Vec<_> = disk.all().into_iter().filter(known).collect();
-            for entry in &after {
-                assert!(before.contains(entry), "{expected}: {}", entry.0.display());
-            }
-            for entry in before.iter().filter(|it| !it.1.is_empty() && !it.0.ends_with("HEAD")) {
-                assert!(after.contains(entry), "{expected}: {} is gone", entry.0.display());
-            }
-            assert_eq!(mode(), mode_before);
-            assert_eq!(
-                snapshot.check(&[], &disk.quarantine, true),
-                None,
-                "{expected}: not all was undone"
-            );
-        }
-    }
-
-    #[test]
-    fn usual_work_is_not_reported() {
-        let disk = TestProject::new();
-        disk.repository();
-        disk.file(".envrc", "echo old");
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-        disk.file(".envrc", "echo old");
-        disk.file("src/a.rs", "x");
-        disk.file(".git/index", "x");
-        disk.file(".git/hooks/update.sample", "x");
-        disk.file(".vscode/extensions.json", "x");
-        disk.file(".git/worktrees/x/commondir", "../..\n");
-        disk.file(".git/worktrees/x/config.worktree", "[core]\nsparseCheckout = true\n");
-        disk.file(".git/rebase-merge/git-rebase-todo", "pick 1234 exec\n");
-        let config =
-            "[core]\n\tbare = false\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n";
-        disk.file(".git/config", config);
-        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
-
-        let empty = TestProject::new();
-        let snapshot = ProtectedSnapshot::take(&empty.protected(), Arc::default(), None);
-        empty.repository();
-        assert_eq!(snapshot.check(&[], &empty.quarantine, true), None, "a new repository");
-        empty.file(".git/config", "[core]\nfsmonitor = x\n");
-        assert!(snapshot.check(&[], &empty.quarantine, true).is_some(), "a new trap");
-    }
-
-    #[test]
-    fn what_git_would_run_in_another_repository_is_taken_away() {
-        let disk = TestProject::new();
-        disk.repository();
-        let plain = "[core]\n\tbare = false\n";
-        let trap = "[core]\n\tfsmonitor = ./x\n";
-        let known = disk.file("old/.git/config", plain);
-        disk.file(".git/modules/a/config", "[core]\n\tworktree = ../../../a\n");
-        let repositories = Arc::new([disk.ws.join("old/.git")].into());
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
-        fs::write(&known, trap).unwrap();
-        let traps = [
-            disk.file(".git/modules/a/hooks/post-checkout", "x"),
-            disk.file(".git/modules/b/config", trap),
-            disk.file("old/.git/hooks/pre-commit", "x"),
-        ];
-        let good = disk.file(".git/modules/c/config", "[core]\n\tworktree = ../../../c\n");
-        assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
-        assert!(traps.iter().all(|it| !it.exists()) && good.exists());
-        assert_eq!(fs::read_to_string(known).unwrap(), plain);
-
-        let good = [
-            disk.file("new/.git/config", plain),
-            disk.file("new/.git/hooks/update.sample", "x"),
-            disk.file("bare/config", "[core]\n\tbare = true\n"),
-        ];
-        let traps = [
-            disk.file("trap/.git/config", trap),
-            disk.file("link/.git", "gitdir: ../trap/.git\n"),
-            disk.file("bare/hooks/post-receive", "x"),
-            disk.file("bad/config", trap),
-            disk.file("hooked/.git/config", "[core]\n\thooksPath = .githooks\n"),
-        ];
-        let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad", "hooked/.git"];
-        let new = new.map(|it| disk.ws.join(it));
-        let snapshot = ProtectedSnapshot::without_repositories(new.into(), None);
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
-        assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
-    }
-
-    #[test]
-    fn more_repositories_than_can_be_checked_are_told() {
-        let disk = TestProject::new();
-        let new = (0..3_000).map(|it| disk.ws.join(format!("{it}/.git"))).collect();
-        let changes = ProtectedSnapshot::without_repositories(new, None);
-        let text = changes.check(&[], &disk.quarantine, true).unwrap().message(true);
-        assert!(text.contains("too many entries to check"), "{text}");
-    }
-
-    #[test]
-    fn allowed_changes_stay_and_others_are_undone() {
-        let disk = TestProject::new();
-        disk.repository();
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-        let allowed = disk.file(".git/hooks/pre-commit", "x");
-        let other = disk.file(".git/hooks/pre-push", "x");
-        let changes =
-            snapshot.check(std::slice::from_ref(&allowed), &disk.quarantine, true).unwrap();
-        assert_eq!(changes.restored, [format!("created {}", other.display())]);
-        assert!(allowed.exists() && !other.exists());
-        let kept = fs::read_dir(changes.quarantine.unwrap()).unwrap().count();
-        assert_eq!(kept, 1);
-    }
-
-    #[test]
-    fn what_cannot_be_copied_or_seems_to_be_unchangeable_is_taken_away_all_the_same() {
-        let disk = TestProject::new();
-        disk.repository();
-        let existing = disk.file("sub/.vscode/tasks.json", "old");
-        let mut protected = disk.protected();
-        protected.roots.push(disk.ws.join("sub"));
-        let snapshot = ProtectedSnapshot::take(&protected, Arc::default(), None);
-        let long = disk.file(&format!(".bsp/{}.json", "a".repeat(250)), "x");
-        let unreadable = disk.file(".git/hooks/pre-commit", "x");
-        fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o111)).unwrap();
-        let new = disk.file("sub/.vscode/launch.json", "x");
-        disk.file("sub/.vscode/tasks.json", "new");
-        let folder = existing.parent().unwrap();
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
-        snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert!(!long.exists() && !unreadable.exists() && !new.exists());
-        assert_eq!(fs::read_to_string(existing).unwrap(), "old");
-
-        // Nothing can be kept where there is a file instead of a folder.
-        fs::remove_dir_all(&disk.quarantine).unwrap();
-        fs::write(&disk.quarantine, "").unwrap();
-        let trap = disk.file(".envrc", "x");
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert!(!trap.exists());
-        assert!(changes.message(true).contains("no copy could be kept"), "{changes:?}");
-    }
-
-    #[test]
-    fn changes_beyond_the_copy_limits_are_still_reported() {
-        let disk = TestProject::new();
-        for number in 0..MAX_COPIES + 10 {
-            disk.file(&format!(".claude/{number:03}"), "x");
-        }
-        let long = "x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1);
-        disk.file(".envrc", &long);
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
-        disk.file(".envrc", "short");
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert_eq!(changes.not_restored.len(), 1, "{changes:?}");
-        assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
-    }
-
-    /// Where there are no mount namespaces, the comparison is all that holds.
-    #[test]
-    fn programs_of_environments_are_compared_and_links_to_an_interpreter_may_change() {
-        let disk = TestProject::new();
-        let file = disk.file("env/pyvenv.cfg", "home = /usr/bin");
-        let changed = disk.file("env/bin/activate", "mine");
-        let large =
-            disk.file("env/bin/ruff", &"x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1));
-        symlink("/bin/sh", disk.ws.join("env/bin/python3")).unwrap();
-        let repositories = Arc::new([file].into());
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
-        assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
-        fs::write(&changed, "evil").unwrap();
-        fs::write(&large, "evil").unwrap();
-        let new = disk.file("env/bin/git", "evil");
-        symlink("python3", disk.ws.join("env/bin/python")).unwrap();
-        symlink("../../src/evil", disk.ws.join("env/bin/python3.9")).unwrap();
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert_eq!(fs::read_to_string(&changed).unwrap(), "mine", "{changes:?}");
-        assert!(!new.exists() && !large.exists(), "{changes:?}");
-        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python3.9")).is_err());
-        assert!(fs::symlink_metadata(disk.ws.join("env/bin/python")).is_ok());
-        let allowed = [disk.ws.join("env")];
-        disk.file("env/bin/black", "of an installer");
-        assert!(snapshot.check(&allowed, &disk.quarantine, true).is_none());
-        // A moved environment is no new one, whatever its name.
-        fs::remove_file(disk.ws.join("env/bin/black")).unwrap();
-        fs::rename(disk.ws.join("env"), disk.ws.join("other")).unwrap();
-        let moved = vec![disk.ws.join("other/pyvenv.cfg")];
-        let moved = ProtectedSnapshot::without_repositories(moved, Some(Arc::new(snapshot)));
-        let changes = moved.check(&[], &disk.quarantine, true);
-        let config = disk.ws.join("other/pyvenv.cfg");
-        assert!(config.exists(), "{changes:?}");
-    }
-
-    #[test]
-    fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
-        let disk = TestProject::new();
-        disk.repository();
-        for number in 0..MAX_COPIES + 10 {
-            disk.file(&format!(".claude/{number:03}"), "x");
-        }
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-        let before = disk.all();
-        disk.file(".git/config", "[core]\npager = x\n");
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert_eq!((changes.not_restored.as_slice(), disk.all()), ([].as_slice(), before));
-        // Too many files in one folder do not hide changes elsewhere.
-        for number in 0..MAX_ENTRIES + 10 {
-            disk.file(&format!(".agents/{number}"), "");
-        }
-        let hook = disk.file(".git/hooks/pre-commit", "x");
-        let start = disk.file(".zshrc", "x");
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert!(!hook.exists() && !start.exists());
-        let left =
-            [format!("filled {} (too many entries to check)", disk.ws.join(".agents").display())];
-        assert_eq!(changes.not_restored, left);
-        // A file that the scan visits only because others were removed is not reported as created.
-        for number in 0..500 {
-            disk.file(&format!(".agents/more-{number}"), "");
-        }
-        let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-        for entry in
-            snapshot.entries.keys().filter(|it| it.parent().unwrap().ends_with(".agents")).take(5)
-        {
-            fs::remove_file(entry).unwrap();
-        }
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-        assert!(!changes.message(true).contains("created"), "{changes:?}");
-    }
-}
+mod tests;

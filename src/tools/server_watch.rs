@@ -50,6 +50,16 @@ impl WatchedServers {
         allowed.drain(..more);
     }
 
+    /// Notes that who was allowed to change these paths has ended.
+    pub(super) fn end_allowed(&self, paths: &[PathBuf]) {
+        let now = SystemTime::now() + CLOCK_LAG;
+        for (path, time) in self.allowed.lock().iter_mut() {
+            if paths.contains(path) {
+                time.until = time.until.min(now);
+            }
+        }
+    }
+
     /// The paths that others may change now.
     pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
         let now = SystemTime::now();
@@ -163,7 +173,7 @@ impl ServerWatch {
         let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
-        let snapshot = env.guard.take_snapshot(&env.confinement, known);
+        let snapshot = env.guard.take_snapshot(env, known);
         ServerWatch {
             env: Arc::clone(env),
             servers: Vec::new(),
@@ -340,6 +350,18 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn what_a_command_was_allowed_is_over_when_it_ends() {
+        let watched = WatchedServers::default();
+        let path = PathBuf::from("/ws/.envrc");
+        watched.allow([path.clone()], Duration::from_secs(1_800));
+        let during = SystemTime::now();
+        assert!(watched.is_known(&path, during));
+        watched.end_allowed(std::slice::from_ref(&path));
+        assert!(watched.is_known(&path, during));
+        assert!(!watched.is_known(&path, during + Duration::from_secs(2)));
+    }
 
     #[test]
     fn only_what_came_while_a_server_ran_is_its_work() {

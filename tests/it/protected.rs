@@ -147,8 +147,8 @@ fn what_is_in_a_virtual_environment_is_not_changed_by_commands_that_are_no_insta
         echo evil > new/bin/activate; ln -s ../../x new/bin/python; echo fine > fine
         ln -s /usr/bin/python3 new/bin/python3; mkdir -p .venv/lib; echo fine > .venv/lib/x.py";
     let run = |it: &str| calls("exec", &json!({ "command": it }));
-    // Words that name a path are no permission for it, either.
-    let direct = "rm -rf named/bin; mkdir -p named/bin; echo evil > named/bin/direct";
+    // Words that lead to a path are no permission for it, either.
+    let direct = "d=named/bin; rm -rf $d; mkdir -p $d; echo evil > $d/direct";
     let replies = [run("sh script"), run(direct), says("Ok.")];
     let mut agent = environments().file("script", script).model(json!(replies)).start();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -206,6 +206,42 @@ fn installers_make_and_change_virtual_environments() {
     assert!(!agent.path(".venv/bin/ruff").exists(), "it was made anew");
 }
 
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn what_makes_an_environment_decides_nothing_but_what_is_in_it() {
+    // An installer whose package makes an environment, with a program for each thing that the user runs there.
+    let pip = "#!/bin/sh\nmkdir -p .venv/bin .venv/lib/python3/site-packages/x-1.dist-info
+        for name in python python-x activate Activate.ps1 pip git; do echo evil > .venv/bin/$name; done
+        ln -s python-x .venv/bin/python3; ln -s /proc/self/cwd/../usr/bin/python3 .venv/bin/python3.1
+        for name in python activate Activate.ps1 pip; do echo ../../../bin/$name,,; done \
+            > .venv/lib/python3/site-packages/x-1.dist-info/RECORD
+        echo home = $PWD/src > .venv/pyvenv.cfg\n";
+    let module = "open('.venv/bin/activate', 'w').write('evil')\nraise SystemExit";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("env/bin/pip", pip)
+        .file("venv.py", module)
+        .file("src/python3", "evil")
+        .model(json!([]))
+        .start();
+    #[cfg(unix)]
+    {
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(agent.path("env/bin/pip"), executable).unwrap();
+    }
+    let result = result_of(&mut agent, "env/bin/pip install x");
+    assert!(result.contains("[protected: the command"), "{result}");
+    let left = || {
+        let entries = std::fs::read_dir(agent.path(".venv/bin")).into_iter().flatten().flatten();
+        entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(left(), ["pip"], "{result}");
+    assert!(!agent.path(".venv/pyvenv.cfg").exists(), "{result}");
+    let result = result_of(&mut agent, "python3 -m venv --without-pip .venv");
+    let activate = std::fs::read_to_string(agent.path(".venv/bin/activate")).unwrap_or_default();
+    assert!(!activate.contains("evil"), "{result}");
+}
+
 /// Runs a command in a turn of its own, and returns what the model is told.
 fn result_of(agent: &mut TestAgent, command: &str) -> String {
     agent.model().push(calls("exec", &json!({ "command": command }))).unwrap();
@@ -234,6 +270,50 @@ fn an_installer_opens_no_environment_for_what_runs_beside_it() {
             assert_eq!(agent.read(path), "mine", "{line}: {path}: {result}");
         }
         assert!(!agent.path(".venv/bin/git").exists(), "{line}: {result}");
+    }
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn what_a_project_brings_as_an_example_becomes_no_file_that_is_obeyed_by_being_copied() {
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("fixtures/.venv/pyvenv.cfg", "home = /usr/bin\n")
+        .file("fixtures/.venv/bin/activate", "evil")
+        .file("fixtures/.venv/bin/python", "evil")
+        .file("fixtures/.npmrc", "script-shell=./evil\n")
+        .file("fixtures/.yarnrc.yml", "yarnPath: ./evil.cjs\n")
+        .file("a/.envrc", "mine\n")
+        .model(json!([]))
+        .start();
+    let line =
+        "cp -r fixtures/.venv .venv; cp fixtures/.npmrc .; mv fixtures/.yarnrc.yml .; mv a b";
+    let result = result_of(&mut agent, line);
+    for path in [".venv/bin/activate", ".venv/bin/python", ".npmrc", ".yarnrc.yml"] {
+        assert!(!agent.path(path).exists(), "{path}: {result}");
+        assert!(result.contains(path), "{path}: {result}");
+    }
+    assert_eq!(agent.read("b/.envrc"), "mine\n", "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn environments_of_conda_are_protected_like_those_of_python() {
+    let script = "for d in .conda .pixi/envs/default; do echo evil > $d/bin/python
+        echo evil > $d/etc/conda/activate.d/a.sh; done";
+    let mut agent = TestAgent::builder().permission("allow_once").file("script", script);
+    for folder in [".conda", ".pixi/envs/default"] {
+        agent = agent
+            .file(&format!("{folder}/bin/python"), "mine")
+            .file(&format!("{folder}/etc/conda/activate.d/a.sh"), "mine");
+    }
+    let mut agent = agent.model(json!([])).start();
+    let result = result_of(&mut agent, "sh script");
+    for folder in [".conda", ".pixi/envs/default"] {
+        for file in ["bin/python", "etc/conda/activate.d/a.sh"] {
+            let path = format!("{folder}/{file}");
+            assert_eq!(agent.read(&path), "mine", "{path}: {result}");
+        }
     }
 }
 

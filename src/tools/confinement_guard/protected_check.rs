@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::super::kept_history::KeptHistory;
 use super::super::linked_files::ChangedLayers;
-use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot, installed_programs};
-use super::super::server_watch::changed_near;
+use super::super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use super::super::server_watch::{WatchedServers, changed_near};
 use super::super::unfinished_commands::RunningMark;
 use super::other_changes::OtherChanges;
 use super::{
@@ -48,6 +48,7 @@ pub(super) struct ProtectedCheck {
     pub(super) others: Arc<OtherChanges>,
     /// Removed when the last check is done.
     pub(super) _running: Arc<Option<RunningMark>>,
+    pub(super) servers: Arc<WatchedServers>,
 }
 
 impl ProtectedCheck {
@@ -101,18 +102,20 @@ impl ProtectedCheck {
     /// the paths. What is there for a moment only, because a program has not finished it, is left alone.
     fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
         let new = live.find_new(self.snapshot.repositories());
-        let mut allowed = self.watch.allowed.clone();
-        if self.watch.makes_environments {
-            allowed.extend(environments_of(&new));
-        }
+        let allowed = self.watch.allowed.clone();
+        let made = environments_of(&new).filter(|_| self.watch.makes_environments);
+        let environments: Vec<_> = self.watch.installs_in.iter().cloned().chain(made).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
         // git writes its steps for a while, and runs them only if it is told to.
-        let is_trap = |path: &Path| !path.ends_with("git-rebase-todo") && self.is_own(path);
+        let is_trap = |path: &Path| {
+            !path.ends_with("git-rebase-todo")
+                && self.is_own(path)
+                && !self.is_being_made(path, &environments)
+        };
         let look = |restores: bool| {
             let traps = new.check_if(&allowed, &self.quarantine, restores, &is_trap);
-            // Installers write a package's programs before the list that names them.
-            let allowed = [self.allowed_now(), self.watch.installs_in.clone()].concat();
+            let allowed = self.allowed_now();
             let files = self.snapshot.check_if(&allowed, &self.quarantine, restores, &is_trap);
             [traps, files].into_iter().flatten().collect::<Vec<_>>()
         };
@@ -156,9 +159,13 @@ impl ProtectedCheck {
     fn during(&self, searched: Option<&ChangeTracker>) {
         if let Some(checkpoint) = searched {
             self.ignored.0.request(self.ignored.1.clone());
-            self.check_repositories(checkpoint);
+            self.check_repositories(checkpoint, true);
         }
-        if let Some(changes) = self.check().filter(|it| !it.restored.is_empty()) {
+        let is_suspect =
+            |path: &Path| self.is_own(path) && !self.is_being_made(path, &self.watch.installs_in);
+        let allowed = self.allowed_now();
+        let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &is_suspect);
+        if let Some(changes) = changes.filter(|it| !it.restored.is_empty()) {
             self.tell(&changes, true);
         }
     }
@@ -170,7 +177,13 @@ impl ProtectedCheck {
         if let Some(report) = self.history.put_back() {
             self.add_to_report(&report);
         }
-        if let Some(changes) = self.check() {
+        let installed = self.installed(false);
+        // From now on what is installed is as it is, whoever changes it.
+        self.servers.note_told(&installed);
+        self.servers.end_allowed(&self.watch.allowed);
+        let allowed = [self.allowed_now(), installed].concat();
+        let is_own = |path: &Path| self.is_own(path);
+        if let Some(changes) = self.snapshot.check_if(&allowed, &self.quarantine, true, &is_own) {
             self.tell(&changes, true);
         }
         // It is not known whether these are the command's.
@@ -178,7 +191,6 @@ impl ProtectedCheck {
             let time = changed_near(path);
             self.others.are_unknown(time) && !self.others.are_allowed(path, time)
         };
-        let allowed = self.allowed_at_end();
         if let Some(changes) =
             self.snapshot.check_if(&allowed, &self.quarantine, false, &is_unknown)
         {
@@ -187,17 +199,17 @@ impl ProtectedCheck {
         self.ignored.0.request(self.ignored.1.clone());
         // Those that a command makes before its call returns are found with the changes of the call.
         if self.watch.is_in_background.load(Ordering::Relaxed) {
-            self.check_repositories(checkpoint);
+            self.check_repositories(checkpoint, false);
         }
     }
 
     /// Checks the repositories that have appeared since the command began.
-    fn check_repositories(&self, checkpoint: &ChangeTracker) {
+    fn check_repositories(&self, checkpoint: &ChangeTracker, is_installing: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
         let mut allowed = self.watch.allowed.clone();
-        if self.watch.makes_environments {
-            allowed.extend(environments_of(&new));
-        }
+        let made = self.made_in_new(&new, is_installing);
+        self.servers.note_told(&made);
+        allowed.extend(made);
         let reference = Some(Arc::clone(&self.snapshot));
         let snapshot = ProtectedSnapshot::without_repositories(new, reference);
         let is_own = |path: &Path| self.is_own(path);
@@ -209,16 +221,22 @@ impl ProtectedCheck {
         }
     }
 
-    fn check(&self) -> Option<ProtectedChanges> {
-        let is_own = |path: &Path| self.is_own(path);
-        self.snapshot.check_if(&self.allowed_at_end(), &self.quarantine, true, &is_own)
+    /// What the command has made in the environments that it may change.
+    fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
+        self.snapshot.accepted_programs(self.watch.installs_in.clone(), is_installing)
     }
 
-    fn allowed_at_end(&self) -> Vec<PathBuf> {
-        let mut allowed = self.allowed_now();
-        let environments = self.watch.installs_in.iter();
-        allowed.extend(environments.flat_map(|environment| installed_programs(environment)));
-        allowed
+    /// Returns true if an installer that has not finished may have put there what is at this path by now. It writes a
+    /// package's programs before the list that names them.
+    fn is_being_made(&self, path: &Path, environments: &[PathBuf]) -> bool {
+        let of_path = environments.iter().filter(|environment| path.starts_with(environment));
+        self.snapshot.accepted_programs(of_path.cloned(), true).iter().any(|made| path == made)
+    }
+
+    /// What it has made in environments among what is new, if it may make some.
+    fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
+        let environments = environments_of(new).filter(|_| self.watch.makes_environments);
+        self.snapshot.accepted_programs(environments, is_installing)
     }
 
     /// The paths that the command may change, and those that others have changed because it cannot.

@@ -1,10 +1,12 @@
-//! Interpreters in virtual environments of Python, which are nearly always links to one of the system.
+//! The programs of virtual environments of Python: which of them are what an installer makes, whoever made them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
+use super::activation::Templates;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::{nofollow, real_path};
 
@@ -13,23 +15,215 @@ const MAX_PACKAGES: usize = 4_096;
 const MAX_VERSIONS: usize = 16;
 const MAX_LIST_BYTES: u64 = 64 << 20;
 const MAX_PROGRAMS: usize = 10_000;
+/// The longest script that activates an environment, the longest file of an environment, and the largest interpreter.
+const MAX_SCRIPT_BYTES: usize = 64 << 10;
+const MAX_SETTINGS_BYTES: usize = 4 << 10;
+const MAX_INTERPRETER_BYTES: u64 = 256 << 20;
+/// More links than this lead nowhere.
+const MAX_LINKS: usize = 40;
+
+/// What the file of an environment may say. The first ones are folders or programs outside of what commands can write.
+const KNOWN_PLACES: &[&str] =
+    &["home", "executable", "base-prefix", "base-exec-prefix", "base-executable"];
+const KNOWN_SETTINGS: &[&str] = &[
+    "command",
+    "implementation",
+    "include-system-site-packages",
+    "prompt",
+    "seed",
+    "uv",
+    "version",
+    "version_info",
+    "virtualenv",
+];
+
+/// Tells which places no command can have written.
+#[derive(Debug, Default)]
+pub(super) struct FixedPlaces {
+    writable: Vec<PathBuf>,
+}
+
+impl FixedPlaces {
+    pub(super) fn new(writable: Vec<PathBuf>) -> FixedPlaces {
+        FixedPlaces { writable }
+    }
+
+    /// Where a path leads, if neither a command can change any step of the way nor the program that goes it.
+    pub(super) fn leads_to(&self, path: &Path) -> Option<PathBuf> {
+        let mut place = PathBuf::new();
+        let mut links_left = MAX_LINKS;
+        let mut left: Vec<OsString> = parts_reversed(path);
+        if !path.is_absolute() {
+            return None;
+        }
+        while let Some(part) = left.pop() {
+            if part == ".." {
+                place.pop();
+                continue;
+            }
+            place.push(&part);
+            if self.may_change(&place) {
+                return None;
+            }
+            if let Ok(target) = fs::read_link(&place) {
+                links_left = links_left.checked_sub(1)?;
+                place.pop();
+                left.extend(parts_reversed(&target));
+            }
+        }
+        place.exists().then_some(place)
+    }
+
+    fn may_change(&self, place: &Path) -> bool {
+        let is_of_process = ["/proc", "/dev"].iter().any(|folder| place.starts_with(folder));
+        is_of_process || self.writable.iter().any(|folder| place.starts_with(folder))
+    }
+
+    /// Returns true if a link in an environment leads to an interpreter, directly or by other links beside it.
+    pub(super) fn is_link_to_python(&self, link: &Path) -> bool {
+        let mut link = link.to_path_buf();
+        for _ in 0..MAX_LINKS {
+            let Ok(target) = fs::read_link(&link) else { return false };
+            if !is_python(&target) {
+                return false;
+            }
+            if target.parent() != Some(Path::new("")) {
+                let real = self.leads_to(&target);
+                return real.is_some_and(|real| is_python(&real) && real.is_file());
+            }
+            link.set_file_name(target);
+        }
+        false
+    }
+}
+
+/// The parts of a path, the last one first.
+fn parts_reversed(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.rev().map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// Knows what installers and programs that make environments write there.
+#[derive(Debug, Default)]
+pub(super) struct EnvironmentJudge {
+    pub(super) places: FixedPlaces,
+    /// The folders with the user's programs.
+    folders: Vec<PathBuf>,
+    templates: OnceLock<Templates>,
+}
+
+impl EnvironmentJudge {
+    pub(super) fn new(places: FixedPlaces, folders: Vec<PathBuf>) -> EnvironmentJudge {
+        EnvironmentJudge { places, folders, templates: OnceLock::new() }
+    }
+
+    /// The paths of an environment at which there is what belongs there: links to an interpreter that no command can
+    /// have written, or copies of it, scripts that activate it, its own file, and the programs that its packages name,
+    /// or all other programs, as long as the lists of the packages are not complete.
+    /// Blocks: not for the runtime's thread.
+    pub(super) fn accepted(&self, environment: &Path, is_installing: bool) -> Vec<PathBuf> {
+        let mut accepted = if is_installing { Vec::new() } else { installed_programs(environment) };
+        let file = environment.join("pyvenv.cfg");
+        let home = self.home(&file);
+        accepted.extend(home.is_some().then_some(file));
+        for folder in ProtectedPaths::environment_programs(environment) {
+            let programs = entries(&folder).take(MAX_PROGRAMS);
+            let is_accepted = |program: &PathBuf| {
+                let name = program.file_name().unwrap_or_default().to_string_lossy();
+                if !is_of_environment(&name) {
+                    return is_installing;
+                }
+                match fs::symlink_metadata(program) {
+                    Ok(found) if found.is_symlink() => self.places.is_link_to_python(program),
+                    Ok(found) if found.is_file() && is_interpreter(&name) => {
+                        home.as_ref().is_some_and(|home| {
+                            is_copy(program, &home.join(program.file_name().unwrap_or_default()))
+                        })
+                    }
+                    Ok(found) if found.is_file() => {
+                        self.activates(program, environment, home.as_deref())
+                    }
+                    _ => false,
+                }
+            };
+            accepted.extend(programs.filter(is_accepted));
+        }
+        accepted
+    }
+
+    fn activates(&self, script: &Path, environment: &Path, home: Option<&Path>) -> bool {
+        let Some(text) = read_whole(script, MAX_SCRIPT_BYTES) else { return false };
+        let accepts = |templates: &Templates| templates.accept(&text, environment, &self.places);
+        // `uv` writes the scripts before the file of the environment.
+        let of_interpreter = home.map(|home| Templates::of_interpreter(home, &self.places));
+        let of_programs = || Templates::of_programs(&self.folders, &self.places);
+        of_interpreter.as_ref().is_some_and(accepts)
+            || accepts(self.templates.get_or_init(of_programs))
+    }
+
+    /// The folder of the interpreter, if the file of an environment says nothing but what is usual, and no command can
+    /// have written what it names.
+    fn home(&self, file: &Path) -> Option<PathBuf> {
+        let text = read_whole(file, MAX_SETTINGS_BYTES)?;
+        let mut home = None;
+        for line in str::from_utf8(&text).ok()?.lines().filter(|line| !line.trim().is_empty()) {
+            let (key, value) = line.split_once('=')?;
+            let (key, value) = (key.trim().to_lowercase(), value.trim());
+            if KNOWN_PLACES.contains(&key.as_str()) {
+                self.places.leads_to(Path::new(value))?;
+                if key == "home" {
+                    home = Some(PathBuf::from(value));
+                }
+            } else if !KNOWN_SETTINGS.contains(&key.as_str()) {
+                return None;
+            }
+        }
+        home
+    }
+}
 
 /// Whether a path has the name of an interpreter.
 pub(super) fn is_python(path: &Path) -> bool {
     path.file_name().is_some_and(is_python_name)
 }
 
-/// Whether a link to this target leads to an interpreter that no command can have written, directly or by another
-/// link beside it.
-pub(super) fn leads_to_python(target: &Path, writable: &[PathBuf]) -> bool {
-    if target.parent() == Some(Path::new("")) {
-        return is_python(target);
+/// The paths in a folder.
+pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+/// The first bytes of a file.
+pub(super) fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
+    let file = nofollow::open_file(&real_path(path).ok()?).ok()?;
+    let mut bytes = Vec::new();
+    file.take(limit as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// All bytes of a file that is not longer than this.
+fn read_whole(path: &Path, limit: usize) -> Option<Vec<u8>> {
+    read_start(path, limit + 1).filter(|bytes| bytes.len() <= limit)
+}
+
+/// Returns true if one file is a copy of the other.
+fn is_copy(path: &Path, original: &Path) -> bool {
+    let open = |path: &Path| nofollow::open_file(&real_path(path).ok()?).ok();
+    let (Some(one), Some(other)) = (open(path), open(original)) else { return false };
+    let (mut one, mut other) = (one.take(MAX_INTERPRETER_BYTES), other.take(MAX_INTERPRETER_BYTES));
+    let (mut piece, mut same) = (Vec::new(), Vec::new());
+    loop {
+        piece.clear();
+        same.clear();
+        let read = (&mut one).take(1 << 20).read_to_end(&mut piece);
+        let other_read = (&mut other).take(1 << 20).read_to_end(&mut same);
+        if read.is_err() || other_read.is_err() || piece != same {
+            return false;
+        }
+        if piece.is_empty() {
+            return one.limit() > 0;
+        }
     }
-    let real = target.is_absolute().then(|| real_path(target).ok()).flatten();
-    real.is_some_and(|it| {
-        let is_writable = writable.iter().any(|folder| it.starts_with(folder));
-        !is_writable && is_python(target) && is_python(&it) && it.is_file()
-    })
 }
 
 /// Whether this is the file of an environment whose programs are still there.
@@ -39,8 +233,8 @@ pub(super) fn is_without_file(file: &Path) -> bool {
 }
 
 /// The programs of an environment that its packages name as their files. Those that belong to the environment itself
-/// (`activate`, `python`) are none of them, whatever a package says. Blocks: not for the runtime's thread.
-pub(in super::super) fn installed_programs(environment: &Path) -> Vec<PathBuf> {
+/// (`activate`, `python`) are none of them, whatever a package says.
+fn installed_programs(environment: &Path) -> Vec<PathBuf> {
     let mut programs = Vec::new();
     let mut bytes_left = MAX_LIST_BYTES;
     for package in packages(environment).into_iter().take(MAX_PACKAGES) {
@@ -56,11 +250,10 @@ pub(in super::super) fn installed_programs(environment: &Path) -> Vec<PathBuf> {
 
 /// The folders in which packages of an environment describe themselves.
 fn packages(environment: &Path) -> Vec<PathBuf> {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    let versions = entries(&environment.join("lib")).map(|entry| entry.path());
+    let versions = entries(&environment.join("lib"));
     let folders = versions.take(MAX_VERSIONS).chain([environment.join("Lib")]);
     let packages = folders.map(|folder| folder.join("site-packages"));
-    let described = packages.flat_map(|folder| entries(&folder).map(|entry| entry.path()));
+    let described = packages.flat_map(|folder| entries(&folder));
     let is_description = |path: &PathBuf| {
         path.extension().is_some_and(|end| end == "dist-info" || end == "egg-info")
     };
@@ -80,16 +273,24 @@ fn program_of_package(line: &str) -> Option<&str> {
     let path = path.trim_start_matches("../").trim_start_matches("..\\");
     let (folder, program) = path.split_once(['/', '\\'])?;
     let is_program = ["bin", "Scripts"].contains(&folder) && !program.contains(['/', '\\']);
-    let is_of_environment = program.starts_with("activate")
-        || program.starts_with("deactivate")
-        || is_interpreter(program);
-    (is_program && !is_of_environment).then_some(path)
+    (is_program && !is_of_environment(program)).then_some(path)
+}
+
+/// Returns true if shells and editors take a program for the environment's own: its interpreter, or what activates it.
+fn is_of_environment(program: &str) -> bool {
+    let program = program.trim_end_matches(['.', ' ']).to_lowercase();
+    let stem = program.split('.').next().unwrap_or_default();
+    ["activate", "activate_this", "deactivate"].contains(&stem)
+        || program == "pydoc.bat"
+        || is_interpreter(&program)
 }
 
 /// Returns true for `python`, `python3.12`, `pypy3` and `pythonw.exe`; not for `python-argcomplete`.
 fn is_interpreter(program: &str) -> bool {
-    let program = program.strip_suffix(".exe").unwrap_or(program);
-    let version = ["python", "pypy"].iter().find_map(|name| program.strip_prefix(name));
+    let program = program.to_lowercase();
+    let program = program.strip_suffix(".exe").unwrap_or(&program);
+    let version =
+        ["python", "pypy", "\u{1d70b}thon"].iter().find_map(|name| program.strip_prefix(name));
     version.is_some_and(|version| {
         version.bytes().all(|byte| byte.is_ascii_digit() || b".w".contains(&byte))
     })
@@ -97,7 +298,8 @@ fn is_interpreter(program: &str) -> bool {
 
 fn is_python_name(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    name.starts_with(b"python") || name.starts_with(b"pypy")
+    // Python 3.14 makes the last one.
+    ["python", "pypy", "\u{1d70b}thon"].iter().any(|it| name.starts_with(it.as_bytes()))
 }
 
 #[cfg(test)]
@@ -114,6 +316,13 @@ mod tests {
             ("../../../bin/activate,,", None),
             ("../../../bin/activate.fish,,", None),
             ("../../../bin/python3.12,,", None),
+            ("../../../bin/Python3,,", None),
+            ("../../../bin/Activate.ps1,,", None),
+            ("../../../bin/ACTIVATE,,", None),
+            (
+                "../../../bin/activate-global-python-argcomplete,,",
+                Some("bin/activate-global-python-argcomplete"),
+            ),
             ("../../../bin/../activate,,", None),
             ("../../../pyvenv.cfg,,", None),
             ("../../../share/man/x,,", None),

@@ -9,9 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{
-    ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome, environments_of, makes_environments,
-};
+use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome, makes_environments};
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass};
@@ -208,11 +206,8 @@ impl RepositoryCheck {
     /// Takes away what git would run in them. Returns the report for the model and the user. Blocks.
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
-        let mut allowed = self.allowed.clone();
-        if self.makes_environments {
-            allowed.extend(environments_of(&new.0));
-        }
-        self.guard.check_repositories(new, &allowed, &self.quarantine)
+        let allowed = (self.allowed.as_slice(), self.makes_environments);
+        self.guard.check_repositories(new, allowed, &self.quarantine)
     }
 }
 

@@ -180,6 +180,8 @@ const CLASSES: &[FileClass] = &[
     ]),
     class(PYTHON, Protection::Full, &[
         ("Python", "https://docs.python.org/3/library/venv.html", &[".venv/bin", ".venv/pyvenv.cfg", ".venv/Scripts"]),
+        ("conda", "https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html", &[".conda/bin", ".conda/etc/conda/activate.d"]),
+        ("pixi", "https://pixi.sh/latest/workspace/environment/", &[".pixi/envs/default/bin", ".pixi/envs/default/etc/conda/activate.d"]),
     ]),
     class(CARGO, Protection::Full, &[
         ("Cargo", "https://doc.rust-lang.org/cargo/reference/config.html", &[".cargo/config", ".cargo/config.toml"]),

@@ -1,10 +1,16 @@
 //! Files of a project that other programs run or obey outside of any sandbox: hooks, editor tasks,
 //! shell startup files. Changing one changes what the user's own programs do.
 
+mod environment;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::protected_files::{FileClass, NAME_FORMS, PYTHON, Protection, file_classes};
+use environment::{
+    is_environment_file_name, is_in_environment, is_in_known_environment, is_of_conda, is_venv,
+    may_be_of_environment,
+};
 
 /// The protected paths of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,9 +29,6 @@ const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 
 /// The folders of an environment with its programs, in lower case.
 const ENVIRONMENT_PROGRAMS: &[&str] = &["bin", "scripts"];
-
-/// Usual names of environments besides `.venv`, in lower case. Others are told from their file alone.
-const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv"];
 
 /// Folders for the packages of others, in lower case.
 const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
@@ -58,7 +61,7 @@ impl ProtectedPaths {
         if let Some(why) = reason_of_name(path) {
             return Some(why);
         }
-        if is_in_environment(&parts) {
+        if is_in_environment(&parts) || is_in_known_environment(path, root) {
             return Some(PYTHON);
         }
         let has_path =
@@ -127,7 +130,9 @@ impl ProtectedPaths {
         if ProtectedPaths::is_environment_file(path) {
             return path.parent();
         }
-        path.ancestors().filter(is_programs).find_map(|it| it.parent().filter(|it| is_venv(it)))
+        path.ancestors().filter(is_programs).find_map(|programs| {
+            programs.parent().filter(|folder| is_venv(folder) || is_of_conda(folder))
+        })
     }
 
     /// Whether this is the file that makes its folder a virtual environment.
@@ -275,46 +280,6 @@ fn parts(path: &Path) -> Vec<String> {
     path.iter().map(part).collect()
 }
 
-/// Whether a part of a path may be one that is looked for in environments. This is asked of all protected paths, of
-/// which few are.
-fn may_be_of_environment(part: &OsStr) -> bool {
-    let name = part.as_encoded_bytes();
-    let end = name.iter().rposition(|it| !matches!(it, b'.' | b' ')).map_or(0, |it| it + 1);
-    let is_named = |it: &&str| it.as_bytes().eq_ignore_ascii_case(&name[..end]);
-    !name.is_ascii() || ENVIRONMENT_PROGRAMS.iter().chain(&[ENVIRONMENT_FILE]).any(is_named)
-}
-
-fn is_environment_file_name(name: &OsStr) -> bool {
-    parts(Path::new(name)).first().is_some_and(|it| it == ENVIRONMENT_FILE)
-}
-
-/// Whether a folder is named `.venv`.
-fn is_venv(folder: &Path) -> bool {
-    let name = folder.file_name().unwrap_or_default();
-    parts(Path::new(name)).first().is_some_and(|it| it == ".venv")
-}
-
-/// Whether a path is, or may be, a part of a virtual environment that programs of the user run: its file, its
-/// programs if it has one of the usual names, and in any folder those that start it.
-fn is_in_environment(parts: &[String]) -> bool {
-    let starts = |it: &str| {
-        let (stem, end) = it.split_once('.').unwrap_or((it, ""));
-        let is_script = ["", "sh", "fish", "csh", "nu", "bat", "ps1", "xsh"].contains(&end);
-        let is_version = |it: &str| it.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-        let is_python = |it: &str| it.strip_prefix("python").is_some_and(is_version);
-        stem == "activate" && is_script
-            || it == "activate_this.py"
-            || is_python(it.trim_end_matches(".exe"))
-    };
-    let is_programs = |it: &String| ENVIRONMENT_PROGRAMS.contains(&it.as_str());
-    let mut places = (1..parts.len()).filter(|it| is_programs(&parts[*it]));
-    parts.last().is_some_and(|it| it == ENVIRONMENT_FILE)
-        || places.any(|at| {
-            ENVIRONMENTS.contains(&parts[at - 1].as_str())
-                || parts.get(at + 1).is_some_and(|it| starts(it))
-        })
-}
-
 fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
     let inside = match parts.iter().position(|it| it == ".git") {
         Some(index) => &parts[index + 1..],
@@ -403,6 +368,9 @@ mod tests {
             "bin/env/bin/python",
             "tools/py3/Scripts/Activate.ps1",
             "tools/py3/bin/python3.12",
+            ".conda/bin/ruff",
+            ".pixi/envs/lint/bin/ruff",
+            "tools/conda/etc/conda/activate.d/a.sh",
             "sub/OpenCode.json",
             ".continue/config.yaml",
             "sub/.pdbrc",
@@ -704,6 +672,8 @@ mod tests {
             ("/ws/.venv/bin", Some("/ws/.venv")),
             ("/ws/sub/.venv/Scripts/x.exe", Some("/ws/sub/.venv")),
             ("/ws/py3/pyvenv.cfg", Some("/ws/py3")),
+            ("/ws/.conda/bin/ruff", Some("/ws/.conda")),
+            ("/ws/.pixi/envs/default/bin", Some("/ws/.pixi/envs/default")),
             ("/ws/py3/bin/python", None),
             ("/ws/.venv/lib/x.py", None),
             ("/ws/.vscode/tasks.json", None),

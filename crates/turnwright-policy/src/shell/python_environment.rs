@@ -15,7 +15,17 @@ pub enum EnvironmentUse {
     Installs,
     /// It makes the environments that it names, with everything in them, and runs no code of packages.
     Makes,
+    /// It installs packages of conda, which are programs of all kinds, into environments of conda.
+    InstallsConda,
 }
+
+/// Installers of conda, with their subcommands that change an environment.
+const CONDA: &[(&str, &str)] = &[
+    ("conda", "create install update upgrade remove env"),
+    ("mamba", "create install update upgrade remove env"),
+    ("micromamba", "create install update upgrade remove env"),
+    ("pixi", "install add remove update upgrade reinstall"),
+];
 
 /// Installers, with their subcommands that change an environment. Without any they all do.
 const INSTALLERS: &[(&str, &str)] = &[
@@ -45,6 +55,7 @@ const RUNNERS: &[(&str, &str)] = &[
     ("pipenv", "run"),
     ("rye", "run test"),
     ("hatch", "run test fmt shell"),
+    ("pixi", "run shell"),
     ("tox", ""),
     ("nox", ""),
 ];
@@ -119,7 +130,8 @@ fn of_command(command: &SimpleCommand) -> EnvironmentUse {
     }
     // The programs of an environment run code of its packages.
     let is_of_environment = program.contains(['/', '\\']) && !is_in_system_folder(program);
-    let most = if is_of_environment { EnvironmentUse::Installs } else { EnvironmentUse::Makes };
+    let most =
+        if is_of_environment { EnvironmentUse::Installs } else { EnvironmentUse::InstallsConda };
     let program = name(program);
     if without_version(program) == "python" || program == "py" {
         // Other options may stand before it.
@@ -182,6 +194,8 @@ fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
         EnvironmentUse::Creates
     } else if words.iter().any(|word| WITHOUT_EFFECT.contains(word)) {
         EnvironmentUse::None
+    } else if is_among(CONDA, 1) {
+        EnvironmentUse::InstallsConda
     } else if is_among(MAKERS, 1) {
         EnvironmentUse::Makes
     } else if is_among(INSTALLERS, 2) {
@@ -202,7 +216,7 @@ mod tests {
 
     #[test]
     fn commands_that_make_or_change_environments_are_known() {
-        use EnvironmentUse::{Creates, Installs, Makes, None};
+        use EnvironmentUse::{Creates, Installs, InstallsConda, Makes, None};
         for (line, expected) in [
             ("python3 -m venv .venv", Makes),
             ("python3.12 -I -m venv --clear env", Makes),
@@ -269,6 +283,13 @@ mod tests {
             ("uv sync --dry-run", None),
             ("uv run --help", Creates),
             ("$x; pip install y", None),
+            ("conda install -y -p .conda ruff", InstallsConda),
+            ("pixi add numpy", InstallsConda),
+            ("pixi run test", Creates),
+            ("conda run -p .conda sh x.sh", None),
+            ("pixi add numpy && pip install x", Installs),
+            (".venv/bin/pixi add numpy", Installs),
+            ("conda list", None),
         ] {
             assert_eq!(environment_use(line, ShellDialect::Bash), expected, "{line}");
         }

@@ -163,7 +163,9 @@ impl ProtectedSnapshot {
                 .any(|it| path.starts_with(it) || it.starts_with(path) && is_folder(&now, path))
         };
         let mut changes = ProtectedChanges::default();
-        for place in overfull.iter().filter(|it| !is_allowed(it) && !self.overfull.contains(it)) {
+        // Where repositories are it is told each time, because new ones are not looked at.
+        let is_told = |place: &PathBuf| self.overfull.contains(place) && !holds_git_folders(place);
+        for place in overfull.iter().filter(|place| !is_allowed(place) && !is_told(place)) {
             let why = std::io::Error::other("too many entries to check");
             changes.record(place, "filled", Err(why));
         }
@@ -250,8 +252,20 @@ impl ProtectedSnapshot {
 
     /// Whether the path may have existed before, because the scan did not visit all of its folder.
     fn is_unknown(&self, path: &Path) -> bool {
-        !self.entries.contains_key(path)
-            && self.overfull.iter().any(|it| path.starts_with(it) && path != it)
+        let may_be_in = |place: &PathBuf| {
+            path.starts_with(place)
+                && path != place
+                && !(holds_git_folders(place) && self.is_in_known_git_folder(path))
+        };
+        !self.entries.contains_key(path) && self.overfull.iter().any(may_be_in)
+    }
+
+    /// Returns true if the path is in a submodule or linked working tree that was looked at.
+    fn is_in_known_git_folder(&self, path: &Path) -> bool {
+        let is_known = |folder: &Path| {
+            ["config", "commondir"].iter().any(|name| self.entries.contains_key(&folder.join(name)))
+        };
+        path.ancestors().skip(1).take_while(|folder| !holds_git_folders(folder)).any(is_known)
     }
 
     /// Whether the entry at a path has changed in a way that matters.
@@ -358,6 +372,11 @@ impl ProtectedSnapshot {
         let hooks = path.parent().filter(|it| it.ends_with("hooks"));
         hooks.and_then(Path::parent).is_some_and(|it| self.is_repository(it))
     }
+}
+
+/// Returns true for the folders of a repository with its submodules and linked working trees.
+fn holds_git_folders(place: &Path) -> bool {
+    place.ends_with("modules") || place.ends_with("worktrees")
 }
 
 /// Whether this is a file of a linked working tree in a `.git` folder.
@@ -664,6 +683,45 @@ mod tests {
         let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
         assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
         assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
+    }
+
+    #[test]
+    fn many_new_submodules_and_working_trees_do_not_hide_what_happens_in_the_known_ones() {
+        let disk = TestProject::new();
+        disk.repository();
+        disk.file(".git/modules/sub/config", "[core]\n\tworktree = ../../../sub\n");
+        disk.file(".git/worktrees/b/commondir", "../..\n");
+        let first = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+        for number in 0..3_000 {
+            fs::create_dir_all(disk.ws.join(format!(".git/worktrees/{number}"))).unwrap();
+            fs::create_dir_all(disk.ws.join(format!(".git/modules/{number}"))).unwrap();
+            fs::write(disk.ws.join(format!(".git/modules/{number}/config")), "").unwrap();
+        }
+        let second = ProtectedSnapshot::take(&disk.protected(), Arc::default(), Some(&first));
+        for snapshot in [first, second] {
+            let hook = disk.file(".git/modules/sub/hooks/post-checkout", "x");
+            let config =
+                disk.file(".git/worktrees/b/config.worktree", "[core]\n\tfsmonitor = x\n");
+            let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+            assert!(!hook.exists() && !config.exists(), "{changes:?}");
+            let mut places = vec!["modules", "worktrees"].into_iter();
+            assert!(places.all(|place| changes.message(true).contains(&format!(".git/{place} (too many"))), "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn the_settings_are_compared_that_a_repository_takes_from_another_folder() {
+        let disk = TestProject::new();
+        for (path, text) in [("sub/HEAD", "ref: refs/heads/main\n"), ("sub/commondir", "../lib\n")] {
+            disk.file(path, text);
+        }
+        let config = disk.file("lib/config", "[core]\n\tbare = false\n");
+        let repositories = Arc::new([disk.ws.join("sub")].into());
+        let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+        disk.file("lib/config", "[core]\n\tfsmonitor = x\n");
+        let hook = disk.file("lib/hooks/post-checkout", "x");
+        assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
+        assert!(!hook.exists() && !fs::read_to_string(config).unwrap().contains("fsmonitor"));
     }
 
     #[test]

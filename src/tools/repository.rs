@@ -4,6 +4,7 @@
 mod index;
 mod settings;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +12,7 @@ use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::is_secret_path;
 use turnwright_workspace::checkpoint::GitSettings;
 use turnwright_workspace::files::read_head;
-use turnwright_workspace::git_repository::GitRepository;
+use turnwright_workspace::git_repository::{GitLayout, GitRepository};
 use turnwright_workspace::real_path;
 
 pub(super) use settings::only_changes_tracking;
@@ -34,7 +35,7 @@ const MAX_TRACKED_SECRETS: usize = 4_096;
 pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
     let mut at = Some(folder);
     while let Some(folder) = at {
-        if is_git_folder(folder) {
+        if GitLayout::of(folder).is_repository() {
             return Some(
                 "git would obey this folder's own settings as those of a repository".into(),
             );
@@ -128,12 +129,16 @@ fn read_index(
 
 /// The folder that the working trees of a repository share; `None` if its name is not understood.
 fn common_folder(found: &GitRepository) -> Option<PathBuf> {
-    let pointer = found.git.join("commondir");
-    if !pointer.exists() {
+    if !found.git.join("commondir").exists() {
         return Some(found.git.clone());
     }
-    let named = read_text(&pointer, MAX_POINTER_BYTES)?;
-    Some(found.git.join(named.trim_end()))
+    shared_folder(&found.git)
+}
+
+/// The folder from which git takes the settings and hooks of this one; `None` if it is none or not understood.
+pub(super) fn shared_folder(git: &Path) -> Option<PathBuf> {
+    let named = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
+    Some(git.join(named.trim_end()))
 }
 
 /// The repository around a folder, if its `.git` is understood.
@@ -157,8 +162,8 @@ pub(super) fn history_folders(folder: &Path) -> Vec<PathBuf> {
     let Some(found) = repository_of(folder) else { return Vec::new() };
     let git = if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
     let Some(git) = git else { return Vec::new() };
-    let modules =
-        submodule_configs(&git).into_iter().filter_map(|it| Some(it.parent()?.to_owned()));
+    let (configs, _) = submodule_configs(&git.join("modules"), MAX_SUBMODULES);
+    let modules = configs.into_iter().filter_map(|config| Some(config.parent()?.to_owned()));
     let modules = modules.collect::<Vec<_>>();
     [vec![git], modules].concat()
 }
@@ -183,7 +188,7 @@ pub(super) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
 /// run there.
 pub(super) fn config_of(folder: &Path) -> Option<PathBuf> {
     let found = folder.ancestors().find_map(|it| match GitRepository::at(it) {
-        Ok(None) if !is_git_folder(it) => None,
+        Ok(None) if !GitLayout::of(it).is_repository() => None,
         found => Some(found.ok().flatten()),
     })??;
     if found.is_elsewhere && verified_git_folder(&found).is_none() {
@@ -220,10 +225,10 @@ fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
         let common = git.parent()?.parent()?;
         let says = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
         let says = real_path(git.join(says.trim_end())).ok()?;
-        let is_it = back == found.top.join(".git") && says == common && is_git_folder(common);
+        let is_it = back == found.top.join(".git") && says == common && GitLayout::of(common).is_repository();
         return is_it.then(|| common.to_path_buf());
     }
-    (is_git_folder(git) && is_worktree(git, &found.top)).then(|| git.clone())
+    (GitLayout::of(git).is_repository() && is_worktree(git, &found.top)).then(|| git.clone())
 }
 
 /// Whether the config of a repository names `top` as its working tree.
@@ -239,8 +244,8 @@ fn config_risk(found: &GitRepository) -> Option<String> {
     let Some(common) = common_folder(found) else { return Some(not_understood()) };
     let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
-    let configs = submodule_configs(&common);
-    if configs.len() > MAX_SUBMODULES {
+    let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
+    if !is_complete {
         return Some(not_understood());
     }
     let of_modules = configs.into_iter().map(|it| (it, true));
@@ -356,32 +361,29 @@ fn not_understood() -> String {
     "the repository's settings are not understood".to_owned()
 }
 
-/// The config files of submodules, which git reads by itself.
-pub(super) fn submodule_configs(git: &Path) -> Vec<PathBuf> {
+/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and whether these
+/// are all.
+pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
-    let mut folders = vec![git.join("modules")];
-    while let Some(folder) = folders.pop() {
+    let mut left = limit;
+    let mut folders = VecDeque::from([modules.to_owned()]);
+    while let Some(folder) = folders.pop_front() {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
-            if found.len() + folders.len() > MAX_SUBMODULES {
-                return found;
+            if left == 0 {
+                return (found, false);
             }
+            left -= 1;
             let path = entry.path();
-            if path.join("config").exists() {
+            if fs::symlink_metadata(path.join("config")).is_ok() {
                 found.push(path.join("config"));
-                folders.push(path.join("modules"));
-            } else if entry.file_type().is_ok_and(|it| it.is_dir()) {
-                folders.push(path);
+                folders.push_back(path.join("modules"));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push_back(path);
             }
         }
     }
-    found
-}
-
-fn is_git_folder(folder: &Path) -> bool {
-    folder.join("HEAD").exists()
-        && (folder.join("commondir").exists()
-            || folder.join("objects").is_dir() && folder.join("refs").is_dir())
+    (found, true)
 }
 
 /// The text of a file; `None` if it is no file, too long, or no text.

@@ -1,12 +1,13 @@
 //! Looks for git repositories in folders that snapshots leave out though they were once listed: an ignore
-//! rule excludes them that a command may have made, or they cannot be listed.
+//! rule excludes them that a command may have made, or they cannot be listed; and in those to which links lead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::folder_listing::BARE_LAYOUT;
+use super::linked_folders::LinkedFolders;
 use super::snapshot::{StatSnapshot, WatchedFolders};
+use crate::git_repository::GitLayout;
 
 /// How long is looked, and at how many entries at most.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -59,7 +60,10 @@ impl HiddenFolders {
         self.folders.extend(later.hidden_since(earlier));
         self.folders.retain(|it| !later.lists(it));
         let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
-        let (found, is_complete) = find_repositories(&self.folders, &is_obeyed);
+        let (mut found, mut is_complete) = find_repositories(&self.folders, &is_obeyed);
+        let linked = LinkedFolders::look(later, watched);
+        found.extend(linked.found);
+        is_complete &= !linked.is_incomplete;
         let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
         (found, !is_complete && !was_incomplete)
     }
@@ -121,7 +125,7 @@ impl RepositoryScan<'_> {
             self.is_complete &= !is_own(folder);
             return;
         };
-        let mut layout = 0;
+        let mut layout = GitLayout::default();
         for entry in entries.flatten() {
             self.left = self.left.saturating_sub(1);
             let name = entry.file_name();
@@ -129,7 +133,7 @@ impl RepositoryScan<'_> {
                 self.found.insert(entry.path());
                 continue;
             }
-            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
+            layout.note(&name);
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
                 pending.push(entry.path());
@@ -137,7 +141,7 @@ impl RepositoryScan<'_> {
                 self.found.insert(entry.path());
             }
         }
-        if layout == BARE_LAYOUT.len() {
+        if layout.is_repository() {
             self.found.insert(folder.to_path_buf());
         }
     }

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::ChangeTracker;
+use super::linked_folders::LinkedFolders;
 use super::snapshot::{StatSnapshot, WatchReader, WatchedFolders};
 
 /// How long a snapshot may take.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The changes in at most this many repositories are reported at once.
+/// The changes in at most this many repositories are reported at once. Others are compared.
 const MAX_FOLLOWED: usize = 64;
 /// How often to look where changes are not reported.
 const UNREPORTED_PERIOD: Duration = Duration::from_millis(250);
@@ -23,6 +26,8 @@ pub struct LiveFolders {
     snapshot: Arc<StatSnapshot>,
     /// `None` where the system reports no changes.
     reader: Option<WatchReader>,
+    /// There are more repositories than are followed, or links to folders that are not followed.
+    is_partial: bool,
 }
 
 impl ChangeTracker {
@@ -36,8 +41,8 @@ impl ChangeTracker {
             None => Arc::new(StatSnapshot::take(&watched, LIMIT, &Arc::default()).ok()?),
         };
         let reader = snapshot.watch().map(WatchReader::new);
-        let live = LiveFolders { watched, snapshot, reader };
-        live.follow(live.snapshot.repositories().iter());
+        let mut live = LiveFolders { watched, snapshot, reader, is_partial: false };
+        live.follow();
         Some(live)
     }
 }
@@ -45,12 +50,13 @@ impl ChangeTracker {
 impl LiveFolders {
     /// Waits until something may have changed. Safe to drop and call again.
     pub async fn changed(&mut self) {
-        if let Some(reader) = &mut self.reader
-            && reader.changed().await.is_ok()
-        {
-            return;
+        let Some(reader) = &mut self.reader else {
+            return tokio::time::sleep(UNREPORTED_PERIOD).await;
+        };
+        let longest = if self.is_partial { UNREPORTED_PERIOD } else { Duration::MAX };
+        if let Ok(Err(_)) = timeout(longest, reader.changed()).await {
+            tokio::time::sleep(UNREPORTED_PERIOD).await;
         }
-        tokio::time::sleep(UNREPORTED_PERIOD).await;
     }
 
     /// Looks for repositories, and files in subfolders that programs obey, that are not among `known`. Blocks.
@@ -66,21 +72,24 @@ impl LiveFolders {
             (_, watch) => watch.map(WatchReader::new),
         };
         self.snapshot = Arc::new(snapshot);
-        let new: Vec<_> = self.snapshot.repositories().difference(known).cloned().collect();
-        self.follow(new.iter());
-        new
+        self.follow().difference(known).cloned().collect()
     }
 
-    /// Follows the settings and hooks of these repositories, but for those of the folders themselves, which commands
-    /// cannot write.
-    fn follow<'a>(&self, repositories: impl Iterator<Item = &'a PathBuf>) {
-        let Some(reader) = &self.reader else { return };
+    /// Follows the settings and hooks of all repositories, but for those of the folders themselves, which commands
+    /// cannot write. Returns the repositories and files that are obeyed.
+    fn follow(&mut self) -> BTreeSet<PathBuf> {
+        let linked = LinkedFolders::look(&self.snapshot, &self.watched);
+        let found = &self.snapshot.repositories() | &linked.found;
         let is_own = |path: &PathBuf| {
             path.parent().is_some_and(|parent| self.watched.folders().iter().any(|it| it == parent))
         };
-        let followed = repositories.filter(|path| !is_own(path) && path.is_dir());
-        for repository in followed.take(MAX_FOLLOWED) {
-            reader.follow_repository(repository);
+        let mut followed = found.iter().filter(|path| !is_own(path) && path.is_dir());
+        for repository in followed.by_ref().take(MAX_FOLLOWED) {
+            if let Some(reader) = &self.reader {
+                reader.follow_repository(repository);
+            }
         }
+        self.is_partial = followed.next().is_some() || linked.has_unwatched;
+        found
     }
 }

@@ -12,6 +12,7 @@ mod folder_listing;
 mod hidden_folders;
 #[cfg(target_os = "linux")]
 mod inotify_watch;
+mod linked_folders;
 mod listed_entries;
 mod live_folders;
 #[cfg(not(target_os = "linux"))]
@@ -167,9 +168,15 @@ impl ChangeTracker {
         self.0.has_changes.swap(false, Ordering::Relaxed)
     }
 
-    /// Sets the folders in which the effects of commands are tracked.
-    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles, git: GitSettings) {
-        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git));
+    /// Sets the folders in which the effects of commands are tracked, and where else commands can write.
+    pub fn watch(
+        &self,
+        roots: &Roots,
+        obeyed: ObeyedFiles,
+        git: GitSettings,
+        writable: Vec<PathBuf>,
+    ) {
+        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git, writable));
     }
 
     fn watched(&self) -> Option<WatchedFolders> {

@@ -14,11 +14,12 @@ use super::{CallChanges, ChangeTracker, ExpectedChange, TrackedEdit};
 use crate::files::{FileText, Roots, TextEncoding, TextSource};
 use turnwright_types::file_change::{FileChange, FileState};
 
-struct TrackerFixture(tempfile::TempDir);
+/// A project, and a folder outside of it where commands can write.
+struct TrackerFixture(tempfile::TempDir, tempfile::TempDir);
 
 impl TrackerFixture {
     fn new(files: &[(&str, &str)]) -> TrackerFixture {
-        let fixture = TrackerFixture(tempfile::tempdir().unwrap());
+        let fixture = TrackerFixture(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for (path, text) in files {
             fs::create_dir_all(fixture.path(path).parent().unwrap()).unwrap();
             fs::write(fixture.path(path), text).unwrap();
@@ -34,9 +35,18 @@ impl TrackerFixture {
         Roots::new(&self.path("")).unwrap()
     }
 
+    fn outside(&self) -> PathBuf {
+        crate::real_path(self.1.path()).unwrap()
+    }
+
     fn tracker(&self) -> ChangeTracker {
         let tracker = ChangeTracker::default();
-        tracker.watch(&self.roots(), super::ObeyedFiles::default(), super::GitSettings::default());
+        let obeyed = super::ObeyedFiles {
+            is_obeyed: |path, _| path.ends_with("sub/.settings"),
+            may_hold: |_| false,
+        };
+        let writable = vec![self.outside()];
+        tracker.watch(&self.roots(), obeyed, super::GitSettings::default(), writable);
         tracker
     }
 }
@@ -119,6 +129,7 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
         &fixture.roots().with_private_folder(&fixture.path("ours")),
         super::ObeyedFiles::default(),
         super::GitSettings::default(),
+        Vec::new(),
     );
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();
@@ -317,6 +328,83 @@ fn new_repositories_are_found() {
     let next = tracker.baseline(&not_cancelled()).unwrap();
     fs::write(fixture.path("a/f"), "x").unwrap();
     assert!(tracker.changes_since(&next, false).new_repositories.is_empty());
+}
+
+#[test]
+fn every_form_of_a_repository_is_found_wherever_it_is() {
+    let fixture = TrackerFixture::new(&[(".gitignore", "out\n"), ("hidden/f", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    // Names of new files of the agent are no hiding place for folders.
+    for folder in [".", "sub", "out", "hidden/sub", ".turnwright-aaaaaa.tmp"] {
+        fs::create_dir_all(fixture.path(folder)).unwrap();
+        for part in ["HEAD", "commondir"] {
+            fs::write(fixture.path(folder).join(part), "").unwrap();
+        }
+    }
+    fs::create_dir_all(fixture.path("sub/.turnwright-bbbbbb.tmp/.git")).unwrap();
+    #[cfg(unix)]
+    for part in ["HEAD", "objects", "refs"] {
+        fs::create_dir_all(fixture.path("links")).unwrap();
+        std::os::unix::fs::symlink("refs/nowhere", fixture.path("links").join(part)).unwrap();
+    }
+    fs::write(fixture.path(".ignore"), "/hidden/\n").unwrap();
+    let mut expected = vec!["", ".turnwright-aaaaaa.tmp", "hidden/sub", "out", "sub"];
+    expected.extend(["sub/.turnwright-bbbbbb.tmp/.git"]);
+    expected.extend(cfg!(unix).then_some("links"));
+    expected.sort_unstable();
+    let changes = tracker.changes_since(&before, false);
+    let found = changes.new_repositories.iter();
+    let found = found.map(|path| path.strip_prefix(fixture.path("")).unwrap());
+    assert_eq!(found.collect::<Vec<_>>(), expected.iter().map(Path::new).collect::<Vec<_>>());
+}
+
+/// A folder of the repository itself, a temporary one and an ignored one become a part of the project by a link.
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_folder_where_nobody_looks_is_found_if_something_there_is_obeyed() {
+    use std::os::unix::fs::symlink;
+    let fixture = TrackerFixture::new(&[(".gitignore", "out\nignored-link\n"), ("src/f", "")]);
+    let (git, outside) = (fixture.path(".git"), fixture.outside());
+    fs::create_dir_all(outside.join("old")).unwrap();
+    symlink(outside.join("old"), fixture.path("old")).unwrap();
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    for folder in [
+        git.join("zz/.git"),
+        git.join("modules/sub/.git"),
+        outside.join("old/.git"),
+        outside.join("plain"),
+        outside.join("settings/sub"),
+        fixture.path("out/deep/lib/.git"),
+    ] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(outside.join("settings/sub/.settings"), "").unwrap();
+    for (link, target) in [
+        ("docs", ".git/zz".into()),
+        ("ignored-link", ".git/zz".into()),
+        ("deep", "out/deep/lib".into()),
+        ("plain", outside.join("plain")),
+        ("settings", outside.join("settings")),
+        ("listed", PathBuf::from("src")),
+        ("system", "/usr/share".into()),
+        ("nowhere", "nowhere-at-all".into()),
+    ] {
+        symlink(target, fixture.path(link)).unwrap();
+    }
+    // One link may lead to the next.
+    fs::create_dir(outside.join("chain")).unwrap();
+    symlink(git.join("zz"), outside.join("chain/next")).unwrap();
+    symlink(outside.join("chain"), fixture.path("src/chain")).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    let expected = [".git/zz/.git", "deep", "docs", "ignored-link", "old", "settings", "src/chain"];
+    assert_eq!(changes.new_repositories, expected.map(|path| fixture.path(path)));
+
+    let next = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir_all(outside.join("plain/.git")).unwrap();
+    let changes = tracker.changes_since(&next, false);
+    assert_eq!(changes.new_repositories, [fixture.path("plain")]);
 }
 
 #[test]

@@ -10,9 +10,10 @@ use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::GitSettings;
 use turnwright_workspace::files::read_head;
-use turnwright_workspace::git_repository::{GitLayout, GitRepository};
+use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
 pub(super) use settings::only_changes_tracking;
@@ -265,10 +266,15 @@ pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
     })
 }
 
+/// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
 fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+    let state = state_folder(found, folder);
     let named = named_paths(found, user_files, None).into_iter();
     let named = named.filter(|(key, _)| key != "core.attributesfile");
-    let below = named.filter_map(|(_, path)| Some(path.strip_prefix(folder).ok()?.to_path_buf()));
+    let below = named.filter_map(|(_, path)| {
+        let base = [Some(folder), state.as_deref()].into_iter().flatten();
+        base.filter_map(|base| path.strip_prefix(base).ok()).next().map(Path::to_path_buf)
+    });
     below.filter(|it| it != Path::new("")).map(|it| it.display().to_string()).collect()
 }
 
@@ -288,6 +294,9 @@ fn named_paths(
         read += 1;
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
         for setting in settings::parse(&text).unwrap_or_default() {
+            for path in setting.programs(&found.top) {
+                named.push((setting.key.clone(), normalize_lexically(&path)));
+            }
             let Some(value) = setting.value else { continue };
             let value = match (value.strip_prefix("~/"), home) {
                 (Some(below), Some(home)) => home.join(below),
@@ -457,6 +466,23 @@ mod tests {
         assert_eq!(obeyed("a"), ["cfg/more.inc", "cfg/team.inc", "mine", "scripts/hooks"]);
         disk.file("a/scripts/x", "");
         assert_eq!(obeyed("a/scripts"), ["hooks"]);
+        // In a subfolder, what is in the folder of the repository is obeyed, too.
+        let config = "[core]\nhooksPath = .git/my-hooks\n[include]\npath = extra.inc\n\
+                      [filter \"x\"]\nclean = ./b/clean.sh %f\nsmudge = sh \\\"b/smudge\\\"\n\
+                      [diff \"x\"]\ntextconv = b/x\n[core]\neditor = b/edit --wait\n\
+                      [alias]\ns = !b/alias x\nt = diff origin/main\n[lfs]\nurl = b/y\n\
+                      [credential]\nhelper = store\n[core]\nfsmonitor = true\npager = less\n";
+        disk.repository("programs/.git", config);
+        for file in ["alias", "edit", "y"] {
+            disk.file(&format!("programs/b/{file}"), "");
+        }
+        let programs = ["alias", "clean.sh", "edit", "smudge", "x"];
+        let below = |folder: &str| programs.map(|name| format!("{folder}{name}")).to_vec();
+        let expected = [vec![".git/extra.inc".into(), ".git/my-hooks".into()], below("b/")];
+        assert_eq!(obeyed("programs"), [expected.concat(), vec!["mine".into()]].concat());
+        let mut expected = [below(""), vec!["extra.inc".into(), "my-hooks".into()]].concat();
+        expected.sort();
+        assert_eq!(obeyed("programs/b"), expected);
         disk.repository("plain/.git", USUAL_CONFIG);
         assert_eq!(obeyed("plain"), ["mine"]);
         assert!(obeyed("").is_empty());

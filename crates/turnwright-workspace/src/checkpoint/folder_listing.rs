@@ -20,11 +20,11 @@ use super::listed_entries::ListedEntries;
 use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
 use crate::files::replacement::{is_temporary_name, remove_left_file};
-use crate::git_repository::GitLayout;
 use crate::search::{FolderRules, SearchDeadline};
+use turnwright_types::git_layout::GitLayout;
 
-/// The most entries of a snapshot.
-const MAX_ENTRIES: usize = 200_000;
+/// The most entries of a snapshot. Tests have fewer files.
+const MAX_ENTRIES: usize = if cfg!(test) { 5_000 } else { 200_000 };
 /// At most this many entries of an ignored folder are looked at for files that programs obey.
 #[cfg(unix)]
 const MAX_OBEYED: usize = 2_000;
@@ -131,6 +131,7 @@ pub(super) struct FolderLister<'a> {
     root: &'a Path,
     private: &'a [PathBuf],
     obeyed: ObeyedFiles,
+    omits_files: bool,
     #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is watched there"))]
     watch: Option<&'a FolderWatch>,
     stop: &'a SearchDeadline,
@@ -170,6 +171,7 @@ impl<'a> FolderLister<'a> {
             root,
             private: &watched.private,
             obeyed: watched.obeyed,
+            omits_files: watched.omits_files,
             watch,
             stop,
             count,
@@ -319,6 +321,9 @@ impl<'a> FolderLister<'a> {
             if is_folder {
                 self.add_ignored(listing, folder, path, relative);
             }
+            return;
+        }
+        if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == rules) {
             return;
         }
         let Some(stat) = entry.stat() else { return };
@@ -488,6 +493,9 @@ impl<'a> FolderLister<'a> {
             }
             if is_ignored {
                 self.add_ignored(&mut listing, path, is_folder);
+                continue;
+            }
+            if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == *rules) {
                 continue;
             }
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::snapshot::{StatSnapshot, WatchedFolders};
-use crate::git_repository::GitLayout;
 use crate::real_path;
+use turnwright_types::git_layout::GitLayout;
 
 /// How long is looked, and at how many entries at most.
 const LIMIT: Duration = Duration::from_secs(1);

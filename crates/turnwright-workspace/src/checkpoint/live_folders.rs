@@ -2,13 +2,14 @@
 //! its call: a trap that it sets for other programs must not stand until the call ends.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::ChangeTracker;
+use super::hidden_folders::make_readable;
 use super::linked_folders::LinkedFolders;
 use super::snapshot::{StatSnapshot, WatchReader, WatchedFolders};
 
@@ -28,20 +29,38 @@ pub struct LiveFolders {
     reader: Option<WatchReader>,
     /// There are more repositories than are followed, or links to folders that are not followed.
     is_partial: bool,
+    /// The folders that could not be listed at first.
+    unreadable: BTreeSet<PathBuf>,
+}
+
+/// Takes a snapshot, without files if there are too many. Blocks.
+fn take(watched: &mut WatchedFolders) -> Option<StatSnapshot> {
+    let snapshot = StatSnapshot::take(watched, LIMIT, &Arc::default());
+    if snapshot.is_err() && !watched.omits_files {
+        *watched = watched.without_files();
+        return StatSnapshot::take(watched, LIMIT, &Arc::default()).ok();
+    }
+    snapshot.ok()
 }
 
 impl ChangeTracker {
     /// Follows the folders from the last snapshot before a command on, or from now on if there is none; `None` if
-    /// there are too many files. Blocks.
+    /// there are too many folders. Blocks.
     pub fn live_folders(&self) -> Option<LiveFolders> {
-        let watched = self.watched()?;
-        let last = self.0.inner.lock().running_snapshot.upgrade();
+        let mut watched = self.watched()?;
+        let inner = self.0.inner.lock();
+        let last = inner.running_snapshot.upgrade();
+        if inner.is_unsearched {
+            return None;
+        }
+        drop(inner);
         let snapshot = match last {
             Some(snapshot) => snapshot,
-            None => Arc::new(StatSnapshot::take(&watched, LIMIT, &Arc::default()).ok()?),
+            None => Arc::new(take(&mut watched)?),
         };
         let reader = snapshot.watch().map(WatchReader::new);
-        let mut live = LiveFolders { watched, snapshot, reader, is_partial: false };
+        let unreadable = snapshot.unknown().map(Path::to_path_buf).collect();
+        let mut live = LiveFolders { watched, snapshot, reader, is_partial: false, unreadable };
         live.follow();
         Some(live)
     }
@@ -65,13 +84,18 @@ impl LiveFolders {
         let refreshed = changes.and_then(|changes| {
             self.snapshot.refresh_after(changes, &self.watched, LIMIT, &Arc::default())
         });
-        let taken = || StatSnapshot::take(&self.watched, LIMIT, &Arc::default()).ok();
-        let Some(snapshot) = refreshed.or_else(taken) else { return Vec::new() };
+        let Some(snapshot) = refreshed.or_else(|| take(&mut self.watched)) else {
+            return Vec::new();
+        };
         self.reader = match (self.reader.take(), snapshot.watch()) {
             (Some(reader), Some(watch)) if reader.is_of(watch) => Some(reader),
             (_, watch) => watch.map(WatchReader::new),
         };
         self.snapshot = Arc::new(snapshot);
+        // A folder that cannot be listed any more is listed the next time.
+        for folder in self.snapshot.unknown().filter(|folder| !self.unreadable.contains(*folder)) {
+            make_readable(folder);
+        }
         self.follow().difference(known).cloned().collect()
     }
 

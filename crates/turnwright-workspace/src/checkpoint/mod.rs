@@ -92,8 +92,12 @@ struct TrackerState {
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
     slow_snapshots_left: u8,
+    /// The same for the search of repositories alone.
+    slow_searches_left: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
+    /// The repositories before the last command are not known.
+    is_unsearched: bool,
     /// The ignored folders of the last snapshot.
     ignored: Arc<Vec<PathBuf>>,
     /// The calls whose commands went on in the background.
@@ -108,7 +112,9 @@ impl Default for TrackerState {
             last_baseline: None,
             running_snapshot: Weak::new(),
             slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
+            slow_searches_left: MAX_SLOW_SNAPSHOTS,
             repositories: Arc::default(),
+            is_unsearched: false,
             ignored: Arc::default(),
             background_calls: Vec::new(),
             told_not_covered: false,

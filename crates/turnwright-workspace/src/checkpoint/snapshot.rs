@@ -32,6 +32,8 @@ pub(super) struct WatchedFolders {
     git: GitSettings,
     /// Where commands can write, too.
     writable: Vec<PathBuf>,
+    /// Only folders are listed, and what programs obey, because there are too many files.
+    pub(super) omits_files: bool,
 }
 
 /// Where git finds its settings.
@@ -84,7 +86,13 @@ impl WatchedFolders {
             obeyed,
             git,
             writable,
+            omits_files: false,
         }
+    }
+
+    /// The same folders, for snapshots without the files that nobody obeys.
+    pub(super) fn without_files(&self) -> WatchedFolders {
+        WatchedFolders { omits_files: true, ..self.clone() }
     }
 
     /// Returns true if commands can write at a real path.
@@ -336,6 +344,11 @@ impl StatSnapshot {
         all.sort();
         all.dedup_by(|it, parent| it.starts_with(parent));
         all
+    }
+
+    /// The folders that cannot be listed.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().filter(|entry| entry.1.is_unknown).map(|entry| &**entry.0)
     }
 
     /// Whether the entries of a folder are known.

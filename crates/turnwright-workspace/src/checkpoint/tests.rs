@@ -365,7 +365,9 @@ fn every_form_of_a_repository_is_found_wherever_it_is() {
 fn a_link_to_a_folder_where_nobody_looks_is_found_if_something_there_is_obeyed() {
     use std::os::unix::fs::symlink;
     let fixture = TrackerFixture::new(&[(".gitignore", "out\nignored-link\n"), ("src/f", "")]);
-    let (git, outside) = (fixture.path(".git"), fixture.outside());
+    let git = fixture.path(".git");
+    let outside = fixture.outside();
+    fs::create_dir(&git).unwrap();
     fs::create_dir_all(outside.join("old")).unwrap();
     symlink(outside.join("old"), fixture.path("old")).unwrap();
     let tracker = fixture.tracker();
@@ -435,23 +437,61 @@ fn a_command_cannot_hide_a_new_repository_beside_an_ignore_file_that_is_not_read
     assert_eq!(changes.new_repositories, [fixture.path("new/app/.git")]);
 }
 
+/// What a command makes unreadable can still be entered.
 #[cfg(unix)]
 #[test]
-fn a_new_folder_that_cannot_be_searched_is_told_once() {
+fn a_folder_that_a_command_makes_unreadable_is_searched_and_one_of_the_user_is_told_once() {
     use std::os::unix::fs::PermissionsExt;
-    let fixture = TrackerFixture::new(&[]);
+    let fixture = TrackerFixture::new(&[("mine/f", "")]);
+    let set_mode = |path: &str, mode| {
+        fs::set_permissions(fixture.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
     let tracker = fixture.tracker();
+    set_mode("mine", 0o311);
+    if fs::read_dir(fixture.path("mine")).is_ok() {
+        eprintln!("NOT TESTED: root can search every folder");
+        return;
+    }
     let mut told = Vec::new();
     for name in ["f", "g"] {
         let before = tracker.baseline(&not_cancelled()).unwrap();
-        fs::create_dir_all(fixture.path("new")).unwrap();
-        fs::set_permissions(fixture.path("new"), fs::Permissions::from_mode(0o311)).unwrap();
-        if fs::read_dir(fixture.path("new")).is_ok() {
-            eprintln!("NOT TESTED: root can search every folder");
-            return;
+        fs::create_dir_all(fixture.path("new/deep").join(name).join(".git")).unwrap();
+        for folder in ["new/deep", "new"] {
+            set_mode(folder, 0o311);
         }
-        fs::write(fixture.path(name), "").unwrap();
-        told.push(tracker.changes_since(&before, false).may_have_more_repositories);
+        let changes = tracker.changes_since(&before, false);
+        let expected = fixture.path("new/deep").join(name).join(".git");
+        assert_eq!(changes.new_repositories, [expected]);
+        told.push(changes.may_have_more_repositories);
     }
-    assert_eq!(told, [true, false]);
+    assert_eq!(told, [false, false]);
+    assert_eq!(mode_of(&fixture.path("mine")), 0o311);
+    set_mode("mine", 0o755);
+}
+
+#[test]
+fn repositories_are_found_among_too_many_files() {
+    let fixture = TrackerFixture::new(&[("f", ""), ("old/.git/HEAD", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir(fixture.path("many")).unwrap();
+    for number in 0..5_100 {
+        fs::File::create(fixture.path("many").join(number.to_string())).unwrap();
+    }
+    let new = |path: &str| {
+        fs::create_dir_all(fixture.path(path).join(".git")).unwrap();
+        vec![fixture.path(path).join(".git")]
+    };
+    let first = new("first");
+    let changes = tracker.changes_since(&before, false);
+    assert!(changes.is_unknown && !changes.may_have_more_repositories);
+    assert_eq!(changes.new_repositories, first);
+    // Before the next command everything is known again, though files are not compared any more.
+    assert!(tracker.baseline(&not_cancelled()).is_none() && !tracker.compares_files());
+    let known = tracker.repositories();
+    assert!(known.contains(&first[0]));
+    let mut live = tracker.live_folders().unwrap();
+    let second = new("second");
+    assert_eq!(live.find_new(&known), second);
+    assert_eq!(tracker.find_new_repositories(&known), (second, false));
 }

@@ -700,19 +700,24 @@ mod tests {
         let second = ProtectedSnapshot::take(&disk.protected(), Arc::default(), Some(&first));
         for snapshot in [first, second] {
             let hook = disk.file(".git/modules/sub/hooks/post-checkout", "x");
-            let config =
-                disk.file(".git/worktrees/b/config.worktree", "[core]\n\tfsmonitor = x\n");
+            let config = disk.file(".git/worktrees/b/config.worktree", "[core]\n\tfsmonitor = x\n");
             let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
             assert!(!hook.exists() && !config.exists(), "{changes:?}");
             let mut places = vec!["modules", "worktrees"].into_iter();
-            assert!(places.all(|place| changes.message(true).contains(&format!(".git/{place} (too many"))), "{changes:?}");
+            assert!(
+                places.all(|place| changes
+                    .message(true)
+                    .contains(&format!(".git/{place} (too many"))),
+                "{changes:?}"
+            );
         }
     }
 
     #[test]
     fn the_settings_are_compared_that_a_repository_takes_from_another_folder() {
         let disk = TestProject::new();
-        for (path, text) in [("sub/HEAD", "ref: refs/heads/main\n"), ("sub/commondir", "../lib\n")] {
+        for (path, text) in [("sub/HEAD", "ref: refs/heads/main\n"), ("sub/commondir", "../lib\n")]
+        {
             disk.file(path, text);
         }
         let config = disk.file("lib/config", "[core]\n\tbare = false\n");

@@ -226,7 +226,9 @@ fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
         let common = git.parent()?.parent()?;
         let says = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
         let says = real_path(git.join(says.trim_end())).ok()?;
-        let is_it = back == found.top.join(".git") && says == common && GitLayout::of(common).is_repository();
+        let is_it = back == found.top.join(".git")
+            && says == common
+            && GitLayout::of(common).is_repository();
         return is_it.then(|| common.to_path_buf());
     }
     (GitLayout::of(git).is_repository() && is_worktree(git, &found.top)).then(|| git.clone())

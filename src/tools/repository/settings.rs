@@ -191,9 +191,8 @@ impl GitSetting {
         if !is_program {
             return Vec::new();
         }
-        let words = line.split(|letter: char| {
-            letter.is_whitespace() || "\"'`!;|&()<>=".contains(letter)
-        });
+        let words =
+            line.split(|letter: char| letter.is_whitespace() || "\"'`!;|&()<>=".contains(letter));
         // A program that is not there yet is told by its path.
         let is_file = |word: &&str| {
             let path = top.join(word);
@@ -202,7 +201,8 @@ impl GitSetting {
                 Err(_) => word.contains('/') && section != "alias",
             }
         };
-        let words = words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
+        let words =
+            words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
         words.filter(is_file).map(|word| top.join(word)).collect()
     }
 

@@ -100,9 +100,9 @@ impl UnlistedEntry<'_> {
     /// The kind of the entry. Not every file system names it with the entries of a folder.
     fn kind(&self, named: rustix::fs::FileType) -> rustix::fs::FileType {
         match named {
-            rustix::fs::FileType::Unknown => self
-                .stat()
-                .map_or(named, |stat| rustix::fs::FileType::from_raw_mode(stat.st_mode)),
+            rustix::fs::FileType::Unknown => {
+                self.stat().map_or(named, |stat| rustix::fs::FileType::from_raw_mode(stat.st_mode))
+            }
             named => named,
         }
     }
@@ -317,13 +317,13 @@ impl<'a> FolderLister<'a> {
         if file_type == FileType::Symlink {
             listing.links.push(name.to_os_string());
         }
+        if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == rules) {
+            return;
+        }
         if is_ignored(is_folder) {
             if is_folder {
                 self.add_ignored(listing, folder, path, relative);
             }
-            return;
-        }
-        if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == rules) {
             return;
         }
         let Some(stat) = entry.stat() else { return };

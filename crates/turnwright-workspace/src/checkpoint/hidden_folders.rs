@@ -70,9 +70,10 @@ impl HiddenFolders {
         let mut scan = RepositoryScan::new(&is_obeyed);
         for folder in &self.folders {
             // A command that takes away the right to list a folder hides nothing in it.
-            scan.makes_readable = self.unreadable.as_ref().is_some_and(|of_user| {
-                !folder.ancestors().any(|above| of_user.contains(above))
-            });
+            scan.makes_readable = self
+                .unreadable
+                .as_ref()
+                .is_some_and(|of_user| !folder.ancestors().any(|above| of_user.contains(above)));
             scan.scan(folder);
         }
         let RepositoryScan { mut found, mut is_complete, .. } = scan;

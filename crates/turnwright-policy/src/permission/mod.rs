@@ -25,6 +25,7 @@ mod mode;
 mod policy_rules;
 mod project_folder;
 mod protected_paths;
+mod repository_layout;
 mod refusal;
 mod rule;
 mod rule_error;

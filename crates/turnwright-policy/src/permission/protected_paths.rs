@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use turnwright_types::git_layout::GitLayout;
+use super::repository_layout::is_in_repository;
 
 /// The protected paths of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -242,11 +242,7 @@ const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv"];
 const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
 
 /// The parts of a `.git` folder that say what git runs, or where its settings are.
-const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
-
-/// The entries by which git takes a folder for a repository: those that nothing else has, and the others.
-const MAKES_REPOSITORIES: &[&str] = &["HEAD", "commondir", "config.worktree"];
-const PARTS_OF_LAYOUT: &[&str] = &["objects", "refs"];
+pub(super) const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 
 /// The parts of a `.git` folder that may be changed like any other file.
 const UNPROTECTED_GIT_PARTS: &[&str] = &["info/exclude", "commit_editmsg"];
@@ -523,23 +519,6 @@ fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
     (!UNPROTECTED_GIT_PARTS.contains(&inside.join("/").as_str())).then_some(GIT)
 }
 
-/// Returns true if git would obey what is at a path below a root, because a folder above is a repository without
-/// `.git`, or becomes one by the path. Looks at the disk, only for the few names that can make one or say what it runs.
-fn is_in_repository(path: &Path, root: &Path) -> bool {
-    path.ancestors().take_while(|above| *above != root).any(|part| {
-        let Some((folder, name)) = part.parent().zip(part.file_name()) else { return false };
-        let is_same = |known: &&str| match cfg!(target_os = "linux") {
-            true => name == *known,
-            false => name.eq_ignore_ascii_case(known),
-        };
-        let is_obeyed = GIT_PARTS.iter().any(is_same) && GitLayout::of(folder).is_repository();
-        let is_completed = PARTS_OF_LAYOUT.iter().any(is_same)
-            && !GitLayout::of(folder).is_repository()
-            && GitLayout::with_entry(folder, name).is_repository();
-        part == path && MAKES_REPOSITORIES.iter().any(is_same) || is_obeyed || is_completed
-    })
-}
-
 fn contains_or_is_in(parts: &[String], path: &str) -> bool {
     let path: Vec<_> = path.split('/').collect();
     (0..parts.len()).any(|start| overlaps(&parts[start..], &path))
@@ -642,34 +621,6 @@ mod tests {
             ["/home/u/.bashrc", "/home/u", "/", "/repo", "/repo/.git/config", "/repo/.git/hooks/x"]
         {
             assert!(protected.reason(Path::new(path)).is_some(), "{path}");
-        }
-    }
-
-    #[test]
-    fn what_makes_a_folder_a_repository_or_is_obeyed_in_one_is_protected() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().to_path_buf();
-        let protected = ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() };
-        for path in ["bare/objects", "bare/refs", "bare/HEAD", "half/HEAD", "half/refs", "src"] {
-            std::fs::create_dir_all(root.join(path)).unwrap();
-        }
-        for (path, expected) in [
-            ("sub/HEAD", true),
-            ("sub/commondir", true),
-            ("sub/config.worktree", true),
-            ("half/objects/info/x", true),
-            ("bare/config", true),
-            ("bare/hooks/post-receive", true),
-            ("bare/description", false),
-            ("bare/objects/x", false),
-            ("half/config", false),
-            ("src/HEAD/x", false),
-            ("src/config", false),
-            ("src/hooks/useTheme.ts", false),
-            ("src/refs/a", false),
-        ] {
-            let reason = protected.reason(&root.join(path));
-            assert_eq!(reason.is_some(), expected, "{path}");
         }
     }
 

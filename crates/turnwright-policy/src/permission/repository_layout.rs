@@ -14,9 +14,8 @@ const PARTS_OF_LAYOUT: &[&str] = &["objects", "refs"];
 pub(super) fn is_in_repository(path: &Path, root: &Path) -> bool {
     path.ancestors().take_while(|above| *above != root).any(|part| {
         let Some((folder, name)) = part.parent().zip(part.file_name()) else { return false };
-        let is_same = |known: &&str| match cfg!(target_os = "linux") {
-            true => name == *known,
-            false => name.eq_ignore_ascii_case(known),
+        let is_same = |known: &&str| {
+            name == *known || !cfg!(target_os = "linux") && name.eq_ignore_ascii_case(known)
         };
         let is_obeyed = GIT_PARTS.iter().any(is_same) && GitLayout::of(folder).is_repository();
         let is_completed = PARTS_OF_LAYOUT.iter().any(is_same)

@@ -10,7 +10,7 @@ use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
 };
-use crate::tools::{ConfinementSettings, obeyed_by_git, read_by_direnv};
+use crate::tools::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
 use crate::trust::{self, TrustStore};
 use crate::turn::Check;
 use turnwright_mcp::ServerSpec;
@@ -210,7 +210,8 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let (git, obeyed): (Vec<_>, Vec<_>) =
         folders.iter().map(|it| obeyed_by_git(it, &user_files)).unzip();
     let obeyed = obeyed.into_iter().flatten();
-    let obeyed = obeyed.chain(folders.iter().flat_map(|folder| read_by_direnv(folder)));
+    let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
+    let obeyed = obeyed.chain(read.flatten());
     ProtectedPaths {
         roots: folders.iter().cloned().chain(git.into_iter().flatten()).collect(),
         extra: added.iter().cloned().chain(obeyed).collect(),

@@ -33,6 +33,7 @@ mod live_output;
 mod project_context;
 mod memory;
 mod move_path;
+mod named_programs;
 mod open_terminals;
 mod patch_command;
 mod outcome_json;
@@ -98,6 +99,7 @@ use hard_links::note_about_other_names;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
 pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
 pub(crate) use linked_files::linked_packages;
+pub(crate) use named_programs::named_programs;
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };

@@ -188,7 +188,9 @@ impl ProtectedSnapshot {
                 .any(|it| path.starts_with(it) || it.starts_with(path) && is_folder(&now, path))
         };
         let mut changes = ProtectedChanges::default();
-        for place in overfull.iter().filter(|it| !is_allowed(it) && !self.overfull.contains(it)) {
+        // Where repositories are it is told each time, because new ones are not looked at.
+        let is_told = |place: &PathBuf| self.overfull.contains(place) && !holds_git_folders(place);
+        for place in overfull.iter().filter(|place| !is_allowed(place) && !is_told(place)) {
             let why = std::io::Error::other("too many entries to check");
             changes.record(place, "filled", Err(why));
         }
@@ -270,8 +272,20 @@ impl ProtectedSnapshot {
 
     /// Whether the path may have existed before, because the scan did not visit all of its folder.
     fn is_unknown(&self, path: &Path) -> bool {
-        !self.entries.contains_key(path)
-            && self.overfull.iter().any(|it| path.starts_with(it) && path != it)
+        let may_be_in = |place: &PathBuf| {
+            path.starts_with(place)
+                && path != place
+                && !(holds_git_folders(place) && self.is_in_known_git_folder(path))
+        };
+        !self.entries.contains_key(path) && self.overfull.iter().any(may_be_in)
+    }
+
+    /// Returns true if the path is in a submodule or linked working tree that was looked at.
+    fn is_in_known_git_folder(&self, path: &Path) -> bool {
+        let is_known = |folder: &Path| {
+            ["config", "commondir"].iter().any(|name| self.entries.contains_key(&folder.join(name)))
+        };
+        path.ancestors().skip(1).take_while(|folder| !holds_git_folders(folder)).any(is_known)
     }
 
     /// Whether the entry at a path has changed in a way that matters.
@@ -381,6 +395,11 @@ impl ProtectedSnapshot {
         let hooks = path.parent().filter(|it| it.ends_with("hooks"));
         hooks.and_then(Path::parent).is_some_and(|it| self.is_repository(it))
     }
+}
+
+/// Returns true for the folders of a repository with its submodules and linked working trees.
+fn holds_git_folders(place: &Path) -> bool {
+    place.ends_with("modules") || place.ends_with("worktrees")
 }
 
 /// Whether this is a file of a linked working tree in a `.git` folder.

@@ -4,11 +4,13 @@
 mod index;
 mod settings;
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::GitSettings;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
@@ -34,7 +36,7 @@ const MAX_TRACKED_SECRETS: usize = 4_096;
 pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
     let mut at = Some(folder);
     while let Some(folder) = at {
-        if is_git_folder(folder) {
+        if GitLayout::of(folder).is_repository() {
             return Some(
                 "git would obey this folder's own settings as those of a repository".into(),
             );
@@ -128,12 +130,16 @@ fn read_index(
 
 /// The folder that the working trees of a repository share; `None` if its name is not understood.
 fn common_folder(found: &GitRepository) -> Option<PathBuf> {
-    let pointer = found.git.join("commondir");
-    if !pointer.exists() {
+    if !found.git.join("commondir").exists() {
         return Some(found.git.clone());
     }
-    let named = read_text(&pointer, MAX_POINTER_BYTES)?;
-    Some(found.git.join(named.trim_end()))
+    shared_folder(&found.git)
+}
+
+/// The folder from which git takes the settings and hooks of this one; `None` if it is none or not understood.
+pub(super) fn shared_folder(git: &Path) -> Option<PathBuf> {
+    let named = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
+    Some(git.join(named.trim_end()))
 }
 
 /// The repository around a folder, if its `.git` is understood.
@@ -157,8 +163,8 @@ pub(super) fn history_folders(folder: &Path) -> Vec<PathBuf> {
     let Some(found) = repository_of(folder) else { return Vec::new() };
     let git = if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
     let Some(git) = git else { return Vec::new() };
-    let modules =
-        submodule_configs(&git).into_iter().filter_map(|it| Some(it.parent()?.to_owned()));
+    let (configs, _) = submodule_configs(&git.join("modules"), MAX_SUBMODULES);
+    let modules = configs.into_iter().filter_map(|config| Some(config.parent()?.to_owned()));
     let modules = modules.collect::<Vec<_>>();
     [vec![git], modules].concat()
 }
@@ -183,7 +189,7 @@ pub(super) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
 /// run there.
 pub(super) fn config_of(folder: &Path) -> Option<PathBuf> {
     let found = folder.ancestors().find_map(|it| match GitRepository::at(it) {
-        Ok(None) if !is_git_folder(it) => None,
+        Ok(None) if !GitLayout::of(it).is_repository() => None,
         found => Some(found.ok().flatten()),
     })??;
     if found.is_elsewhere && verified_git_folder(&found).is_none() {
@@ -220,10 +226,12 @@ fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
         let common = git.parent()?.parent()?;
         let says = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
         let says = real_path(git.join(says.trim_end())).ok()?;
-        let is_it = back == found.top.join(".git") && says == common && is_git_folder(common);
+        let is_it = back == found.top.join(".git")
+            && says == common
+            && GitLayout::of(common).is_repository();
         return is_it.then(|| common.to_path_buf());
     }
-    (is_git_folder(git) && is_worktree(git, &found.top)).then(|| git.clone())
+    (GitLayout::of(git).is_repository() && is_worktree(git, &found.top)).then(|| git.clone())
 }
 
 /// Whether the config of a repository names `top` as its working tree.
@@ -239,8 +247,8 @@ fn config_risk(found: &GitRepository) -> Option<String> {
     let Some(common) = common_folder(found) else { return Some(not_understood()) };
     let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
-    let configs = submodule_configs(&common);
-    if configs.len() > MAX_SUBMODULES {
+    let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
+    if !is_complete {
         return Some(not_understood());
     }
     let of_modules = configs.into_iter().map(|it| (it, true));
@@ -260,10 +268,15 @@ pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
     })
 }
 
+/// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
 fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+    let state = state_folder(found, folder);
     let named = named_paths(found, user_files, None).into_iter();
     let named = named.filter(|(key, _)| key != "core.attributesfile");
-    let below = named.filter_map(|(_, path)| Some(path.strip_prefix(folder).ok()?.to_path_buf()));
+    let below = named.filter_map(|(_, path)| {
+        let base = [Some(folder), state.as_deref()].into_iter().flatten();
+        base.filter_map(|base| path.strip_prefix(base).ok()).next().map(Path::to_path_buf)
+    });
     below.filter(|it| it != Path::new("")).map(|it| it.display().to_string()).collect()
 }
 
@@ -283,6 +296,9 @@ fn named_paths(
         read += 1;
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
         for setting in settings::parse(&text).unwrap_or_default() {
+            for path in setting.programs(&found.top) {
+                named.push((setting.key.clone(), normalize_lexically(&path)));
+            }
             let Some(value) = setting.value else { continue };
             let value = match (value.strip_prefix("~/"), home) {
                 (Some(below), Some(home)) => home.join(below),
@@ -356,32 +372,29 @@ fn not_understood() -> String {
     "the repository's settings are not understood".to_owned()
 }
 
-/// The config files of submodules, which git reads by itself.
-pub(super) fn submodule_configs(git: &Path) -> Vec<PathBuf> {
+/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and whether these
+/// are all.
+pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
-    let mut folders = vec![git.join("modules")];
-    while let Some(folder) = folders.pop() {
+    let mut left = limit;
+    let mut folders = VecDeque::from([modules.to_owned()]);
+    while let Some(folder) = folders.pop_front() {
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
-            if found.len() + folders.len() > MAX_SUBMODULES {
-                return found;
+            if left == 0 {
+                return (found, false);
             }
+            left -= 1;
             let path = entry.path();
-            if path.join("config").exists() {
+            if fs::symlink_metadata(path.join("config")).is_ok() {
                 found.push(path.join("config"));
-                folders.push(path.join("modules"));
-            } else if entry.file_type().is_ok_and(|it| it.is_dir()) {
-                folders.push(path);
+                folders.push_back(path.join("modules"));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push_back(path);
             }
         }
     }
-    found
-}
-
-fn is_git_folder(folder: &Path) -> bool {
-    folder.join("HEAD").exists()
-        && (folder.join("commondir").exists()
-            || folder.join("objects").is_dir() && folder.join("refs").is_dir())
+    (found, true)
 }
 
 /// The text of a file; `None` if it is no file, too long, or no text.
@@ -455,6 +468,23 @@ mod tests {
         assert_eq!(obeyed("a"), ["cfg/more.inc", "cfg/team.inc", "mine", "scripts/hooks"]);
         disk.file("a/scripts/x", "");
         assert_eq!(obeyed("a/scripts"), ["hooks"]);
+        // In a subfolder, what is in the folder of the repository is obeyed, too.
+        let config = "[core]\nhooksPath = .git/my-hooks\n[include]\npath = extra.inc\n\
+                      [filter \"x\"]\nclean = ./b/clean.sh %f\nsmudge = sh \\\"b/smudge\\\"\n\
+                      [diff \"x\"]\ntextconv = b/x\n[core]\neditor = b/edit --wait\n\
+                      [alias]\ns = !b/alias x\nt = diff origin/main\n[lfs]\nurl = b/y\n\
+                      [credential]\nhelper = store\n[core]\nfsmonitor = true\npager = less\n";
+        disk.repository("programs/.git", config);
+        for file in ["alias", "edit", "y"] {
+            disk.file(&format!("programs/b/{file}"), "");
+        }
+        let programs = ["alias", "clean.sh", "edit", "smudge", "x"];
+        let below = |folder: &str| programs.map(|name| format!("{folder}{name}")).to_vec();
+        let expected = [vec![".git/extra.inc".into(), ".git/my-hooks".into()], below("b/")];
+        assert_eq!(obeyed("programs"), [expected.concat(), vec!["mine".into()]].concat());
+        let mut expected = [below(""), vec!["extra.inc".into(), "my-hooks".into()]].concat();
+        expected.sort();
+        assert_eq!(obeyed("programs/b"), expected);
         disk.repository("plain/.git", USUAL_CONFIG);
         assert_eq!(obeyed("plain"), ["mine"]);
         assert!(obeyed("").is_empty());

@@ -21,7 +21,9 @@ use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
+use turnwright_workspace::real_path;
 use turnwright_workspace::skills::SkillSet;
+use turnwright_workspace::temp_folder::temp_place;
 use turnwright_workspace::web::{PageCache, WebFetcher};
 
 /// The user's own folders, as opposed to a project's.
@@ -192,7 +194,11 @@ impl ToolEnv {
         let config = self.command_environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
         let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
         let git = GitSettings { home, config, attribute_files: repository::attribute_files };
-        self.checkpoint.watch(self.files.roots(), obeyed, git);
+        let ConfinementSettings { writable, private_caches, protected, .. } = &self.confinement;
+        let places = writable.iter().chain([private_caches]).chain(&protected.roots);
+        let temporary = real_path(&temp_place()).into_iter();
+        let writable = temporary.chain(places.cloned()).collect();
+        self.checkpoint.watch(self.files.roots(), obeyed, git, writable);
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.

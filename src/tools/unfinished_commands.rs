@@ -64,7 +64,7 @@ pub(crate) fn report_unfinished(
         is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
         may_hold: ProtectedPaths::may_hold_obeyed,
     };
-    checkpoint.watch(roots, obeyed, GitSettings::default());
+    checkpoint.watch(roots, obeyed, GitSettings::default(), Vec::new());
     let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
     let repositories = Arc::new(repositories.into_iter().collect());
     let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);

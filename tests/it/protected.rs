@@ -10,6 +10,9 @@ fn changing_moving_or_deleting_protected_files_asks() {
         calls("delete_path", &json!({ "path": ".github", "recursive": true })),
         calls("move_path", &json!({ "from": ".github", "to": "away" })),
         calls("move_path", &json!({ "from": "notes", "to": ".git/hooks/post-commit" })),
+        calls("write_file", &json!({ "path": "sub/HEAD", "content": "ref: refs/heads/main" })),
+        calls("write_file", &json!({ "path": "sub/config.worktree", "content": "[core]" })),
+        calls("move_path", &json!({ "from": "notes", "to": "half/objects/x" })),
         calls("exec", &json!({ "command": "echo x > .git/hooks/post-commit", "escalate": "full" })),
     ];
     for tool_call in tool_calls {
@@ -18,6 +21,8 @@ fn changing_moving_or_deleting_protected_files_asks() {
             .file(".git/config", "")
             .file(".github/workflows/ci.yml", "")
             .file("notes", "")
+            .file("half/HEAD", "ref: refs/heads/main")
+            .file("half/refs/x", "")
             .model(json!([tool_call, says("Ok.")]))
             .start();
         let id = agent.prompt("go");
@@ -377,6 +382,83 @@ fn a_trap_that_a_command_sets_is_taken_away_while_the_command_runs() {
         assert!(result.contains(&format!("gone {trap}")), "{trap}: {result}");
     }
     assert!(result.contains("[protected: the command"), "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn a_command_hides_nothing_behind_links_odd_repositories_and_names_of_the_agent() {
+    let script = "set -e; mkdir -p src .turnwright-aaaaaa.tmp/.vscode odd lib/objects lib/refs
+        for place in .git/zz $TMPDIR/t .turnwright-aaaaaa.tmp; do
+          git init -q $place; git -C $place config core.fsmonitor ./x
+        done
+        ln -s .git/zz docs; ln -s $TMPDIR/t tmp; ln -s src fine
+        echo x > .turnwright-aaaaaa.tmp/.vscode/tasks.json
+        echo 'ref: refs/heads/main' > odd/HEAD; echo ../lib > odd/commondir; echo '[core]' > odd/config.worktree";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/objects/x", "")
+        .file(".git/refs/x", "")
+        .file(".git/config", "[core]\n")
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    for trap in [
+        ".git/zz/.git/config",
+        "docs",
+        "tmp",
+        ".turnwright-aaaaaa.tmp/.git/config",
+        ".turnwright-aaaaaa.tmp/.vscode/tasks.json",
+        "odd/commondir",
+        "odd/config.worktree",
+    ] {
+        assert!(std::fs::symlink_metadata(agent.path(trap)).is_err(), "{trap}: {result}");
+    }
+    assert!(result.contains("docs") && result.contains("odd/commondir"), "{result}");
+    assert!(agent.path("fine").exists() && agent.path("odd/HEAD").exists());
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+#[cfg_attr(not(target_os = "linux"), ignore = "the system does not report changes of folders")]
+fn a_trap_in_one_of_many_repositories_is_taken_away_while_the_command_runs() {
+    let script = "for n in 1 2 3 4 5 6 7; do for m in 0 1 2 3 4 5 6 7 8 9; do
+          mkdir -p r$n$m/.git/objects r$n$m/.git/refs; echo 'ref: refs/heads/main' > r$n$m/.git/HEAD
+          echo '[core]' > r$n$m/.git/config
+        done; done; sleep 1; echo 'fsmonitor = ./x' >> r79/.git/config
+        for time in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+          grep -q fsmonitor r79/.git/config 2> /dev/null && sleep 0.5
+        done; grep -q fsmonitor r79/.git/config 2> /dev/null || echo all gone";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    assert!(result.contains("all gone"), "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn programs_that_settings_of_git_and_yarn_name_are_not_changed_by_commands() {
+    let script = "echo evil > scripts/clean.sh; echo evil > .yarn/y.cjs; echo fine > scripts/other";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/objects/x", "")
+        .file(".git/refs/x", "")
+        .file(".git/config", "[filter \"x\"]\n\tclean = ./scripts/clean.sh %f\n")
+        .file(".yarnrc.yml", "yarnPath: .yarn/y.cjs\n")
+        .file("scripts/clean.sh", "cat\n")
+        .file(".yarn/y.cjs", "mine\n")
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    assert_eq!(agent.read("scripts/clean.sh"), "cat\n", "{result}");
+    assert_eq!(agent.read(".yarn/y.cjs"), "mine\n", "{result}");
+    assert_eq!(agent.read("scripts/other"), "fine\n", "{result}");
 }
 
 #[test]

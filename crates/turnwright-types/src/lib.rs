@@ -23,6 +23,7 @@ pub mod entities;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;
+pub mod git_layout;
 pub mod look_alike;
 pub mod timestamp;
 pub mod token_meter;

@@ -197,8 +197,8 @@ impl ProtectedCheck {
             self.tell(&changes, false);
         }
         self.ignored.0.request(self.ignored.1.clone());
-        // Those that a command makes before its call returns are found with the changes of the call.
-        if self.watch.is_in_background.load(Ordering::Relaxed) {
+        // Those that a command makes before its call returns are found with the changes of the call, if these are.
+        if self.watch.is_in_background.load(Ordering::Relaxed) || !checkpoint.compares_files() {
             self.check_repositories(checkpoint, false);
         }
     }

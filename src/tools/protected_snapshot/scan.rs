@@ -21,8 +21,8 @@ const MAX_TOTAL_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) const MAX_ENTRIES: usize = 2_000;
 /// At most this many repositories are visited.
 const MAX_REPOSITORIES: usize = 2_000;
-/// At most this many linked working trees of one repository are visited.
-const MAX_WORKTREES: usize = 64;
+/// At most this many linked working trees and submodules of one repository are visited, besides those that were known.
+const MAX_SUBMODULES: usize = 2_000;
 
 /// Metadata that shows that a file has changed, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,9 +128,12 @@ impl ProtectedScan<'_> {
             // A file in a subfolder that programs obey.
             return;
         }
-        let submodules = repository::submodule_configs(git);
-        let submodules = submodules.iter().filter_map(|it| it.parent());
-        for folder in submodules.chain([git]) {
+        let modules = git.join("modules");
+        let (configs, are_all) = repository::submodule_configs(&modules, MAX_SUBMODULES);
+        let mut folders = self.known_folders(&modules, "config");
+        folders.extend(configs.iter().filter_map(|config| config.parent()).map(Path::to_owned));
+        folders.extend([git.to_owned()].into_iter().chain(repository::shared_folder(git)));
+        for folder in &folders {
             self.scan_path(folder);
             for place in ProtectedPaths::git_parts(folder) {
                 self.scan_path(&place);
@@ -138,20 +141,45 @@ impl ProtectedScan<'_> {
             }
             self.scan_path(&folder.join("rebase-merge/git-rebase-todo"));
         }
-        let worktrees = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
-        for worktree in worktrees.take(MAX_WORKTREES) {
+        if !are_all {
+            self.note_overfull(modules);
+        }
+        let trees = git.join("worktrees");
+        let mut folders = self.known_folders(&trees, "commondir");
+        let mut entries = fs::read_dir(&trees).into_iter().flatten().flatten();
+        folders.extend(entries.by_ref().take(MAX_SUBMODULES).map(|entry| entry.path()));
+        if entries.next().is_some() {
+            self.note_overfull(trees);
+        }
+        for folder in folders {
             for name in ["commondir", "config.worktree", "rebase-merge/git-rebase-todo"] {
-                self.scan_path(&worktree.path().join(name));
+                self.scan_path(&folder.join(name));
             }
         }
+    }
+
+    /// The folders below a place in which a file with this name was found before.
+    fn known_folders(&self, place: &Path, name: &str) -> BTreeSet<PathBuf> {
+        let previous = self.previous.map(|snapshot| &snapshot.entries);
+        let all = [Some(&self.entries), previous].into_iter().flatten();
+        let below = all.flat_map(|entries| {
+            let from_place = entries.range(place.to_owned()..).map(|entry| entry.0);
+            from_place.take_while(|path| path.starts_with(place))
+        });
+        let named = below.filter(|path| path.ends_with(name));
+        named.filter_map(|path| path.parent()).map(Path::to_owned).collect()
+    }
+
+    fn note_overfull(&mut self, place: PathBuf) {
+        tracing::warn!(?place, "too many protected files to watch all of them");
+        self.overfull.push(place);
     }
 
     fn scan_below(&mut self, place: PathBuf) {
         let mut left = MAX_ENTRIES;
         self.below(&place, &mut left);
         if left == 0 {
-            tracing::warn!(?place, "too many protected files to watch all of them");
-            self.overfull.push(place);
+            self.note_overfull(place);
         }
     }
 

@@ -219,6 +219,47 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
 }
 
 #[test]
+fn many_new_submodules_and_working_trees_do_not_hide_what_happens_in_the_known_ones() {
+    let disk = TestProject::new();
+    disk.repository();
+    disk.file(".git/modules/sub/config", "[core]\n\tworktree = ../../../sub\n");
+    disk.file(".git/worktrees/b/commondir", "../..\n");
+    let first = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+    for number in 0..3_000 {
+        fs::create_dir_all(disk.ws.join(format!(".git/worktrees/{number}"))).unwrap();
+        fs::create_dir_all(disk.ws.join(format!(".git/modules/{number}"))).unwrap();
+        fs::write(disk.ws.join(format!(".git/modules/{number}/config")), "").unwrap();
+    }
+    let second = ProtectedSnapshot::take(&disk.protected(), Arc::default(), Some(&first));
+    for snapshot in [first, second] {
+        let hook = disk.file(".git/modules/sub/hooks/post-checkout", "x");
+        let config = disk.file(".git/worktrees/b/config.worktree", "[core]\n\tfsmonitor = x\n");
+        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        assert!(!hook.exists() && !config.exists(), "{changes:?}");
+        let mut places = vec!["modules", "worktrees"].into_iter();
+        assert!(
+            places.all(|place| changes.message(true).contains(&format!(".git/{place} (too many"))),
+            "{changes:?}"
+        );
+    }
+}
+
+#[test]
+fn the_settings_are_compared_that_a_repository_takes_from_another_folder() {
+    let disk = TestProject::new();
+    for (path, text) in [("sub/HEAD", "ref: refs/heads/main\n"), ("sub/commondir", "../lib\n")] {
+        disk.file(path, text);
+    }
+    let config = disk.file("lib/config", "[core]\n\tbare = false\n");
+    let repositories = Arc::new([disk.ws.join("sub")].into());
+    let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
+    disk.file("lib/config", "[core]\n\tfsmonitor = x\n");
+    let hook = disk.file("lib/hooks/post-checkout", "x");
+    assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
+    assert!(!hook.exists() && !fs::read_to_string(config).unwrap().contains("fsmonitor"));
+}
+
+#[test]
 fn more_repositories_than_can_be_checked_are_told() {
     let disk = TestProject::new();
     let new = (0..3_000).map(|it| disk.ws.join(format!("{it}/.git"))).collect();

@@ -1,6 +1,8 @@
 //! Parses a git config the way git does and tells which settings are harmless. Pure. A setting that
 //! is not known to be harmless may start a program.
 
+use std::path::{Path, PathBuf};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GitSetting {
     /// `section.key` in lower case, without the subsection.
@@ -134,7 +136,76 @@ const HARMLESS_PAIRS: &[(&str, &str)] = &[
     ("filter.smudge", "git-lfs smudge -- %f"),
 ];
 
+/// Sections of which each key names a program.
+const SECTIONS_OF_PROGRAMS: &[&str] = &["alias", "hook", "pager"];
+
+/// Keys that name a program.
+const PROGRAM_KEYS: &[&str] = &[
+    "browser.cmd",
+    "core.alternaterefscommand",
+    "core.askpass",
+    "core.editor",
+    "core.fsmonitor",
+    "core.gitproxy",
+    "core.pager",
+    "core.sshcommand",
+    "credential.helper",
+    "diff.command",
+    "diff.external",
+    "diff.textconv",
+    "difftool.cmd",
+    "difftool.path",
+    "filter.clean",
+    "filter.process",
+    "filter.smudge",
+    "gpg.defaultkeycommand",
+    "gpg.program",
+    "guitool.cmd",
+    "interactive.difffilter",
+    "lfs.clean",
+    "lfs.path",
+    "lfs.smudge",
+    "man.cmd",
+    "merge.driver",
+    "mergetool.cmd",
+    "mergetool.path",
+    "remote.receivepack",
+    "remote.uploadpack",
+    "sendemail.smtpserver",
+    "sequence.editor",
+    "submodule.update",
+    "tar.command",
+    "trailer.cmd",
+    "trailer.command",
+    "uploadpack.packobjectshook",
+];
+
 impl GitSetting {
+    /// The files in a working tree that git runs because of the setting, or gives to a program that it runs.
+    pub(super) fn programs(&self, top: &Path) -> Vec<PathBuf> {
+        let section = self.key.split('.').next().unwrap_or_default();
+        let line = self.value.as_deref().unwrap_or_default();
+        let is_program = PROGRAM_KEYS.contains(&self.key.as_str())
+            || SECTIONS_OF_PROGRAMS.contains(&section)
+                && (section != "alias" || line.starts_with('!'));
+        if !is_program {
+            return Vec::new();
+        }
+        let words =
+            line.split(|letter: char| letter.is_whitespace() || "\"'`!;|&()<>=".contains(letter));
+        // A program that is not there yet is told by its path.
+        let is_file = |word: &&str| {
+            let path = top.join(word);
+            match path.symlink_metadata() {
+                Ok(found) => !found.is_dir(),
+                Err(_) => word.contains('/') && section != "alias",
+            }
+        };
+        let words =
+            words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
+        words.filter(is_file).map(|word| top.join(word)).collect()
+    }
+
     /// The full name, as people write it.
     pub(super) fn name(&self) -> String {
         match (&self.subsection, self.key.split_once('.')) {

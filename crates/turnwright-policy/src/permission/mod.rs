@@ -27,6 +27,7 @@ mod policy_rules;
 mod project_folder;
 mod protected_files;
 mod protected_paths;
+mod repository_layout;
 mod refusal;
 mod rule;
 mod rule_error;

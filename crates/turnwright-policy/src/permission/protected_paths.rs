@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::protected_files::{FileClass, NAME_FORMS, PYTHON, Protection, file_classes};
+use super::repository_layout::is_in_repository;
 use environment::{
     is_environment_file_name, is_in_environment, is_in_known_environment, is_of_conda, is_venv,
     may_be_of_environment,
@@ -34,7 +35,7 @@ const ENVIRONMENT_PROGRAMS: &[&str] = &["bin", "scripts"];
 const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
 
 /// The parts of a `.git` folder that say what git runs, or where its settings are.
-const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
+pub(super) const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 
 /// The parts of a `.git` folder that may be changed like any other file.
 const UNPROTECTED_GIT_PARTS: &[&str] = &["info/exclude", "commit_editmsg"];
@@ -60,6 +61,9 @@ impl ProtectedPaths {
         }
         if let Some(why) = reason_of_name(path) {
             return Some(why);
+        }
+        if root.is_some_and(|root| is_in_repository(path, root)) {
+            return Some(GIT);
         }
         if is_in_environment(&parts) || is_in_known_environment(path, root) {
             return Some(PYTHON);

@@ -69,6 +69,48 @@ impl super::ChangeTracker {
     /// Takes a snapshot before a command; `None` if there are too many files. Blocks.
     pub fn baseline(&self, cancelled: &Arc<AtomicBool>) -> Option<CommandBaseline> {
         let watched = self.watched()?;
+        let baseline = self.complete_baseline(&watched, cancelled);
+        if baseline.is_none() {
+            self.note_repositories(&watched, cancelled);
+        }
+        baseline
+    }
+
+    /// Finds the repositories before a command in folders with too many files.
+    fn note_repositories(&self, watched: &WatchedFolders, cancelled: &Arc<AtomicBool>) {
+        let found = match self.0.inner.lock().slow_searches_left {
+            0 => None,
+            _ => StatSnapshot::take(&watched.without_files(), SNAPSHOT_LIMIT, cancelled).ok(),
+        };
+        let mut hidden = self.0.hidden.lock();
+        let repositories = found.as_ref().map(|snapshot| {
+            hidden.note_unreadable(snapshot);
+            hidden.update(None, snapshot, watched);
+            &snapshot.repositories() | hidden.repositories()
+        });
+        drop(hidden);
+        let mut inner = self.0.inner.lock();
+        inner.is_unsearched = repositories.is_none();
+        match found.zip(repositories) {
+            Some((snapshot, repositories)) => {
+                inner.repositories = Arc::new(repositories);
+                inner.ignored = Arc::new(snapshot.ignored());
+            }
+            None if cancelled.load(Ordering::Relaxed) => {}
+            None => inner.slow_searches_left = inner.slow_searches_left.saturating_sub(1),
+        }
+    }
+
+    /// Returns true if the changes of commands are found by comparing all files.
+    pub fn compares_files(&self) -> bool {
+        self.0.inner.lock().slow_snapshots_left > 0
+    }
+
+    fn complete_baseline(
+        &self,
+        watched: &WatchedFolders,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Option<CommandBaseline> {
         let last = {
             let mut inner = self.0.inner.lock();
             if inner.slow_snapshots_left == 0 {
@@ -93,24 +135,26 @@ impl super::ChangeTracker {
         }
         let (previous, cached) = last.map(|it| (it.snapshot, it.cached)).unzip();
         let refreshed =
-            previous.as_ref().and_then(|it| it.refresh(&watched, SNAPSHOT_LIMIT, cancelled));
+            previous.as_ref().and_then(|it| it.refresh(watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
             Some(snapshot) => snapshot,
-            None => self.take_snapshot(&watched, SNAPSHOT_LIMIT, cancelled)?,
+            None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
         };
         // What git has stored may be another content now.
         let converted =
-            ConvertedFiles::load(&watched, &snapshot, &repositories, known_converted.as_ref());
+            ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
         let cached = cached.filter(|_| is_index_unchanged && is_same);
         let stored = StoredContents { repositories: &repositories, converted: &converted };
         self.0.contents.lock().preload(cached.as_deref(), &snapshot, stored);
         let mut hidden = self.0.hidden.lock();
-        hidden.update(previous.as_deref(), &snapshot, &watched);
+        hidden.note_unreadable(&snapshot);
+        hidden.update(previous.as_deref(), &snapshot, watched);
         let found = &snapshot.repositories() | hidden.repositories();
         drop(hidden);
         let mut inner = self.0.inner.lock();
         inner.repositories = Arc::new(found);
+        inner.is_unsearched = false;
         inner.ignored = Arc::new(snapshot.ignored());
         let snapshot = Arc::new(snapshot);
         inner.running_snapshot = Arc::downgrade(&snapshot);
@@ -152,10 +196,17 @@ impl super::ChangeTracker {
     /// whether there may be more, because not all folders can be listed. Blocks.
     pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {
         let Some(watched) = self.watched() else { return (Vec::new(), false) };
-        let Ok(now) = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default()) else {
+        let inner = self.0.inner.lock();
+        let last = inner.last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
+        if inner.is_unsearched {
+            return (Vec::new(), true);
+        }
+        drop(inner);
+        let limit = SNAPSHOT_LIMIT;
+        let take = |folders: &WatchedFolders| StatSnapshot::take(folders, limit, &Arc::default());
+        let Ok(now) = take(&watched).or_else(|_| take(&watched.without_files())) else {
             return (Vec::new(), true);
         };
-        let last = self.0.inner.lock().last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
         let (hidden, may_be_more) = self.0.hidden.lock().look(last.as_deref(), &now, &watched);
         let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
         (new, may_be_more)
@@ -168,11 +219,7 @@ impl super::ChangeTracker {
         let refreshed = before.snapshot.refresh(&watched, limit, &Arc::default());
         let Some(now) = refreshed.or_else(|| self.take_snapshot(&watched, limit, &Arc::default()))
         else {
-            return CallChanges {
-                is_unknown: true,
-                may_have_more_repositories: !was_cancelled,
-                ..CallChanges::default()
-            };
+            return self.new_repositories_since(before, &watched.without_files(), limit);
         };
         let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let mut changed = before.snapshot.compare(&now);
@@ -207,6 +254,26 @@ impl super::ChangeTracker {
         let outdated = self.0.inner.lock().last_baseline.replace(last);
         drop(outdated);
         changes
+    }
+
+    /// The repositories that have appeared in folders with too many files to find out what else has changed.
+    fn new_repositories_since(
+        &self,
+        before: &CommandBaseline,
+        watched: &WatchedFolders,
+        limit: Duration,
+    ) -> CallChanges {
+        let changes = CallChanges { is_unknown: true, ..CallChanges::default() };
+        let Ok(now) = StatSnapshot::take(watched, limit, &Arc::default()) else {
+            return CallChanges { may_have_more_repositories: true, ..changes };
+        };
+        let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, watched);
+        let listed = &now.repositories() - &before.snapshot.repositories();
+        CallChanges {
+            new_repositories: (&listed | &hidden.found).into_iter().collect(),
+            may_have_more_repositories: hidden.may_be_more,
+            ..changes
+        }
     }
 
     fn take_snapshot(

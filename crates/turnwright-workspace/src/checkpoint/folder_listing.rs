@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 #[cfg(unix)]
 use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,9 +21,10 @@ use super::no_watch::NoWatch as FolderWatch;
 use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
 use crate::files::replacement::{is_temporary_name, remove_left_file};
 use crate::search::{FolderRules, SearchDeadline};
+use turnwright_types::git_layout::GitLayout;
 
-/// The most entries of a snapshot.
-const MAX_ENTRIES: usize = 200_000;
+/// The most entries of a snapshot. Tests have fewer files.
+const MAX_ENTRIES: usize = if cfg!(test) { 5_000 } else { 200_000 };
 /// At most this many entries of an ignored folder are looked at for files that programs obey.
 #[cfg(unix)]
 const MAX_OBEYED: usize = 2_000;
@@ -35,8 +37,6 @@ const FOLDERS_OF_ONE_THREAD: usize = 32;
 const ENTRIES_PER_LOOK: usize = 64;
 /// How often a thread that has nothing to do looks whether time is over.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
-/// The entries of a folder that git takes for a repository without `.git`.
-pub(super) const BARE_LAYOUT: [&str; 3] = ["HEAD", "objects", "refs"];
 /// The file of virtual environments of Python, which ignore rules nearly always exclude.
 pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
@@ -53,6 +53,8 @@ pub(super) struct FolderListing {
     /// The git repositories here and in ignored folders here: each `.git`, or the folder itself if it
     /// has the layout of one; and the files here and in ignored folders here that programs obey.
     pub(super) repositories: Vec<PathBuf>,
+    /// The links here, also ignored ones.
+    pub(super) links: Vec<OsString>,
     /// The ignored folders here.
     pub(super) ignored: Vec<PathBuf>,
     /// The ignore rules for what is here; `None` if they are not known.
@@ -91,6 +93,23 @@ struct UnlistedEntry<'a> {
     relative: &'a Path,
 }
 
+#[cfg(unix)]
+impl UnlistedEntry<'_> {
+    fn stat(&self) -> Option<rustix::fs::Stat> {
+        rustix::fs::statat(self.handle, self.name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+
+    /// The kind of the entry. Not every file system names it with the entries of a folder.
+    fn kind(&self, named: rustix::fs::FileType) -> rustix::fs::FileType {
+        match named {
+            rustix::fs::FileType::Unknown => {
+                self.stat().map_or(named, |stat| rustix::fs::FileType::from_raw_mode(stat.st_mode))
+            }
+            named => named,
+        }
+    }
+}
+
 fn unknown() -> FolderListing {
     FolderListing { is_unknown: true, ..FolderListing::default() }
 }
@@ -114,6 +133,7 @@ pub(super) struct FolderLister<'a> {
     root: &'a Path,
     private: &'a [PathBuf],
     obeyed: ObeyedFiles,
+    omits_files: bool,
     #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is watched there"))]
     watch: Option<&'a FolderWatch>,
     stop: &'a SearchDeadline,
@@ -153,6 +173,7 @@ impl<'a> FolderLister<'a> {
             root,
             private: &watched.private,
             obeyed: watched.obeyed,
+            omits_files: watched.omits_files,
             watch,
             stop,
             count,
@@ -227,6 +248,8 @@ impl<'a> FolderLister<'a> {
         above: &FolderRules,
         names: &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
+        use rustix::fs::FileType;
+
         let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
         self.read_names(&mut handle, names)?;
         let handle = handle.fd().ok()?;
@@ -240,7 +263,7 @@ impl<'a> FolderLister<'a> {
             rules: Some(rules.clone()),
             ..FolderListing::default()
         };
-        let mut layout = 0;
+        let mut layout = GitLayout::default();
         let private: Vec<_> = self.private_names(folder).collect();
         for (index, (name, file_type)) in names.iter().enumerate() {
             if index.is_multiple_of(ENTRIES_PER_LOOK) && self.stop.is_expired() {
@@ -253,21 +276,22 @@ impl<'a> FolderLister<'a> {
                 listing.repositories.push(folder.join(name));
                 continue;
             }
-            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
+            layout.note(name);
             path.push(name);
-            if is_temporary_name(name) {
-                remove_left_file(&path);
-                path.pop();
-                continue;
-            }
             relative.push(name);
             let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
+            if is_temporary_name(name) && entry.kind(*file_type) == FileType::RegularFile {
+                remove_left_file(&path);
+                path.pop();
+                relative.pop();
+                continue;
+            }
             let is_ignored = |is_folder| rules.ignores(&path, is_folder);
             self.add(&mut listing, folder, &entry, *file_type, is_ignored);
             path.pop();
             relative.pop();
         }
-        if layout == BARE_LAYOUT.len() {
+        if layout.is_repository() {
             listing.repositories.push(folder.to_path_buf());
         }
         listing.entries.shrink_to_fit();
@@ -285,18 +309,19 @@ impl<'a> FolderLister<'a> {
         file_type: rustix::fs::FileType,
         is_ignored: impl FnOnce(bool) -> bool,
     ) {
-        use rustix::fs::{AtFlags, FileType, statat};
+        use rustix::fs::FileType;
 
-        let UnlistedEntry { handle, name, path, relative } = entry;
-        let stat = || statat(handle, *name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        let is_folder = match file_type {
-            FileType::Unknown => {
-                stat().is_some_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory)
-            }
-            kind => kind == FileType::Directory,
-        };
+        let UnlistedEntry { name, path, relative, .. } = entry;
+        let file_type = entry.kind(file_type);
+        let is_folder = file_type == FileType::Directory;
         if !is_folder && (self.obeyed.is_obeyed)(relative, file_type == FileType::Symlink) {
             listing.repositories.push(path.to_path_buf());
+        }
+        if file_type == FileType::Symlink {
+            listing.links.push(name.to_os_string());
+        }
+        if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == rules) {
+            return;
         }
         if is_ignored(is_folder) {
             if is_folder {
@@ -304,7 +329,7 @@ impl<'a> FolderLister<'a> {
             }
             return;
         }
-        let Some(stat) = stat() else { return };
+        let Some(stat) = entry.stat() else { return };
         if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
             self.stop.stop_early();
         }
@@ -416,7 +441,7 @@ impl<'a> FolderLister<'a> {
         if exists(&git) {
             return Some(git);
         }
-        BARE_LAYOUT.iter().all(|it| exists(&folder.join(it))).then(|| folder.to_path_buf())
+        GitLayout::of(folder).is_repository().then(|| folder.to_path_buf())
     }
 
     /// The file of an environment in an ignored folder.
@@ -438,7 +463,7 @@ impl<'a> FolderLister<'a> {
         let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
         let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
         let mut listing = FolderListing { rules: Some(rules.clone()), ..FolderListing::default() };
-        let mut layout = 0;
+        let mut layout = GitLayout::default();
         for entry in std::fs::read_dir(folder).ok()?.flatten() {
             if self.stop.is_expired() {
                 return None;
@@ -447,7 +472,7 @@ impl<'a> FolderLister<'a> {
             if self.private.contains(&path) {
                 continue;
             }
-            if is_temporary_name(&name) {
+            if is_temporary_name(&name) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 remove_left_file(&path);
                 continue;
             }
@@ -455,7 +480,7 @@ impl<'a> FolderLister<'a> {
                 listing.repositories.push(path);
                 continue;
             }
-            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
+            layout.note(&name);
             let Ok(metadata) = entry.metadata() else { continue };
             let stat = FileStat::tracked(&metadata);
             let (is_folder, is_link) =
@@ -466,8 +491,14 @@ impl<'a> FolderLister<'a> {
                 listing.repositories.push(path.clone());
             }
             relative.pop();
+            if is_link {
+                listing.links.push(name.clone());
+            }
             if is_ignored {
                 self.add_ignored(&mut listing, path, is_folder);
+                continue;
+            }
+            if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == *rules) {
                 continue;
             }
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
@@ -476,7 +507,7 @@ impl<'a> FolderLister<'a> {
             listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|it| name == *it);
             listing.entries.push(&name, stat);
         }
-        if layout == BARE_LAYOUT.len() {
+        if layout.is_repository() {
             listing.repositories.push(folder.to_path_buf());
         }
         listing.entries.sort();
@@ -490,12 +521,11 @@ impl<'a> FolderLister<'a> {
         if is_folder {
             listing.ignored.push(path.clone());
         }
-        let is_bare = || BARE_LAYOUT.iter().all(|it| path.join(it).exists());
         let git = path.join(".git");
         listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
         if is_folder && git.exists() {
             listing.repositories.push(git);
-        } else if is_folder && is_bare() {
+        } else if is_folder && GitLayout::of(&path).is_repository() {
             listing.repositories.push(path);
         }
     }

@@ -1,13 +1,14 @@
 //! Looks for git repositories in folders that snapshots leave out though they were once listed: an ignore
-//! rule excludes them that a command may have made, or they cannot be listed.
+//! rule excludes them that a command may have made, or they cannot be listed; and in those to which links lead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::folder_listing::BARE_LAYOUT;
+use super::linked_folders::LinkedFolders;
 use super::newly_ignored;
 use super::snapshot::{StatSnapshot, WatchedFolders};
+use turnwright_types::git_layout::GitLayout;
 
 /// How long is looked, and at how many entries at most.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -21,6 +22,8 @@ pub(super) struct HiddenFolders {
     repositories: BTreeSet<PathBuf>,
     /// Whether the last look at them saw everything.
     is_incomplete: bool,
+    /// The folders that the user cannot list, either; `None` until they are known.
+    unreadable: Option<BTreeSet<PathBuf>>,
 }
 
 /// The repositories that have appeared.
@@ -32,6 +35,11 @@ pub(super) struct NewRepositories {
 }
 
 impl HiddenFolders {
+    /// Notes which folders cannot be listed before a command.
+    pub(super) fn note_unreadable(&mut self, before: &StatSnapshot) {
+        self.unreadable = Some(before.unknown().map(Path::to_path_buf).collect());
+    }
+
     /// Adds the folders that an earlier snapshot listed and a later one does not, and looks for new
     /// repositories in all. Blocks.
     pub(super) fn update(
@@ -63,7 +71,19 @@ impl HiddenFolders {
         }
         self.folders.retain(|it| !later.lists(it));
         let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
-        let (found, is_complete) = find_repositories(&self.folders, &is_obeyed);
+        let mut scan = RepositoryScan::new(&is_obeyed);
+        for folder in &self.folders {
+            // A command that takes away the right to list a folder hides nothing in it.
+            scan.makes_readable = self
+                .unreadable
+                .as_ref()
+                .is_some_and(|of_user| !folder.ancestors().any(|above| of_user.contains(above)));
+            scan.scan(folder);
+        }
+        let RepositoryScan { mut found, mut is_complete, .. } = scan;
+        let linked = LinkedFolders::look(later, watched);
+        found.extend(linked.found);
+        is_complete &= !linked.is_incomplete;
         let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
         (found, !is_complete && !was_incomplete)
     }
@@ -91,6 +111,8 @@ struct RepositoryScan<'a> {
     is_obeyed: &'a dyn Fn(&Path, bool) -> bool,
     found: BTreeSet<PathBuf>,
     is_complete: bool,
+    /// Folders that cannot be listed are made readable.
+    makes_readable: bool,
     left: usize,
     start: Instant,
 }
@@ -101,6 +123,7 @@ impl RepositoryScan<'_> {
             is_obeyed,
             found: BTreeSet::new(),
             is_complete: true,
+            makes_readable: false,
             left: MAX_ENTRIES,
             start: Instant::now(),
         }
@@ -121,11 +144,15 @@ impl RepositoryScan<'_> {
     }
 
     fn scan_folder(&mut self, folder: &Path, pending: &mut Vec<PathBuf>) {
-        let Ok(entries) = std::fs::read_dir(folder) else {
+        let mut entries = std::fs::read_dir(folder);
+        if entries.is_err() && self.makes_readable && make_readable(folder) {
+            entries = std::fs::read_dir(folder);
+        }
+        let Ok(entries) = entries else {
             self.is_complete &= !is_own(folder);
             return;
         };
-        let mut layout = 0;
+        let mut layout = GitLayout::default();
         for entry in entries.flatten() {
             self.left = self.left.saturating_sub(1);
             let name = entry.file_name();
@@ -133,7 +160,7 @@ impl RepositoryScan<'_> {
                 self.found.insert(entry.path());
                 continue;
             }
-            layout += usize::from(BARE_LAYOUT.iter().any(|it| name == *it));
+            layout.note(&name);
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
                 pending.push(entry.path());
@@ -141,7 +168,7 @@ impl RepositoryScan<'_> {
                 self.found.insert(entry.path());
             }
         }
-        if layout == BARE_LAYOUT.len() {
+        if layout.is_repository() {
             self.found.insert(folder.to_path_buf());
         }
     }
@@ -158,4 +185,35 @@ fn is_own(folder: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_own(_: &Path) -> bool {
     true
+}
+
+/// Lets this user list a folder that belongs to him and has no right for that. Returns true if that has changed something.
+#[cfg(target_os = "linux")]
+pub(super) fn make_readable(folder: &Path) -> bool {
+    use rustix::fs::{Mode, OFlags, chmod, fstat, open};
+    use std::os::fd::AsRawFd;
+
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(handle) = open(folder, flags, Mode::empty()) else { return false };
+    let Ok(found) = fstat(&handle) else { return false };
+    let rights = Mode::from_raw_mode(found.st_mode);
+    if found.st_uid != rustix::process::geteuid().as_raw() || rights.contains(Mode::RWXU) {
+        return false;
+    }
+    chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), rights | Mode::RWXU).is_ok()
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(super) fn make_readable(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    let Ok(found) = std::fs::symlink_metadata(folder) else { return false };
+    let mode = found.permissions().mode();
+    let rights = std::fs::Permissions::from_mode(mode | 0o700);
+    found.is_dir() && mode & 0o700 != 0o700 && std::fs::set_permissions(folder, rights).is_ok()
+}
+
+#[cfg(not(unix))]
+pub(super) fn make_readable(_: &Path) -> bool {
+    false
 }

@@ -2,16 +2,20 @@
 //! its call: a trap that it sets for other programs must not stand until the call ends.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::ChangeTracker;
+use super::hidden_folders::make_readable;
+use super::linked_folders::LinkedFolders;
 use super::snapshot::{StatSnapshot, WatchReader, WatchedFolders};
 
 /// How long a snapshot may take.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The changes in at most this many repositories are reported at once.
+/// The changes in at most this many repositories are reported at once. Others are compared.
 const MAX_FOLLOWED: usize = 64;
 /// How often to look where changes are not reported.
 const UNREPORTED_PERIOD: Duration = Duration::from_millis(250);
@@ -23,21 +27,41 @@ pub struct LiveFolders {
     snapshot: Arc<StatSnapshot>,
     /// `None` where the system reports no changes.
     reader: Option<WatchReader>,
+    /// There are more repositories than are followed, or links to folders that are not followed.
+    is_partial: bool,
+    /// The folders that could not be listed at first.
+    unreadable: BTreeSet<PathBuf>,
+}
+
+/// Takes a snapshot, without files if there are too many. Blocks.
+fn take(watched: &mut WatchedFolders) -> Option<StatSnapshot> {
+    let snapshot = StatSnapshot::take(watched, LIMIT, &Arc::default());
+    if snapshot.is_err() && !watched.omits_files {
+        *watched = watched.without_files();
+        return StatSnapshot::take(watched, LIMIT, &Arc::default()).ok();
+    }
+    snapshot.ok()
 }
 
 impl ChangeTracker {
     /// Follows the folders from the last snapshot before a command on, or from now on if there is none; `None` if
-    /// there are too many files. Blocks.
+    /// there are too many folders. Blocks.
     pub fn live_folders(&self) -> Option<LiveFolders> {
-        let watched = self.watched()?;
-        let last = self.0.inner.lock().running_snapshot.upgrade();
+        let mut watched = self.watched()?;
+        let inner = self.0.inner.lock();
+        let last = inner.running_snapshot.upgrade();
+        if inner.is_unsearched {
+            return None;
+        }
+        drop(inner);
         let snapshot = match last {
             Some(snapshot) => snapshot,
-            None => Arc::new(StatSnapshot::take(&watched, LIMIT, &Arc::default()).ok()?),
+            None => Arc::new(take(&mut watched)?),
         };
         let reader = snapshot.watch().map(WatchReader::new);
-        let live = LiveFolders { watched, snapshot, reader };
-        live.follow(live.snapshot.repositories().iter());
+        let unreadable = snapshot.unknown().map(Path::to_path_buf).collect();
+        let mut live = LiveFolders { watched, snapshot, reader, is_partial: false, unreadable };
+        live.follow();
         Some(live)
     }
 }
@@ -45,12 +69,13 @@ impl ChangeTracker {
 impl LiveFolders {
     /// Waits until something may have changed. Safe to drop and call again.
     pub async fn changed(&mut self) {
-        if let Some(reader) = &mut self.reader
-            && reader.changed().await.is_ok()
-        {
-            return;
+        let Some(reader) = &mut self.reader else {
+            return tokio::time::sleep(UNREPORTED_PERIOD).await;
+        };
+        let longest = if self.is_partial { UNREPORTED_PERIOD } else { Duration::MAX };
+        if let Ok(Err(_)) = timeout(longest, reader.changed()).await {
+            tokio::time::sleep(UNREPORTED_PERIOD).await;
         }
-        tokio::time::sleep(UNREPORTED_PERIOD).await;
     }
 
     /// Looks for repositories, and files in subfolders that programs obey, that are not among `known`. Blocks.
@@ -59,24 +84,32 @@ impl LiveFolders {
         let refreshed = changes.and_then(|changes| {
             self.snapshot.refresh_after(changes, &self.watched, LIMIT, &Arc::default())
         });
-        let taken = || StatSnapshot::take(&self.watched, LIMIT, &Arc::default()).ok();
-        let Some(snapshot) = refreshed.or_else(taken) else { return Vec::new() };
+        let Some(snapshot) = refreshed.or_else(|| take(&mut self.watched)) else {
+            return Vec::new();
+        };
         self.reader = match (self.reader.take(), snapshot.watch()) {
             (Some(reader), Some(watch)) if reader.is_of(watch) => Some(reader),
             (_, watch) => watch.map(WatchReader::new),
         };
         self.snapshot = Arc::new(snapshot);
-        let repositories = self.snapshot.repositories();
-        // Their folders may be new.
-        self.follow(repositories.iter());
-        repositories.difference(known).cloned().collect()
+        // A folder that cannot be listed any more is listed the next time.
+        for folder in self.snapshot.unknown().filter(|folder| !self.unreadable.contains(*folder)) {
+            make_readable(folder);
+        }
+        self.follow().difference(known).cloned().collect()
     }
 
-    /// Follows the settings and hooks of these repositories.
-    fn follow<'a>(&self, repositories: impl Iterator<Item = &'a PathBuf>) {
-        let Some(reader) = &self.reader else { return };
-        for repository in repositories.filter(|path| path.is_dir()).take(MAX_FOLLOWED) {
-            reader.follow_repository(repository);
+    /// Follows the settings and hooks of all repositories, whose folders may be new. Returns the repositories and files that are obeyed.
+    fn follow(&mut self) -> BTreeSet<PathBuf> {
+        let linked = LinkedFolders::look(&self.snapshot, &self.watched);
+        let found = &self.snapshot.repositories() | &linked.found;
+        let mut followed = found.iter().filter(|path| path.is_dir());
+        for repository in followed.by_ref().take(MAX_FOLLOWED) {
+            if let Some(reader) = &self.reader {
+                reader.follow_repository(repository);
+            }
         }
+        self.is_partial = followed.next().is_some() || linked.has_unwatched;
+        found
     }
 }

@@ -12,6 +12,7 @@ mod folder_listing;
 mod hidden_folders;
 #[cfg(target_os = "linux")]
 mod inotify_watch;
+mod linked_folders;
 mod listed_entries;
 mod live_folders;
 mod newly_ignored;
@@ -92,8 +93,12 @@ struct TrackerState {
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
     slow_snapshots_left: u8,
+    /// The same for the search of repositories alone.
+    slow_searches_left: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
+    /// The repositories before the last command are not known.
+    is_unsearched: bool,
     /// The ignored folders of the last snapshot.
     ignored: Arc<Vec<PathBuf>>,
     /// The calls whose commands went on in the background.
@@ -108,7 +113,9 @@ impl Default for TrackerState {
             last_baseline: None,
             running_snapshot: Weak::new(),
             slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
+            slow_searches_left: MAX_SLOW_SNAPSHOTS,
             repositories: Arc::default(),
+            is_unsearched: false,
             ignored: Arc::default(),
             background_calls: Vec::new(),
             told_not_covered: false,
@@ -168,9 +175,15 @@ impl ChangeTracker {
         self.0.has_changes.swap(false, Ordering::Relaxed)
     }
 
-    /// Sets the folders in which the effects of commands are tracked.
-    pub fn watch(&self, roots: &Roots, obeyed: ObeyedFiles, git: GitSettings) {
-        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git));
+    /// Sets the folders in which the effects of commands are tracked, and where else commands can write.
+    pub fn watch(
+        &self,
+        roots: &Roots,
+        obeyed: ObeyedFiles,
+        git: GitSettings,
+        writable: Vec<PathBuf>,
+    ) {
+        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git, writable));
     }
 
     fn watched(&self) -> Option<WatchedFolders> {

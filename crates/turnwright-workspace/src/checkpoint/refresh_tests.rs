@@ -123,6 +123,7 @@ fn an_ignore_file_that_is_a_link_may_come_to_lead_to_a_file() {
         &Roots::new(&project).unwrap(),
         super::ObeyedFiles::default(),
         super::GitSettings::default(),
+        Vec::new(),
     );
     let take = || StatSnapshot::take(&watched, Duration::from_secs(9), &Arc::default()).unwrap();
     let before = take();
@@ -143,7 +144,7 @@ proptest! {
         let (project, outside) = (base.join("project"), base.join("outside"));
         fs::create_dir(&project).unwrap();
         fs::create_dir(&outside).unwrap();
-        let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default(), super::GitSettings::default());
+        let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default(), super::GitSettings::default(), Vec::new());
         let take = || StatSnapshot::take(&watched, Duration::from_secs(9), &Arc::default()).unwrap();
         let mut last = take();
         if !last.is_watched() {

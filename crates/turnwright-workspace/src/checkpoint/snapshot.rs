@@ -30,6 +30,10 @@ pub(super) struct WatchedFolders {
     pub(super) private: Vec<PathBuf>,
     pub(super) obeyed: ObeyedFiles,
     git: GitSettings,
+    /// Where commands can write, too.
+    writable: Vec<PathBuf>,
+    /// Only folders are listed, and what programs obey, because there are too many files.
+    pub(super) omits_files: bool,
 }
 
 /// Where git finds its settings.
@@ -65,7 +69,12 @@ impl Default for ObeyedFiles {
 }
 
 impl WatchedFolders {
-    pub(super) fn new(roots: &Roots, obeyed: ObeyedFiles, git: GitSettings) -> WatchedFolders {
+    pub(super) fn new(
+        roots: &Roots,
+        obeyed: ObeyedFiles,
+        git: GitSettings,
+        writable: Vec<PathBuf>,
+    ) -> WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
         let is_first = |it: &PathBuf| !all.iter().any(|other| it != other && it.starts_with(other));
         let mut folders: Vec<_> = all.iter().filter(|it| is_first(it)).cloned().collect();
@@ -76,7 +85,19 @@ impl WatchedFolders {
             private: roots.private_folders().map(Path::to_path_buf).collect(),
             obeyed,
             git,
+            writable,
+            omits_files: false,
         }
+    }
+
+    /// The same folders, for snapshots without the files that nobody obeys.
+    pub(super) fn without_files(&self) -> WatchedFolders {
+        WatchedFolders { omits_files: true, ..self.clone() }
+    }
+
+    /// Returns true if commands can write at a real path.
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
+        self.folders.iter().chain(&self.writable).any(|folder| path.starts_with(folder))
     }
 
     /// Returns the files besides the `.gitattributes` from which git takes attributes in a folder. Blocks.
@@ -88,6 +109,12 @@ impl WatchedFolders {
     pub(super) fn is_obeyed(&self, path: &Path, is_link: bool) -> bool {
         let relative = self.folders.iter().find_map(|it| path.strip_prefix(it).ok());
         relative.is_some_and(|it| (self.obeyed.is_obeyed)(it, is_link))
+    }
+
+    /// Returns true if a folder below one of the folders may hold such a file.
+    pub(super) fn may_hold_obeyed(&self, path: &Path) -> bool {
+        let relative = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
+        relative.is_some_and(|relative| (self.obeyed.may_hold)(relative))
     }
 
     pub(super) fn folders(&self) -> &[PathBuf] {
@@ -279,6 +306,12 @@ impl StatSnapshot {
         self.folders.iter().filter(move |it| !is_same(it))
     }
 
+    /// The links, also those that are ignored.
+    pub(super) fn links(&self) -> impl Iterator<Item = PathBuf> {
+        let folders = self.folders.iter();
+        folders.flat_map(|(folder, listing)| listing.links.iter().map(|name| folder.join(name)))
+    }
+
     /// The ignored folders, none below another.
     pub(super) fn ignored(&self) -> Vec<PathBuf> {
         self.folders.values().flat_map(|it| &it.ignored).cloned().collect()
@@ -316,6 +349,11 @@ impl StatSnapshot {
     /// The ignore rules in a folder, or in the nearest one above whose rules are known.
     pub(super) fn rules_at(&self, folder: &Path) -> Option<&FolderRules> {
         folder.ancestors().find_map(|above| self.folders.get(above)?.rules.as_ref())
+    }
+
+    /// The folders that cannot be listed.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().filter(|entry| entry.1.is_unknown).map(|entry| &**entry.0)
     }
 
     /// Whether the entries of a folder are known.

@@ -14,11 +14,12 @@ use super::{CallChanges, ChangeTracker, ExpectedChange, TrackedEdit};
 use crate::files::{FileText, Roots, TextEncoding, TextSource};
 use turnwright_types::file_change::{FileChange, FileState};
 
-struct TrackerFixture(tempfile::TempDir);
+/// A project, and a folder outside of it where commands can write.
+struct TrackerFixture(tempfile::TempDir, tempfile::TempDir);
 
 impl TrackerFixture {
     fn new(files: &[(&str, &str)]) -> TrackerFixture {
-        let fixture = TrackerFixture(tempfile::tempdir().unwrap());
+        let fixture = TrackerFixture(tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for (path, text) in files {
             fs::create_dir_all(fixture.path(path).parent().unwrap()).unwrap();
             fs::write(fixture.path(path), text).unwrap();
@@ -34,9 +35,18 @@ impl TrackerFixture {
         Roots::new(&self.path("")).unwrap()
     }
 
+    fn outside(&self) -> PathBuf {
+        crate::real_path(self.1.path()).unwrap()
+    }
+
     fn tracker(&self) -> ChangeTracker {
         let tracker = ChangeTracker::default();
-        tracker.watch(&self.roots(), super::ObeyedFiles::default(), super::GitSettings::default());
+        let obeyed = super::ObeyedFiles {
+            is_obeyed: |path, _| path.ends_with("sub/.settings"),
+            may_hold: |_| false,
+        };
+        let writable = vec![self.outside()];
+        tracker.watch(&self.roots(), obeyed, super::GitSettings::default(), writable);
         tracker
     }
 }
@@ -119,6 +129,7 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
         &fixture.roots().with_private_folder(&fixture.path("ours")),
         super::ObeyedFiles::default(),
         super::GitSettings::default(),
+        Vec::new(),
     );
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();
@@ -374,6 +385,85 @@ fn new_repositories_are_found() {
 }
 
 #[test]
+fn every_form_of_a_repository_is_found_wherever_it_is() {
+    let fixture = TrackerFixture::new(&[(".gitignore", "out\n"), ("hidden/f", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    // Names of new files of the agent are no hiding place for folders.
+    for folder in [".", "sub", "out", "hidden/sub", ".turnwright-aaaaaa.tmp"] {
+        fs::create_dir_all(fixture.path(folder)).unwrap();
+        for part in ["HEAD", "commondir"] {
+            fs::write(fixture.path(folder).join(part), "").unwrap();
+        }
+    }
+    fs::create_dir_all(fixture.path("sub/.turnwright-bbbbbb.tmp/.git")).unwrap();
+    #[cfg(unix)]
+    for part in ["HEAD", "objects", "refs"] {
+        fs::create_dir_all(fixture.path("links")).unwrap();
+        std::os::unix::fs::symlink("refs/nowhere", fixture.path("links").join(part)).unwrap();
+    }
+    fs::write(fixture.path(".ignore"), "/hidden/\n").unwrap();
+    let mut expected = vec!["", ".turnwright-aaaaaa.tmp", "hidden/sub", "out", "sub"];
+    expected.extend(["sub/.turnwright-bbbbbb.tmp/.git"]);
+    expected.extend(cfg!(unix).then_some("links"));
+    expected.sort_unstable();
+    let changes = tracker.changes_since(&before, false);
+    let found = changes.new_repositories.iter();
+    let found = found.map(|path| path.strip_prefix(fixture.path("")).unwrap());
+    assert_eq!(found.collect::<Vec<_>>(), expected.iter().map(Path::new).collect::<Vec<_>>());
+}
+
+/// A folder of the repository itself, a temporary one and an ignored one become a part of the project by a link.
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_folder_where_nobody_looks_is_found_if_something_there_is_obeyed() {
+    use std::os::unix::fs::symlink;
+    let fixture = TrackerFixture::new(&[(".gitignore", "out\nignored-link\n"), ("src/f", "")]);
+    let git = fixture.path(".git");
+    let outside = fixture.outside();
+    fs::create_dir(&git).unwrap();
+    fs::create_dir_all(outside.join("old")).unwrap();
+    symlink(outside.join("old"), fixture.path("old")).unwrap();
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    for folder in [
+        git.join("zz/.git"),
+        git.join("modules/sub/.git"),
+        outside.join("old/.git"),
+        outside.join("plain"),
+        outside.join("settings/sub"),
+        fixture.path("out/deep/lib/.git"),
+    ] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(outside.join("settings/sub/.settings"), "").unwrap();
+    for (link, target) in [
+        ("docs", ".git/zz".into()),
+        ("ignored-link", ".git/zz".into()),
+        ("deep", "out/deep/lib".into()),
+        ("plain", outside.join("plain")),
+        ("settings", outside.join("settings")),
+        ("listed", PathBuf::from("src")),
+        ("system", "/usr/share".into()),
+        ("nowhere", "nowhere-at-all".into()),
+    ] {
+        symlink(target, fixture.path(link)).unwrap();
+    }
+    // One link may lead to the next.
+    fs::create_dir(outside.join("chain")).unwrap();
+    symlink(git.join("zz"), outside.join("chain/next")).unwrap();
+    symlink(outside.join("chain"), fixture.path("src/chain")).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    let expected = [".git/zz/.git", "deep", "docs", "ignored-link", "old", "settings", "src/chain"];
+    assert_eq!(changes.new_repositories, expected.map(|path| fixture.path(path)));
+
+    let next = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir_all(outside.join("plain/.git")).unwrap();
+    let changes = tracker.changes_since(&next, false);
+    assert_eq!(changes.new_repositories, [fixture.path("plain")]);
+}
+
+#[test]
 fn a_command_cannot_hide_a_new_repository_by_ignoring_it() {
     let fixture = TrackerFixture::new(&[("f", "")]);
     let tracker = fixture.tracker();
@@ -409,23 +499,61 @@ fn a_command_cannot_hide_a_new_repository_beside_an_ignore_file_that_is_not_read
     assert_eq!(changes.new_repositories, [fixture.path("new/app/.git")]);
 }
 
+/// What a command makes unreadable can still be entered.
 #[cfg(unix)]
 #[test]
-fn a_new_folder_that_cannot_be_searched_is_told_once() {
+fn a_folder_that_a_command_makes_unreadable_is_searched_and_one_of_the_user_is_told_once() {
     use std::os::unix::fs::PermissionsExt;
-    let fixture = TrackerFixture::new(&[]);
+    let fixture = TrackerFixture::new(&[("mine/f", "")]);
+    let set_mode = |path: &str, mode| {
+        fs::set_permissions(fixture.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
     let tracker = fixture.tracker();
+    set_mode("mine", 0o311);
+    if fs::read_dir(fixture.path("mine")).is_ok() {
+        eprintln!("NOT TESTED: root can search every folder");
+        return;
+    }
     let mut told = Vec::new();
     for name in ["f", "g"] {
         let before = tracker.baseline(&not_cancelled()).unwrap();
-        fs::create_dir_all(fixture.path("new")).unwrap();
-        fs::set_permissions(fixture.path("new"), fs::Permissions::from_mode(0o311)).unwrap();
-        if fs::read_dir(fixture.path("new")).is_ok() {
-            eprintln!("NOT TESTED: root can search every folder");
-            return;
+        fs::create_dir_all(fixture.path("new/deep").join(name).join(".git")).unwrap();
+        for folder in ["new/deep", "new"] {
+            set_mode(folder, 0o311);
         }
-        fs::write(fixture.path(name), "").unwrap();
-        told.push(tracker.changes_since(&before, false).may_have_more_repositories);
+        let changes = tracker.changes_since(&before, false);
+        let expected = fixture.path("new/deep").join(name).join(".git");
+        assert_eq!(changes.new_repositories, [expected]);
+        told.push(changes.may_have_more_repositories);
     }
-    assert_eq!(told, [true, false]);
+    assert_eq!(told, [false, false]);
+    assert_eq!(mode_of(&fixture.path("mine")), 0o311);
+    set_mode("mine", 0o755);
+}
+
+#[test]
+fn repositories_are_found_among_too_many_files() {
+    let fixture = TrackerFixture::new(&[("f", ""), ("old/.git/HEAD", "")]);
+    let tracker = fixture.tracker();
+    let before = tracker.baseline(&not_cancelled()).unwrap();
+    fs::create_dir(fixture.path("many")).unwrap();
+    for number in 0..5_100 {
+        fs::File::create(fixture.path("many").join(number.to_string())).unwrap();
+    }
+    let new = |path: &str| {
+        fs::create_dir_all(fixture.path(path).join(".git")).unwrap();
+        vec![fixture.path(path).join(".git")]
+    };
+    let first = new("first");
+    let changes = tracker.changes_since(&before, false);
+    assert!(changes.is_unknown && !changes.may_have_more_repositories);
+    assert_eq!(changes.new_repositories, first);
+    // Before the next command everything is known again, though files are not compared any more.
+    assert!(tracker.baseline(&not_cancelled()).is_none() && !tracker.compares_files());
+    let known = tracker.repositories();
+    assert!(known.contains(&first[0]));
+    let mut live = tracker.live_folders().unwrap();
+    let second = new("second");
+    assert_eq!(live.find_new(&known), second);
+    assert_eq!(tracker.find_new_repositories(&known), (second, false));
 }

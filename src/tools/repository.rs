@@ -274,8 +274,8 @@ fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) ->
     let named = named_paths(found, user_files, None).into_iter();
     let named = named.filter(|(key, _)| key != "core.attributesfile");
     let below = named.filter_map(|(_, path)| {
-        let base = [Some(folder), state.as_deref()].into_iter().flatten();
-        base.filter_map(|base| path.strip_prefix(base).ok()).next().map(Path::to_path_buf)
+        let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
+        base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
     });
     below.filter(|it| it != Path::new("")).map(|it| it.display().to_string()).collect()
 }

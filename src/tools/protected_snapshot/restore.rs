@@ -12,7 +12,7 @@ use turnwright_workspace::nofollow;
 const MAX_QUARANTINED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Of a longer name, the end is a part of the name in the quarantine.
-const MAX_NAME_BYTES: usize = 100;
+const MAX_NAME_CHARS: usize = 50;
 
 /// The folder that keeps what a command has written.
 pub(super) struct Quarantine {
@@ -56,11 +56,11 @@ impl Quarantine {
         let mut from = nofollow::open_pinned_file(path, false)?;
         make_private(&self.folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let start = name.floor_char_boundary(name.len().saturating_sub(MAX_NAME_BYTES));
-        let name = &name[start..];
+        let skipped = name.chars().count().saturating_sub(MAX_NAME_CHARS);
+        let end: String = name.chars().skip(skipped).collect();
         loop {
             self.count += 1;
-            let target = self.folder.join(format!("{}-{name}", self.count));
+            let target = self.folder.join(format!("{}-{end}", self.count));
             match File::create_new(target) {
                 Ok(mut to) => {
                     let mut part = io::Read::take(&mut from, MAX_QUARANTINED_BYTES);

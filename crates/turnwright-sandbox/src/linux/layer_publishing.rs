@@ -109,7 +109,7 @@ impl Publishing {
                 openat(lower, name, FOLDER, Mode::empty())?
             }
         };
-        self.merge(&changed, published.as_fd(), depth + 1).map_err(to_errno)?;
+        self.merge(&changed, published.as_fd(), depth + 1).map_err(|error| to_errno(&error))?;
         fchmod(&published, Mode::from_raw_mode(stat.st_mode & 0o7777))
     }
 
@@ -167,7 +167,7 @@ fn copy_file(
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut from = File::from(openat(upper, name, read, Mode::empty())?);
     let mut to = File::from(openat(lower, COPY_NAME, write, Mode::RUSR | Mode::WUSR)?);
-    io::copy(&mut from, &mut to).map_err(to_errno)?;
+    io::copy(&mut from, &mut to).map_err(|error| to_errno(&error))?;
     fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
     let modified = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec.cast_signed() };
     futimens(&to, &Timestamps { last_access: modified, last_modification: modified })
@@ -190,7 +190,7 @@ fn remove(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Errno
     unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-fn to_errno(error: io::Error) -> Errno {
+fn to_errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 

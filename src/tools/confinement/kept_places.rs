@@ -1,0 +1,119 @@
+//! What a command must not lose or change beside the project: the history of its repositories, and files that other
+//! places share.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::super::hard_links::separate;
+use super::super::kept_history::KeptHistory;
+use super::super::linked_files::{ChangedLayers, SharedPlaces};
+use super::super::repository;
+use super::super::unfinished_commands::{RunningMark, running_commands};
+use super::{ConfinementBuilder, cannot_be_written};
+use turnwright_types::effect::{PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::refusal::ToolRefusal;
+
+/// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.
+const MAX_SHARED_FILES: usize = 1_000;
+const SHARED_TOO_MUCH: &str = "Nothing was run: more than 1000 files of the project are also files of another folder \
+                               (hard links, as `cp -l` makes them), which a command would change, too. Ask the user to make a copy \
+                               of the project, or call again with \"escalate\": \"full\", so that the user is asked.";
+
+impl ConfinementBuilder<'_> {
+    /// Gives the targets of redirects in the session's folders a file of their own if other places have it, too.
+    pub(super) fn separate_redirect_targets(
+        &self,
+        redirects: &[PathBuf],
+    ) -> Result<(), ToolRefusal> {
+        let is_inside =
+            |path: &&PathBuf| self.env.files.roots().folders().any(|root| path.starts_with(root));
+        for path in redirects.iter().filter(is_inside) {
+            separate(path).map_err(|error| cannot_be_written(path, &error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn running_mark(&self) -> Option<RunningMark> {
+        let made = RunningMark::new(&running_commands(&self.env.confinement));
+        made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
+    }
+
+    pub(super) fn keep_history(&self) -> KeptHistory {
+        let folders = self.env.files.roots().folders();
+        let repositories: BTreeSet<_> = folders.flat_map(repository::history_folders).collect();
+        let names_git = self.command.script.commands.iter().any(|it| it.program() == "git");
+        let place = self.env.confinement.private_caches.join("history");
+        self.env.guard.keep_history(repositories.into_iter().collect(), &place, names_git)
+    }
+
+    /// Where the session's folders share files with places outside, unless the user has allowed to change them.
+    pub(super) fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
+        let mut places = self.env.guard.linked_files().find(&self.env.checkpoint);
+        let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
+        let deleted = deleted_first(self.command);
+        let is_deleted = |path: &PathBuf| deleted.iter().any(|folder| path.starts_with(folder));
+        places.folders.retain(|path| !is_allowed(path) && !is_deleted(path));
+        places.files.retain(|path| !is_allowed(path));
+        if places.files.len() > MAX_SHARED_FILES {
+            return Err(SHARED_TOO_MUCH.into());
+        }
+        Ok(places)
+    }
+
+    /// What the sandbox lets the command do with files that other projects share, for the model and the user.
+    pub(super) fn shared_note(&self, shared: &SharedPlaces) -> String {
+        let name = |path: &PathBuf| {
+            let place = ResolvedPath { path: path.clone(), scope: PathScope::Workspace };
+            self.env.files.roots().display_path(&place)
+        };
+        let list =
+            |paths: &[PathBuf]| paths.iter().take(3).map(name).collect::<Vec<_>>().join(", ");
+        let mut note = String::new();
+        if !shared.folders.is_empty() {
+            let all = list(&shared.folders);
+            note = format!(
+                "; {all} shares files with other projects (hard links), so it cannot be deleted or moved as a whole, but by a \
+                 line that begins with `rm -rf {} &&`",
+                name(&shared.folders[0])
+            );
+        }
+        if !shared.files.is_empty() {
+            let all = list(&shared.files);
+            note += &format!("; no changes of {all}, which is also a file outside (a hard link)");
+        }
+        note
+    }
+
+    /// The layers over folders with shared files, and what the command cannot change at all.
+    pub(super) fn layers(&self, shared: SharedPlaces) -> (ChangedLayers, Vec<PathBuf>) {
+        let SharedPlaces { folders, files: mut unchanged } = shared;
+        let confinement = &self.env.confinement;
+        if folders.is_empty() || !confinement.can_layer_caches() {
+            unchanged.extend(folders);
+            return (ChangedLayers::default(), unchanged);
+        }
+        let place = confinement.private_caches.join("layers");
+        let (layers, without_layer) = ChangedLayers::prepare(folders, &place);
+        unchanged.extend(without_layer);
+        (layers, unchanged)
+    }
+}
+
+/// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
+fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
+    let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
+    let first = command.script.commands.first().filter(|_| is_chain);
+    let Some(first) = first.filter(|it| it.program() == "rm" && it.wrappers.is_empty()) else {
+        return Vec::new();
+    };
+    let Some(folder) = first.folder.as_ref().filter(|_| command.script.ambiguity.is_none()) else {
+        return Vec::new();
+    };
+    let folder = command.workdir.join(folder);
+    let (options, paths): (Vec<_>, Vec<_>) =
+        first.argv().skip(1).partition(|it| it.starts_with('-'));
+    if !options.iter().any(|it| it.contains(['r', 'R'])) {
+        return Vec::new();
+    }
+    paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
+}

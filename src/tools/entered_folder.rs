@@ -57,12 +57,13 @@ fn read_files(command: &SimpleCommand, place: &Path) -> Vec<PathBuf> {
         }
         _ => Vec::new(),
     };
+    let is_known = |name: &&str| !name.contains(['$', '`']);
     let file = |name: &str| {
         let path = place.join(name.strip_prefix("~/").unwrap_or(name));
         // direnv takes a folder for the `.envrc` in it.
         if path.is_dir() { path.join(ENVRC) } else { path }
     };
-    names.into_iter().map(file).collect()
+    names.into_iter().filter(is_known).map(file).collect()
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ const LOOK_PAUSE_FACTOR: u32 = 10;
 const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// The same for looks that are slow, because all folders have to be listed.
 const SLOW_LOOK_PAUSE_FACTOR: u32 = 2;
+/// A command that takes less time is only looked at when it has ended.
+const FIRST_LOOK_AFTER: Duration = Duration::from_millis(10);
 /// A command that sets a trap anew after it was taken away so many times is stopped.
 const MAX_TAKEN_AWAY: u32 = 5;
 const STOPPED: &str = "[protected: the command was stopped, because it wrote a file that other programs run again and again]";
@@ -58,9 +60,15 @@ impl ProtectedCheck {
         let mut check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
         let mut search_at = Instant::now();
         let mut taken_away: HashMap<PathBuf, u32> = HashMap::new();
+        // The command may have begun before its folders were followed.
+        let mut first_look = Some(Instant::now() + FIRST_LOOK_AFTER);
         loop {
             let start = tokio::select! {
                 _ = job.wait_for_end() => break,
+                Some(()) = sleep_until(first_look) => {
+                    first_look = None;
+                    Instant::now()
+                }
                 () = changed(&mut live) => Instant::now(),
                 () = tokio::time::sleep_until(check_at.into()) => {
                     check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
@@ -270,6 +278,12 @@ impl ProtectedCheck {
 /// How long to wait after a look that has taken so long.
 pub(in super::super) fn pause_after(look: Duration) -> Duration {
     (look * LOOK_PAUSE_FACTOR).min(LONGEST_LOOK_PAUSE.max(look * SLOW_LOOK_PAUSE_FACTOR))
+}
+
+/// Waits for a moment, if there is one.
+async fn sleep_until(moment: Option<Instant>) -> Option<()> {
+    tokio::time::sleep_until(moment?.into()).await;
+    Some(())
 }
 
 /// Waits until something may have changed in the folders; for ever if they cannot be followed.

@@ -362,6 +362,7 @@ impl ConfinementBuilder<'_> {
         });
         profile.read_only.extend(unchanged);
         profile.read_only.extend(programs);
+        profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {
             let named = self.command.reads.iter().map(|it| it.path.clone());

@@ -307,11 +307,13 @@ fn a_key_file_is_hidden_wherever_it_is_and_whatever_its_name_is() {
     let builder = auto().own_file("config/config.toml", &settings);
     let mut agent = builder.model(json!([])).start();
     std::os::unix::fs::symlink(path("mine"), agent.path("third")).unwrap();
+    std::fs::hard_link(path("mine"), agent.path("fourth")).unwrap();
     for (path, is_shown) in [
         (path("plain"), true),
         (path("mine"), false),
         (path("link"), false),
         (agent.path("third"), false),
+        (agent.path("fourth"), false),
     ] {
         agent.model().push(calls("exec", &exec(&format!("rev < {}", path.display())))).unwrap();
         agent.model().push(says("Done.")).unwrap();

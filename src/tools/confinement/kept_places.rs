@@ -11,7 +11,9 @@ use super::super::repository;
 use super::super::unfinished_commands::{RunningMark, running_commands};
 use super::{ConfinementBuilder, cannot_be_written};
 use turnwright_types::effect::{PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::file_id::file_id;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::secret_file::linked_secret_files;
 
 /// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.
 const MAX_SHARED_FILES: usize = 1_000;
@@ -31,6 +33,16 @@ impl ConfinementBuilder<'_> {
             separate(path).map_err(|error| cannot_be_written(path, &error))?;
         }
         Ok(())
+    }
+
+    /// The other names (hard links) in the session's folders of the files that the agent's own secrets are in.
+    pub(super) fn other_names_of_secrets(&self) -> Vec<PathBuf> {
+        let secrets = linked_secret_files();
+        if secrets.is_empty() {
+            return Vec::new();
+        }
+        let is_secret = |path: &PathBuf| file_id(path).is_some_and(|(id, _)| secrets.contains(&id));
+        self.env.checkpoint.hard_linked().into_iter().filter(is_secret).collect()
     }
 
     pub(super) fn running_mark(&self) -> Option<RunningMark> {

@@ -57,6 +57,11 @@ impl OtherChanges {
         self.0.lock().iter().any(|change| change.has(time) && is_for(change))
     }
 
+    /// Returns true if a command without a sandbox is remembered.
+    pub(super) fn have_been_unknown(&self) -> bool {
+        self.0.lock().iter().any(|change| change.path.is_none())
+    }
+
     /// Returns true if a command without a sandbox was running at that time.
     pub(super) fn are_unknown(&self, time: SystemTime) -> bool {
         self.0.lock().iter().any(|change| change.has(time) && change.path.is_none())

@@ -31,7 +31,7 @@ const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// The same for looks that are slow, because all folders have to be listed.
 const SLOW_LOOK_PAUSE_FACTOR: u32 = 2;
 /// A command that takes less time is only looked at when it has ended.
-const FIRST_LOOK_AFTER: Duration = Duration::from_millis(10);
+const FIRST_LOOK_AFTER: Duration = Duration::from_millis(25);
 /// A command that sets a trap anew after it was taken away so many times is stopped.
 const MAX_TAKEN_AWAY: u32 = 5;
 const STOPPED: &str = "[protected: the command was stopped, because it wrote a file that other programs run again and again]";
@@ -199,8 +199,9 @@ impl ProtectedCheck {
             let time = changed_near(path);
             self.others.are_unknown(time) && !self.others.are_allowed(path, time)
         };
-        if let Some(changes) =
-            self.snapshot.check_if(&allowed, &self.quarantine, false, &is_unknown)
+        if self.others.have_been_unknown()
+            && let Some(changes) =
+                self.snapshot.check_if(&allowed, &self.quarantine, false, &is_unknown)
         {
             self.tell(&changes, false);
         }

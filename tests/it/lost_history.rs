@@ -115,6 +115,7 @@ fn a_repository_without_branches_and_submodules_without_objects_are_no_loss() {
         .file(".git/modules/sub/HEAD", "ref: refs/heads/main\n")
         .file(".git/modules/sub/config", "[core]\n")
         .variable("TURNWRIGHT_MODE", "auto")
+        .permission("allow_once")
         .model(json!([runs("touch a; sh -c 'touch b'"), says("Ok.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");

@@ -329,6 +329,7 @@ impl ProtectedSnapshot {
                 read(path, new.length).is_none_or(|it| runs_programs(&it))
             }
             (Some(_), None) if name == "git-rebase-todo" => false,
+            (Some(_), None) if self.has_gone_with_its_folder(path) => false,
             (Some(SnapshotEntry::File(old, _)), Some(SnapshotEntry::File(new, _)))
                 if old == new =>
             {
@@ -376,6 +377,16 @@ impl ProtectedSnapshot {
             }
             _ => None,
         }
+    }
+
+    /// Returns true if a working tree of the project, or a repository below it, was removed as a whole.
+    fn has_gone_with_its_folder(&self, path: &Path) -> bool {
+        let is_own = |git: &Path| self.protected.roots.iter().any(|root| git == root.join(".git"));
+        let mut others = self.repositories.iter().filter(|git| !is_own(git));
+        let is_other = is_worktree_file(path, "commondir")
+            || is_worktree_file(path, "config.worktree")
+            || others.any(|git| path.starts_with(git));
+        is_other && path.parent().is_some_and(|folder| !folder.exists())
     }
 
     fn is_new_repository(&self, config: &Path) -> bool {

@@ -1,6 +1,7 @@
 //! Protected files: a tool call that changes them asks, even in `auto` mode.
 
 use serde_json::json;
+use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, eventually, says};
 
@@ -475,6 +476,26 @@ fn what_git_makes_on_its_way_to_something_harmless_stays() {
         .start();
     let result = result_of(&mut agent, "sh script");
     assert!(result.contains("done-with-git") && !result.contains("[protected:"), "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn working_trees_and_repositories_that_are_removed_as_a_whole_are_no_loss() {
+    let setup =
+        "set -e; git init -q . ; git config user.name x; git config user.email x@example.com
+        git add .; git commit -qm x; git worktree add -q wt -b other; git init -q sub";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("setup", setup)
+        .file("script", "git worktree remove --force wt; rm -rf sub; echo done-with-git")
+        .model(json!([]))
+        .start();
+    let mut shell = std::process::Command::new("sh");
+    let done = process_waits::status(shell.arg("setup").current_dir(agent.workspace()));
+    assert!(done.unwrap().success());
+    let result = result_of(&mut agent, "sh script");
+    assert!(result.contains("done-with-git") && !result.contains("[protected:"), "{result}");
+    assert!(!agent.path("wt").exists() && !agent.path("sub").exists());
 }
 
 #[test]

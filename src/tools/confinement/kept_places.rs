@@ -124,8 +124,49 @@ fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     let folder = command.workdir.join(folder);
     let (options, paths): (Vec<_>, Vec<_>) =
         first.argv().skip(1).partition(|it| it.starts_with('-'));
-    if !options.iter().any(|it| it.contains(['r', 'R'])) {
+    // With others, such as `--help` and `-i`, it may succeed and delete nothing.
+    let is_known = |option: &&str| {
+        let letters = option.trim_start_matches('-');
+        ["--recursive", "--force"].contains(option)
+            || option.len() == letters.len() + 1 && letters.chars().all(|it| "rRfv".contains(it))
+    };
+    let is_recursive = options.iter().any(|it| it.contains(['r', 'R']));
+    // Behind a link, `..` leads elsewhere than it seems to.
+    let is_plain = |path: &&str| !path.split('/').any(|part| part == "..");
+    if !is_recursive || !options.iter().all(is_known) || !paths.iter().all(is_plain) {
         return Vec::new();
     }
     paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use turnwright_policy::shell;
+    use turnwright_types::dialect::ShellDialect;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_gone_before_the_rest_of_a_line_runs_counts_as_deleted() {
+        for (line, expected) in [
+            ("rm -rf a && touch b", Some("/p/a")),
+            ("rm -r --force a/ && touch b", Some("/p/a")),
+            ("rm -rf --help a && touch b", None),
+            ("rm -rf --version a && touch b", None),
+            ("rm -ri a && touch b", None),
+            ("rm -f a && touch b", None),
+            ("rm -rf link/../a && touch b", None),
+            ("rm -rf a; touch b", None),
+            ("rm -rf a || touch b", None),
+            ("touch b && rm -rf a", None),
+        ] {
+            let script = Arc::new(shell::parse(line, ShellDialect::Bash));
+            let command = ShellCommand::new(line, Path::new("/p"), script);
+            let expected: Vec<_> = expected.into_iter().map(PathBuf::from).collect();
+            assert_eq!(deleted_first(&command), expected, "{line}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -248,7 +248,10 @@ impl KeptFolders {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(_) if self.copied + metadata.len() <= MAX_COPIED => {
                 self.copied += metadata.len();
-                fs::copy(from, to).map(drop)
+                // A link that has taken its place meanwhile is not followed.
+                let file = nofollow::open_pinned_file(from, false)?;
+                let mut copy = fs::File::create_new(to)?;
+                io::copy(&mut file.take(metadata.len()), &mut copy).map(drop)
             }
             result => result,
         }
@@ -287,7 +290,9 @@ fn entries(folder: &Path) -> io::Result<HashMap<OsString, Metadata>> {
 /// Returns true if there is a file in a folder or in the folders in it.
 fn has_file(folder: &Path) -> bool {
     let mut pending = vec![folder.to_path_buf()];
-    while let Some(folder) = pending.pop() {
+    let mut left = MAX_FOLDERS;
+    while let Some(folder) = pending.pop().filter(|_| left > 0) {
+        left -= 1;
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_file() => return true,

@@ -131,7 +131,7 @@ fn policy() -> PolicyRules {
     let rules: Vec<_> = (0..RULES).filter_map(rule).collect();
     assert_eq!(rules.len(), RULES, "all of them are valid");
     let bases = PathBases { roots: vec!["/ws".into()], home: Some("/home/user".into()) };
-    let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
+    let protected = ProtectedPaths::new(vec!["/ws".into()], Vec::new());
     PolicyRules { rules, can_confine: true, bases, protected, ..PolicyRules::default() }
 }
 

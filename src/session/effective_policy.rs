@@ -212,10 +212,8 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let obeyed = obeyed.into_iter().flatten();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
     let obeyed = obeyed.chain(read.flatten());
-    ProtectedPaths {
-        roots: folders.iter().cloned().chain(git.into_iter().flatten()).collect(),
-        extra: added.iter().cloned().chain(obeyed).collect(),
-    }
+    let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
+    ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
 }
 
 fn as_checks(table: &CheckTable) -> Vec<Check> {

@@ -426,7 +426,7 @@ impl ConfinementBuilder<'_> {
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
         let protected = &self.env.confinement.protected;
         let environments = self.environments();
-        let is_all = |it: &Path| protected.roots.iter().any(|root| root.starts_with(it));
+        let is_all = |it: &Path| protected.roots().iter().any(|root| root.starts_with(it));
         // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
         // it alone.
         let is_asked_for = |it: &Path| matches!(&self.command.extra_access, ExtraAccess::Write(asked) if asked.path == it);
@@ -436,7 +436,7 @@ impl ConfinementBuilder<'_> {
         let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
         let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
         if environment_use(self.command) == EnvironmentUse::InstallsConda {
-            let roots = protected.roots.iter();
+            let roots = protected.roots().iter();
             allowed.extend(roots.flat_map(|root| [".conda", ".pixi/envs"].map(|it| root.join(it))));
         }
         allowed

@@ -4,7 +4,6 @@
 
 mod activation;
 mod environment;
-mod folder_names;
 mod scan;
 mod restore;
 
@@ -77,7 +76,7 @@ impl ProtectedSnapshot {
         writable: impl IntoIterator<Item = PathBuf>,
         folders: Vec<PathBuf>,
     ) -> Self {
-        let writable = self.protected.roots.iter().cloned().chain(writable);
+        let writable = self.protected.roots().iter().cloned().chain(writable);
         let places = FixedPlaces::new(writable.collect());
         self.judge = Arc::new(EnvironmentJudge::new(places, folders));
         self
@@ -132,7 +131,7 @@ impl ProtectedSnapshot {
     fn was_moved(&self, path: &Path, stamp: &FileStamp) -> bool {
         let before = self.reference.as_deref().unwrap_or(self);
         let is_at_root = || {
-            before.protected.roots.iter().any(|root| path.parent() == Some(root))
+            before.protected.roots().iter().any(|root| path.parent() == Some(root))
                 || before.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
         };
         let has_name = |known: &PathBuf| known.file_name() == path.file_name();
@@ -381,7 +380,8 @@ impl ProtectedSnapshot {
 
     /// Returns true if a working tree of the project, or a repository below it, was removed as a whole.
     fn has_gone_with_its_folder(&self, path: &Path) -> bool {
-        let is_own = |git: &Path| self.protected.roots.iter().any(|root| git == root.join(".git"));
+        let is_own =
+            |git: &Path| self.protected.roots().iter().any(|root| git == root.join(".git"));
         let mut others = self.repositories.iter().filter(|git| !is_own(git));
         let is_other = is_worktree_file(path, "commondir")
             || is_worktree_file(path, "config.worktree")

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::secret_file::secret_files;
-use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::{FolderNames, RealPaths};
 
 use super::ConfinementSettings;
 
@@ -101,11 +101,18 @@ impl SessionAccess<'_> {
         let is_inside = |path: &PathBuf| self.roots.folders().any(|root| path.starts_with(root));
         let unwritable = self.denied_paths.unwritable_paths();
         let own_files = self.existing(self.confinement.read_only.iter().chain(&unwritable));
-        let exists =
-            |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|it| it.is_file() || it.is_dir());
-        let protected = self.confinement.protected.leaf_paths().into_iter();
+        let protected = &self.confinement.protected;
+        let mut names = FolderNames::default();
+        for root in protected.roots() {
+            names.list(root);
+        }
+        let mut exists = |path: &PathBuf| {
+            names.may_exist(path)
+                && fs::symlink_metadata(path).is_ok_and(|it| it.is_file() || it.is_dir())
+        };
+        let protected = protected.leaf_paths().iter();
         let protected = protected.filter(|it| exists(it) && !may_write_protected(it));
-        own_files.filter(is_inside).chain(protected).collect()
+        own_files.filter(is_inside).chain(protected.cloned()).collect()
     }
 
     /// The paths that exist, with symbolic links resolved.

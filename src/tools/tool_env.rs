@@ -195,7 +195,7 @@ impl ToolEnv {
         let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
         let git = GitSettings { home, config, attribute_files: repository::attribute_files };
         let ConfinementSettings { writable, private_caches, protected, .. } = &self.confinement;
-        let places = writable.iter().chain([private_caches]).chain(&protected.roots);
+        let places = writable.iter().chain([private_caches]).chain(protected.roots());
         let temporary = real_path(temp_place()).into_iter();
         let writable = temporary.chain(places.cloned()).collect();
         self.checkpoint.watch(self.files.roots(), obeyed, git, writable);

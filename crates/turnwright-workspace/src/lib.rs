@@ -3,6 +3,7 @@
 
 pub mod git_repository;
 pub mod nofollow;
+mod folder_names;
 mod real_path;
 pub mod search;
 pub mod files;
@@ -16,4 +17,5 @@ pub mod skills;
 pub mod helper_types;
 pub mod checkpoint;
 
+pub use folder_names::FolderNames;
 pub use real_path::{RealPaths, real_path};

@@ -2,9 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::folder_names::ComparableNames;
+
+/// A folder is listed when so many of its entries were looked up: that is faster than further lookups.
+const LOOKUPS_BEFORE_LISTING: usize = 8;
 /// The longest path that every program of Windows understands without `\\?\`.
 const MAX_PLAIN_LENGTH: usize = 259;
 /// Names that are a device in every folder of Windows, with any extension.
@@ -22,11 +27,20 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Resolves many paths that have their first folders in common, and looks at each of these once. It knows
+/// Resolves many paths that have their first folders in common, and looks at each of these once. Knows
 /// nothing of later changes, so it is made for one task that takes no time to speak of.
 #[derive(Debug, Default)]
 pub struct RealPaths {
-    known: RefCell<HashMap<PathBuf, Option<PathBuf>>>,
+    /// The folders that were resolved. Not by `PathBuf`, of which a hash takes longer.
+    known: RefCell<HashMap<OsString, Option<PathBuf>>>,
+    looked_up: RefCell<HashMap<OsString, LookedUpFolder>>,
+}
+
+/// A folder in which entries were looked up.
+#[derive(Debug, Default)]
+struct LookedUpFolder {
+    lookups: usize,
+    names: ComparableNames,
 }
 
 impl RealPaths {
@@ -36,15 +50,34 @@ impl RealPaths {
         if cfg!(windows) || path.is_relative() {
             return real_path(path).ok();
         }
-        if let Some(known) = self.known.borrow().get(path) {
+        match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => self.entry(&self.folder(folder)?, name),
+            _ => real_path(path).ok(),
+        }
+    }
+
+    /// The same, remembered for the other entries of the folder.
+    fn folder(&self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.known.borrow().get(path.as_os_str()) {
             return known.clone();
         }
-        let real = match (path.parent(), path.file_name()) {
-            (Some(folder), Some(name)) => self.get(folder).and_then(|it| real_entry(it.join(name))),
-            _ => real_path(path).ok(),
-        };
-        self.known.borrow_mut().insert(path.to_path_buf(), real.clone());
+        let real = self.get(path);
+        self.known.borrow_mut().insert(path.into(), real.clone());
         real
+    }
+
+    /// The real path of an entry of a folder that is given by its real path.
+    fn entry(&self, folder: &Path, name: &OsStr) -> Option<PathBuf> {
+        let mut folders = self.looked_up.borrow_mut();
+        let looked_up = folders.entry(folder.into()).or_default();
+        looked_up.lookups += 1;
+        if looked_up.lookups == LOOKUPS_BEFORE_LISTING {
+            looked_up.names = ComparableNames::list(folder);
+        }
+        if !looked_up.names.may_contain(name) {
+            return None;
+        }
+        real_entry(folder.join(name))
     }
 }
 
@@ -128,6 +161,28 @@ mod tests {
             for _ in 0..2 {
                 assert_eq!(all.get(&path), real_path(&path).ok(), "{}", path.display());
             }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_was_listed_answers_as_each_lookup_does() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let base = real_path(folder.path()).unwrap();
+        for name in ["a", "B", "c.d"] {
+            std::fs::create_dir(base.join(name)).unwrap();
+        }
+        symlink("a", base.join("link")).unwrap();
+        symlink("missing", base.join("dangling")).unwrap();
+        let all = RealPaths::default();
+        for number in 0..2 * LOOKUPS_BEFORE_LISTING {
+            assert_eq!(all.get(&base.join(format!("missing-{number}"))), None);
+        }
+        for name in ["a", "A", "B", "b", "c.d", "link", "LINK", "dangling", "none", "\u{e4}"] {
+            let path = base.join(name);
+            assert_eq!(all.get(&path), real_path(&path).ok(), "{name}");
         }
     }
 

@@ -30,7 +30,7 @@ impl ConfinementBuilder<'_> {
 
     /// The environments that installers use if they are told nothing else.
     fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
-        self.env.confinement.protected.roots.iter().map(|root| root.join(".venv"))
+        self.env.confinement.protected.roots().iter().map(|root| root.join(".venv"))
     }
 
     /// The paths that the arguments may name, and the folder that `uv venv` makes without any.

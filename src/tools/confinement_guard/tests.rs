@@ -17,7 +17,7 @@ async fn a_call_that_panics_is_checked_too() {
     let fixture = turn_fixture(Vec::new(), false, None);
     let client = Arc::clone(&fixture.client);
     let mut env = Arc::into_inner(fixture.services.env).unwrap();
-    env.confinement.protected = ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() };
+    env.confinement.protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
     let state = tempfile::tempdir().unwrap();
     let folders = UserFolders { state: state.path().to_path_buf(), ..UserFolders::default() };
     env.shared = Arc::new(SharedToolEnv::new(folders));

@@ -8,10 +8,8 @@ use std::sync::Arc;
 
 use super::super::repository;
 use super::ProtectedSnapshot;
-use super::folder_names::FolderNames;
 use turnwright_policy::permission::ProtectedPaths;
-use turnwright_workspace::nofollow;
-use turnwright_workspace::real_path;
+use turnwright_workspace::{FolderNames, nofollow, real_path};
 
 /// Limits on the copies: how many files, bytes of each, and bytes of all.
 pub(super) const MAX_COPIES: usize = 1_000;
@@ -72,37 +70,26 @@ impl ProtectedScan<'_> {
         repositories: &BTreeSet<PathBuf>,
     ) {
         let mut workspaces = Vec::new();
-        for root in &protected.roots {
+        for root in protected.roots() {
             let paths = self.names.list(root).into_iter().map(|it| root.join(it));
             workspaces.extend(paths.filter(|it| ProtectedPaths::is_workspace_file(it)));
         }
-        // git's own paths come first, because the number of copies is limited.
-        // The programs of environments are many.
-        let order = |it: &PathBuf| {
-            let is_last = ProtectedPaths::environment_of(it).is_some();
-            (is_last, !it.iter().any(|part| part == ".git"))
-        };
-        let git_first = |places: Vec<PathBuf>| -> Vec<PathBuf> {
-            let mut places: Vec<_> = places.into_iter().map(|it| (order(&it), it)).collect();
-            places.sort_by_key(|it| it.0);
-            places.into_iter().map(|it| it.1).collect()
-        };
-        for place in git_first(protected.paths()) {
-            self.scan_path(&place);
+        for place in protected.paths() {
+            self.scan_path(place);
         }
         for path in workspaces {
             self.scan_existing(&path);
         }
-        let roots = protected.roots.iter().map(|it| it.join(".git"));
+        let roots = protected.roots().iter().map(|it| it.join(".git"));
         let repositories: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
-        let repositories = git_first(repositories.into_iter().collect());
+        let repositories = ProtectedPaths::git_first(repositories.into_iter().collect());
         let is_environment = |it: &&PathBuf| ProtectedPaths::environment_of(it).is_some();
         let watched = || repositories.iter().take(MAX_REPOSITORIES);
         for git in watched().filter(|it| !is_environment(it)) {
             self.scan_repository(git);
         }
         self.overfull.extend(repositories.get(MAX_REPOSITORIES).cloned());
-        for place in git_first(protected.leaf_paths()) {
+        for place in protected.leaf_paths() {
             self.scan_below(place);
         }
         for path in watched().filter(is_environment) {
@@ -117,7 +104,7 @@ impl ProtectedScan<'_> {
             && let Some(environment) = path.parent()
         {
             for folder in ProtectedPaths::environment_programs(environment) {
-                self.scan_below(folder);
+                self.scan_below(&folder);
             }
         }
     }
@@ -137,7 +124,7 @@ impl ProtectedScan<'_> {
             self.scan_path(folder);
             for place in ProtectedPaths::git_parts(folder) {
                 self.scan_path(&place);
-                self.scan_below(place);
+                self.scan_below(&place);
             }
             self.scan_path(&folder.join("rebase-merge/git-rebase-todo"));
         }
@@ -175,11 +162,11 @@ impl ProtectedScan<'_> {
         self.overfull.push(place);
     }
 
-    fn scan_below(&mut self, place: PathBuf) {
+    fn scan_below(&mut self, place: &Path) {
         let mut left = MAX_ENTRIES;
-        self.below(&place, &mut left);
+        self.below(place, &mut left);
         if left == 0 {
-            self.note_overfull(place);
+            self.note_overfull(place.to_owned());
         }
     }
 

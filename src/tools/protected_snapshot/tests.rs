@@ -27,7 +27,7 @@ impl TestProject {
     }
 
     fn protected(&self) -> ProtectedPaths {
-        ProtectedPaths { roots: vec![self.ws.clone()], extra: Vec::new() }
+        ProtectedPaths::new(vec![self.ws.clone()], Vec::new())
     }
 
     fn file(&self, path: &str, text: &str) -> PathBuf {
@@ -287,8 +287,7 @@ fn what_cannot_be_copied_or_seems_to_be_unchangeable_is_taken_away_all_the_same(
     let disk = TestProject::new();
     disk.repository();
     let existing = disk.file("sub/.vscode/tasks.json", "old");
-    let mut protected = disk.protected();
-    protected.roots.push(disk.ws.join("sub"));
+    let protected = ProtectedPaths::new(vec![disk.ws.clone(), disk.ws.join("sub")], Vec::new());
     let snapshot = ProtectedSnapshot::take(&protected, Arc::default(), None);
     let long = disk.file(&format!(".bsp/{}.json", "a".repeat(250)), "x");
     let unreadable = disk.file(".git/hooks/pre-commit", "x");

@@ -438,7 +438,7 @@ mod tests {
             grants.allow_exactly(effect);
         }
         grants.reject(&effects(rejected));
-        let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
+        let protected = ProtectedPaths::new(vec!["/ws".into()], Vec::new());
         let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
         let got = decide(&policy, mode, &grants, &effects(tried)).verdict();
         let got = format!("{got:?}").to_lowercase();
@@ -665,7 +665,7 @@ mod tests {
 
     #[test]
     fn an_escalation_to_a_protected_place_is_asked_about_with_that_word() {
-        let protected = ProtectedPaths { roots: vec!["/ws".into()], extra: Vec::new() };
+        let protected = ProtectedPaths::new(vec!["/ws".into()], Vec::new());
         let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
         for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
             let mut command = shell::command("make", "/ws", ShellDialect::Bash);

@@ -71,7 +71,7 @@ fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
     let policy = PolicyRules {
         can_confine: true,
         bases: PathBases { roots: vec![root.clone()], home: None },
-        protected: ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() },
+        protected: ProtectedPaths::new(vec![root.clone()], Vec::new()),
         ..PolicyRules::default()
     };
     let (mut wrong, mut questions, mut count) = (String::new(), [0; 4], 0);

@@ -5,6 +5,7 @@ mod environment;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use super::protected_files::{FileClass, NAME_FORMS, PYTHON, Protection, file_classes};
 use super::repository_layout::is_in_repository;
@@ -14,12 +15,20 @@ use environment::{
 };
 
 /// The protected paths of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ProtectedPaths {
-    /// The session's folders, and the folders of the repository they lie in.
-    pub roots: Vec<PathBuf>,
-    /// Paths that the user has added, relative to each root.
-    pub extra: Vec<String>,
+    roots: Vec<PathBuf>,
+    extra: Vec<String>,
+    /// Made when it is first asked for, and shared by all copies.
+    list: Arc<OnceLock<ProtectedList>>,
+}
+
+/// The protected paths that are known by their names alone.
+#[derive(Debug)]
+struct ProtectedList {
+    /// A folder comes before what it contains.
+    paths: Vec<PathBuf>,
+    leaves: Vec<PathBuf>,
 }
 
 const GIT: &str = "git's own files: its hooks and settings say what git runs";
@@ -41,6 +50,17 @@ pub(super) const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "c
 const UNPROTECTED_GIT_PARTS: &[&str] = &["info/exclude", "commit_editmsg"];
 
 impl ProtectedPaths {
+    /// `roots` are the session's folders and the folders of the repository they lie in; `extra` are paths relative to
+    /// each root that the user has added.
+    pub fn new(roots: Vec<PathBuf>, extra: Vec<String>) -> ProtectedPaths {
+        ProtectedPaths { roots, extra, list: Arc::default() }
+    }
+
+    /// The session's folders, and the folders of the repository they lie in.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
     /// Why this path is protected, if it is: because it is a protected path, lies below one, or is
     /// a folder that contains one. The path must have symlinks resolved.
     pub fn reason(&self, path: &Path) -> Option<&'static str> {
@@ -155,14 +175,30 @@ impl ProtectedPaths {
     }
 
     /// The protected paths in the session's folders that commands cannot write, whether they exist or not, but for
-    /// workspace files.
-    pub fn leaf_paths(&self) -> Vec<PathBuf> {
-        let paths = self.paths();
-        let is_parent =
-            |index: usize| paths.get(index + 1).is_some_and(|it| it.starts_with(&paths[index]));
-        let leaves = (0..paths.len()).filter(|index| !is_parent(*index));
-        let leaves = leaves.map(|index| paths[index].clone());
-        leaves.filter(|path| !self.is_judged_by_content(path)).collect()
+    /// workspace files. git's own come first, and those of virtual environments last.
+    pub fn leaf_paths(&self) -> &[PathBuf] {
+        &self.list().leaves
+    }
+
+    /// The same, with the folders that lead to them: a folder comes before what it contains.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.list().paths
+    }
+
+    fn list(&self) -> &ProtectedList {
+        self.list.get_or_init(|| {
+            let sorted = self.sorted_paths();
+            let is_parent = |index: usize| {
+                sorted.get(index + 1).is_some_and(|it| it.starts_with(&sorted[index]))
+            };
+            let leaves = (0..sorted.len()).filter(|index| !is_parent(*index));
+            let leaves = leaves.map(|index| sorted[index].clone());
+            let leaves = leaves.filter(|path| !self.is_judged_by_content(path)).collect();
+            ProtectedList {
+                leaves: ProtectedPaths::git_first(leaves),
+                paths: ProtectedPaths::git_first(sorted),
+            }
+        })
     }
 
     /// The protected paths in a `.git` folder, besides the folder itself.
@@ -170,9 +206,17 @@ impl ProtectedPaths {
         GIT_PARTS.iter().map(|it| git.join(it))
     }
 
-    /// The same, with the folders that lead to them, sorted so that a folder comes before what it
-    /// contains.
-    pub fn paths(&self) -> Vec<PathBuf> {
+    /// Sorts git's own paths before all others, because the number of copies of their contents is limited, and those
+    /// of virtual environments behind all, because they are many. Keeps the order otherwise.
+    pub fn git_first(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+        paths.sort_by_cached_key(|path| {
+            let is_of_git = path.iter().any(|part| part == ".git");
+            (ProtectedPaths::environment_of(path).is_some(), !is_of_git)
+        });
+        paths
+    }
+
+    fn sorted_paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for root in &self.roots {
             let git = if root.file_name().is_some_and(|it| it == ".git") {
@@ -222,7 +266,11 @@ fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
 
 /// Why a file is protected for the form of its name.
 fn reason_of_name(path: &Path) -> Option<&'static str> {
-    let name = parts(path).pop()?;
+    let name = path.file_name()?;
+    if !may_have_form(name) {
+        return None;
+    }
+    let name = parts(Path::new(name)).pop()?;
     let has_form = |(start, end, _): &&(&str, &str, _)| {
         name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end))
     };
@@ -237,18 +285,27 @@ fn obeyed_in_subfolders() -> impl Iterator<Item = &'static str> {
     file_classes().filter(is_obeyed).flat_map(FileClass::files)
 }
 
-/// Whether a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
-/// and this tells so without allocating.
-fn may_begin_obeyed(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
+/// Returns true if a name may have one of the protected forms. Most names have not, and this tells so without
+/// allocating.
+fn may_have_form(name: &OsStr) -> bool {
+    let spelt = name.as_encoded_bytes();
+    let end = spelt.len() - spelt.iter().rev().take_while(|it| matches!(it, b'.' | b' ')).count();
+    let name = &spelt[..end];
     let has_form = |(start, end, _): &(&str, &str, _)| {
         let rest = name.len().saturating_sub(end.len());
         name[rest..].eq_ignore_ascii_case(end.as_bytes())
             && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start.as_bytes()))
     };
-    if NAME_FORMS.iter().any(has_form) {
+    !name.is_ascii() || NAME_FORMS.iter().any(has_form)
+}
+
+/// Whether a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
+/// and this tells so without allocating.
+fn may_begin_obeyed(name: &OsStr) -> bool {
+    if may_have_form(name) {
         return true;
     }
+    let name = name.as_encoded_bytes();
     if name.eq_ignore_ascii_case(ENVIRONMENT_FILE.as_bytes()) {
         return true;
     }
@@ -310,7 +367,7 @@ mod tests {
 
     fn protected() -> ProtectedPaths {
         let roots = vec!["/home/u/.claude/ws".into(), "/repo/.git".into(), "/repo/sub".into()];
-        ProtectedPaths { roots, extra: vec!["deploy/keys/".to_owned()] }
+        ProtectedPaths::new(roots, vec!["deploy/keys/".to_owned()])
     }
 
     #[test]
@@ -386,6 +443,7 @@ mod tests {
             "sub/mise.toml",
             ".hg/hgrc",
             "my.Code-Workspace",
+            "my.code-workspace. ",
             ".tekton/push.yaml",
             ".claude/settings.json",
             ".cursor",
@@ -549,7 +607,7 @@ mod tests {
     #[test]
     fn what_the_user_has_named_is_protected_with_every_content() {
         let (root, extra) = (PathBuf::from("/ws"), vec![".npmrc".to_owned(), "web".to_owned()]);
-        let protected = ProtectedPaths { roots: vec![root.clone()], extra };
+        let protected = ProtectedPaths::new(vec![root.clone()], extra);
         for (path, expected) in
             [(".npmrc", false), ("web/.yarnrc.yml", false), (".yarnrc.yml", true)]
         {
@@ -604,7 +662,7 @@ mod tests {
     #[cfg(windows)]
     #[test]
     fn every_spelling_of_a_protected_path_is_protected_on_windows() {
-        let protected = ProtectedPaths { roots: vec![r"C:\ws".into()], extra: vec!["own".into()] };
+        let protected = ProtectedPaths::new(vec![r"C:\ws".into()], vec!["own".into()]);
         for (path, expected) in [
             (r"C:\ws\.git\config", true),
             (r"C:\ws\.GIT\Config", true),
@@ -691,7 +749,7 @@ mod tests {
     fn listed_paths_are_protected_themselves() {
         let protected = protected();
         let paths = protected.paths();
-        for path in &paths {
+        for path in paths {
             assert!(protected.reason(path).is_some(), "{}", path.display());
         }
         assert!(paths.contains(&"/repo/.git/hooks".into()));

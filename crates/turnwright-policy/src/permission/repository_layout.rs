@@ -33,7 +33,7 @@ mod tests {
     fn what_makes_a_folder_a_repository_or_is_obeyed_in_one_is_protected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_path_buf();
-        let protected = ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() };
+        let protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
         for path in ["bare/objects", "bare/refs", "bare/HEAD", "half/HEAD", "half/refs", "src"] {
             std::fs::create_dir_all(root.join(path)).unwrap();
         }

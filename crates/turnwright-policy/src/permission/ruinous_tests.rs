@@ -23,7 +23,7 @@ fn verdicts(line: &str, modes: &[Mode]) -> String {
         can_confine: true,
         has_network: true,
         bases: PathBases { roots: vec![PROJECT.into()], home: Some("/home/u".into()) },
-        protected: ProtectedPaths { roots: vec![PathBuf::from(PROJECT)], extra: Vec::new() },
+        protected: ProtectedPaths::new(vec![PathBuf::from(PROJECT)], Vec::new()),
         ..PolicyRules::default()
     };
     let verdict = |mode: &Mode| decide(&policy, *mode, &Grants::default(), &effects).verdict();

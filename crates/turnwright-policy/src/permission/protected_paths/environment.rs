@@ -99,7 +99,7 @@ mod tests {
         ] {
             std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
             std::fs::write(root.join(file), "").unwrap();
-            let protected = ProtectedPaths { roots: vec![root.clone()], extra: Vec::new() };
+            let protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
             assert_eq!(protected.reason(&root.join(program)).is_some(), expected, "{program}");
         }
     }

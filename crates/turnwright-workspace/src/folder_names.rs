@@ -1,65 +1,80 @@
-//! The names in the folders that a scan looks into. Most protected paths do not exist, and with these names
-//! that costs no system call for each.
+//! The names in the folders in which many paths are looked up. Most protected paths do not exist, and neither do most
+//! places for credentials: with these names that costs no system call for each.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Folders with more entries are not remembered.
 const MAX_NAMES: usize = 10_000;
 
-/// The names in a folder; `None` if anything may be in it.
-type Names = Option<HashSet<OsString>>;
+/// The names in a folder that can be compared with others; `None` if anything may be in it.
+#[derive(Debug, Default)]
+pub(crate) struct ComparableNames(Option<HashSet<OsString>>);
 
 /// What was in the listed folders, and in the folders below them that were asked about.
-#[derive(Default)]
-pub(super) struct FolderNames(HashMap<PathBuf, Names>);
+#[derive(Debug, Default)]
+pub struct FolderNames {
+    /// Not by `PathBuf`, of which a hash takes longer.
+    folders: HashMap<OsString, ComparableNames>,
+}
+
+impl ComparableNames {
+    pub(crate) fn list(folder: &Path) -> ComparableNames {
+        ComparableNames::of(&list(folder))
+    }
+
+    /// Some file systems make no difference between capital and small letters, so these names have none. How those
+    /// compare other letters differs, so a folder with such names may hold anything. Other systems than Linux have
+    /// further spellings of one name.
+    fn of(listed: &io::Result<Vec<OsString>>) -> ComparableNames {
+        let names = match listed {
+            Ok(names) => names.as_slice(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => &[],
+            Err(_) => return ComparableNames(None),
+        };
+        let is_plain = cfg!(target_os = "linux")
+            && names.len() <= MAX_NAMES
+            && names.iter().all(|it| it.is_ascii());
+        let small_letters = || names.iter().map(|it| it.to_ascii_lowercase()).collect();
+        ComparableNames(is_plain.then(small_letters))
+    }
+
+    pub(crate) fn may_contain(&self, name: &OsStr) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(&name.to_ascii_lowercase()))
+    }
+}
+
+fn list(folder: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(folder)?.take(MAX_NAMES + 1);
+    entries.map(|entry| entry.map(|it| it.file_name())).collect()
+}
 
 impl FolderNames {
     /// Remembers the names in a folder, and returns them.
-    pub(super) fn list(&mut self, folder: &Path) -> Vec<OsString> {
-        let listed = fs::read_dir(folder).and_then(|it| {
-            it.map(|entry| entry.map(|it| it.file_name())).collect::<io::Result<Vec<_>>>()
-        });
-        let names = match &listed {
-            Ok(names) => comparable(names),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(HashSet::new()),
-            Err(_) => None,
-        };
-        self.0.insert(folder.to_path_buf(), names);
+    pub fn list(&mut self, folder: &Path) -> Vec<OsString> {
+        let listed = list(folder);
+        self.folders.insert(folder.into(), ComparableNames::of(&listed));
         listed.unwrap_or_default()
     }
 
-    /// Whether something may be at a path. Anything may be outside of the listed folders.
-    pub(super) fn may_exist(&mut self, path: &Path) -> bool {
+    /// Returns true if something may be at a path. Anything may be outside of the listed folders.
+    pub fn may_exist(&mut self, path: &Path) -> bool {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return true };
-        if !self.0.contains_key(folder) {
-            if !folder.ancestors().any(|it| self.0.contains_key(it)) {
+        if !self.folders.contains_key(folder.as_os_str()) {
+            if !folder.ancestors().any(|it| self.folders.contains_key(it.as_os_str())) {
                 return true;
             }
             if self.may_exist(folder) {
                 self.list(folder);
             } else {
-                self.0.insert(folder.to_path_buf(), Some(HashSet::new()));
+                self.folders.insert(folder.into(), ComparableNames(Some(HashSet::new())));
             }
         }
-        match &self.0[folder] {
-            Some(names) => names.contains(&name.to_ascii_lowercase()),
-            None => true,
-        }
+        self.folders[folder.as_os_str()].may_contain(name)
     }
-}
-
-/// The names without the difference between capital and small letters, since some file systems make none. How
-/// those compare other letters differs, so a folder with such names may hold anything. Other systems than Linux
-/// have further spellings of one name.
-fn comparable(names: &[OsString]) -> Names {
-    let is_plain = cfg!(target_os = "linux")
-        && names.len() <= MAX_NAMES
-        && names.iter().all(|it| it.is_ascii());
-    is_plain.then(|| names.iter().map(OsStr::new).map(OsStr::to_ascii_lowercase).collect())
 }
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The same in lines, as far as it is kept. Servers put tokens into descriptions; none is kept, and the digest still
+/// The definition in lines of text, without what looks like a secret. Servers put tokens into descriptions; none is kept, and the digest still
 /// tells when one changes.
 fn summary(definition: &Value) -> String {
     let mut text = String::new();

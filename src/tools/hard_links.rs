@@ -9,7 +9,7 @@ use turnwright_types::file_id::file_id;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::nofollow;
 
-/// Makes a file with several names one with a single name, so that who writes into it changes no other. Blocks.
+/// Replaces a file that has several names with a copy that has one, so that writing to it changes no other file. Blocks.
 ///
 /// # Errors
 /// Those of the system.

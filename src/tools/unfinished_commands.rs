@@ -1,5 +1,5 @@
-//! Tells the user when the agent was killed while a command ran: nothing has compared the protected files then, and taken
-//! away what the command had set up for other programs.
+//! Tells the user when the agent was killed while a command ran: in that case the protected files were not compared, and
+//! what the command had set up for other programs was not removed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -38,8 +38,10 @@ impl RunningMark {
     pub(super) fn new(folder: &Path) -> io::Result<RunningMark> {
         private_file::create_folder(folder)?;
         let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
-        let lock = private_file::options().write(true).create_new(true).open(&path)?;
-        lock.lock()?;
+        // Locked before it gets its name: another agent takes one that nobody holds for abandoned.
+        let file = tempfile::NamedTempFile::new_in(folder.parent().unwrap_or(folder))?;
+        file.as_file().lock()?;
+        let lock = file.persist(&path).map_err(|failed| failed.error)?;
         Ok(RunningMark { path, _lock: lock })
     }
 }
@@ -95,7 +97,7 @@ fn take_first_abandoned(folder: &Path) -> Option<SystemTime> {
         if file.try_lock().is_err() {
             continue;
         }
-        let began = file.metadata().and_then(|found| found.modified()).ok()?;
+        let Ok(began) = file.metadata().and_then(|found| found.modified()) else { continue };
         first = Some(first.map_or(began, |other| other.min(began)));
         fs::remove_file(entry.path()).ok();
     }

@@ -5,13 +5,13 @@ use std::path::Path;
 /// The device and the number of a file on it, which all names of the file share.
 pub type FileId = (u64, u64);
 
-/// The identity of the regular file at a path, and how many names it has. Does not follow a link at the end
-/// of the path.
+/// The identity of the regular file at a path, and how many names it has, which some file systems do not know: then one.
+/// Does not follow a link at the end of the path.
 #[cfg(unix)]
 pub fn file_id(path: &Path) -> Option<(FileId, u64)> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    Some(((metadata.dev(), metadata.ino()), metadata.nlink()))
+    Some(((metadata.dev(), metadata.ino()), metadata.nlink().max(1)))
 }
 
 #[cfg(windows)]
@@ -32,7 +32,7 @@ pub fn file_id(path: &Path) -> Option<(FileId, u64)> {
     let is_known = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut found) } != 0;
     let index = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
     let id = (u64::from(found.dwVolumeSerialNumber), index);
-    is_known.then(|| (id, u64::from(found.nNumberOfLinks)))
+    is_known.then(|| (id, u64::from(found.nNumberOfLinks.max(1))))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! They are kept from tools, commands and MCP servers wherever they are and whatever their names are.
 
 use std::fs;
-use std::io::{self, Read};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::RwLock;
@@ -11,11 +12,12 @@ use parking_lot::RwLock;
 use crate::file_id::{FileId, file_id};
 use crate::private_file;
 
-/// The list, in the state folder of the user's agents.
-const SHARED_LIST: &str = "secret-files";
-/// At most this many paths of the list, and bytes, are read.
-const MAX_SHARED: usize = 200;
-const MAX_LIST_BYTES: u64 = 256 * 1024;
+/// The folder in the state folder of the user's agents with a file for each such path. Agents that start together cannot
+/// undo each other's entries in it.
+const SHARED_FOLDER: &str = "secret-places";
+/// At most this many of them are read.
+const MAX_SHARED: usize = 1_000;
+const MAX_PATH_BYTES: u64 = 16 * 1024;
 
 /// The places of all these files, with and without links. Locked to look one up, or to add one.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
@@ -47,45 +49,50 @@ impl SecretFile {
     }
 }
 
-/// Tells the other agents of this user, by a list in a folder of theirs, from which files this process has secrets: their
+/// Tells the other agents of this user, by files in a folder of theirs, from which files this process has secrets: their
 /// commands and servers could use what is in them. Blocks.
 ///
 /// # Errors
 /// Those of the system.
 pub fn share(folder: &Path) -> io::Result<()> {
-    let list = folder.join(SHARED_LIST);
-    let shared = read_list(&list);
-    // What is gone is a secret no longer.
-    let kept = shared.into_iter().filter(|path| path.exists());
-    let mut all: Vec<_> = kept.chain(secret_files()).collect();
-    all.sort();
-    all.dedup();
-    let mut bytes = Vec::new();
-    for path in all.iter().filter_map(|path| path.to_str()) {
-        bytes.extend_from_slice(path.as_bytes());
-        bytes.push(0);
+    let folder = folder.join(SHARED_FOLDER);
+    private_file::create_folder(&folder)?;
+    for (entry, path) in shared_places(&folder) {
+        // What is gone is a secret no longer.
+        if !path.exists() {
+            private_file::remove(&entry)?;
+        }
     }
-    private_file::write(&list, &bytes)
+    for path in secret_files() {
+        let Some(text) = path.to_str().filter(|_| path.exists()) else { continue };
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let entry = folder.join(format!("{:016x}", hasher.finish()));
+        if !entry.exists() {
+            private_file::write(&entry, text.as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
-/// Makes the files known that the other agents of this user have told of. Blocks.
+/// Learns which files the user's other agents have told of. Blocks.
 pub fn learn_shared(folder: &Path) {
-    for path in read_list(&folder.join(SHARED_LIST)) {
+    for (_, path) in shared_places(&folder.join(SHARED_FOLDER)) {
         if !is_secret_file(&path) {
             KNOWN.write().push(path);
         }
     }
 }
 
-/// The paths in a list, each of which ends with a NUL.
-fn read_list(list: &Path) -> Vec<PathBuf> {
-    let mut text = String::new();
-    let read =
-        fs::File::open(list).and_then(|file| file.take(MAX_LIST_BYTES).read_to_string(&mut text));
-    if read.is_err() {
-        return Vec::new();
-    }
-    text.split_terminator('\0').map(PathBuf::from).take(MAX_SHARED).collect()
+/// The paths that agents have told of, each behind the file that tells so.
+fn shared_places(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = entries.map(|entry| entry.path()).take(MAX_SHARED);
+    let place = |entry: PathBuf| {
+        let path = private_file::read(&entry, MAX_PATH_BYTES).ok()?;
+        Some((entry, PathBuf::from(path)))
+    };
+    entries.filter_map(place).collect()
 }
 
 /// All files that secrets of this process come from.
@@ -126,18 +133,22 @@ mod tests {
     #[test]
     fn another_agent_learns_which_files_hold_secrets() {
         let folder = tempfile::tempdir().unwrap();
+        let told = || -> Vec<_> {
+            let places = shared_places(&folder.path().join(SHARED_FOLDER)).into_iter();
+            places.map(|(_, path)| path).filter(|path| path.starts_with(folder.path())).collect()
+        };
         let [token, gone] = ["token of another", "gone"].map(|name| folder.path().join(name));
         for path in [&token, &gone] {
             fs::write(path, "secret").unwrap();
-            let bytes = [path.as_os_str().as_encoded_bytes(), b"\0"].concat();
-            private_file::write(&folder.path().join(SHARED_LIST), &bytes).unwrap();
+            SecretFile::new(path);
             share(folder.path()).unwrap();
         }
+        assert_eq!(told().len(), 2);
         fs::remove_file(&gone).unwrap();
         share(folder.path()).unwrap();
-        let list = read_list(&folder.path().join(SHARED_LIST));
-        assert!(!list.contains(&gone));
-        private_file::write(&folder.path().join(SHARED_LIST), b"/a/token\0").unwrap();
+        assert_eq!(told(), [token]);
+        let entry = folder.path().join(SHARED_FOLDER).join("of another");
+        private_file::write(&entry, b"/a/token").unwrap();
         assert!(!is_secret_file(Path::new("/a/token")));
         learn_shared(folder.path());
         assert!(is_secret_file(Path::new("/a/token")));

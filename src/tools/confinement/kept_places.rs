@@ -42,7 +42,8 @@ impl ConfinementBuilder<'_> {
             return Vec::new();
         }
         let is_secret = |path: &PathBuf| file_id(path).is_some_and(|(id, _)| secrets.contains(&id));
-        self.env.checkpoint.hard_linked().into_iter().filter(is_secret).collect()
+        let names = self.env.guard.linked_files().names(&self.env.checkpoint);
+        names.into_iter().filter(is_secret).collect()
     }
 
     pub(super) fn running_mark(&self) -> Option<RunningMark> {
@@ -60,7 +61,8 @@ impl ConfinementBuilder<'_> {
 
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.
     pub(super) fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
-        let mut places = self.env.guard.linked_files().find(&self.env.checkpoint);
+        let mut places =
+            self.env.guard.linked_files().find(&self.env.checkpoint, self.env.files.roots());
         let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
         let deleted = deleted_first(self.command);
         let is_deleted = |path: &PathBuf| deleted.iter().any(|folder| path.starts_with(folder));

@@ -48,8 +48,8 @@ impl ChangedLayers {
         self.layers.iter().map(|(layer, _)| layer.clone()).collect()
     }
 
-    /// Makes what the command has changed the content of the folders. Returns what is told if that fails; the rest is then
-    /// kept. All processes of the command must have ended. Blocks.
+    /// Publishes what the command has changed. Returns messages about what failed; that stays in the layer. All processes of
+    /// the command must have ended. Blocks.
     pub(in super::super) fn publish(&self) -> Vec<String> {
         let failed = self.layers.iter().filter_map(|(layer, folder)| {
             let error = publish_layer(layer, folder).err()?;
@@ -58,7 +58,7 @@ impl ChangedLayers {
             tracing::warn!(%error, folder = %layer.path.display(), "a layer cannot be published");
             is_there.then(|| {
                 format!(
-                    "[{} is only in part as the command left it: {}. The rest is in {}.]",
+                    "[Only a part of what the command changed in {} was saved: {}. The rest is in {}.]",
                     layer.path.display(),
                     io_error_text(&error),
                     layer.private.join("upper").display()

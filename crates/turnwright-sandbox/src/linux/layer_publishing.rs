@@ -119,7 +119,7 @@ impl Publishing {
         let to = self.replaced_count.to_string();
         match renameat(lower, name, &self.replaced, to) {
             Err(Errno::NOENT) => Ok(()),
-            // Whether anything is there is only looked at afterwards.
+            // The system says so even if nothing is there.
             Err(Errno::XDEV) => match remove(lower, name, 0) {
                 Err(Errno::NOENT) => Ok(()),
                 removed => removed,

@@ -181,10 +181,11 @@ impl super::ChangeTracker {
         Arc::clone(&self.0.inner.lock().ignored)
     }
 
-    /// The files that had other names (hard links) before the running command, but for those in ignored folders.
-    pub fn hard_linked(&self) -> Vec<PathBuf> {
+    /// The files that had other names (hard links) before the running command, except those in ignored folders. `None` if
+    /// there are too many files to know.
+    pub fn hard_linked(&self) -> Option<Vec<PathBuf>> {
         let snapshot = self.0.inner.lock().running_snapshot.upgrade();
-        snapshot.map(|snapshot| snapshot.hard_linked()).unwrap_or_default()
+        snapshot.map(|snapshot| snapshot.hard_linked())
     }
 
     /// Whether there are ignored folders.

@@ -9,7 +9,7 @@ use super::snapshot::{StatSnapshot, WatchedFolders};
 use crate::real_path;
 use turnwright_types::git_layout::GitLayout;
 
-/// How long is looked, and at how many entries at most.
+/// The limits of a search: its time, and the number of entries.
 const LIMIT: Duration = Duration::from_secs(1);
 const MAX_ENTRIES: usize = 50_000;
 /// The folders of a repository in which git makes others.
@@ -132,7 +132,7 @@ impl LinkedLook<'_> {
     }
 }
 
-/// The repositories in a `.git` folder, but for those of submodules and linked working trees.
+/// The repositories in a `.git` folder, except those of submodules and linked working trees.
 fn repositories_in_git(git: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(git).into_iter().flatten().flatten() {

@@ -77,6 +77,8 @@ const DEFAULT_CACHES: &[&str] = &[
     ".gradle",
     ".m2",
     ".local/share/pnpm",
+    ".bun/install/cache",
+    ".yarn",
 ];
 
 /// The caches of `npx` and `uvx`, relative to the home folder.
@@ -89,7 +91,7 @@ impl SandboxSection {
             |all: &[String]| all.iter().filter_map(|it| resolve_path(it, home, None)).collect();
         let caches = match &self.caches {
             Some(caches) => paths(caches),
-            None => existing_default_caches(home),
+            None => default_caches(home),
         };
         SandboxSettings {
             network: self.network().unwrap_or_default(),
@@ -211,9 +213,9 @@ impl SandboxSettings {
     }
 }
 
-fn existing_default_caches(home: Option<&Path>) -> Vec<PathBuf> {
-    let all = DEFAULT_CACHES.iter().filter_map(|it| Some(home?.join(it)));
-    all.filter(|it| it.is_dir()).collect()
+/// They need not exist yet.
+fn default_caches(home: Option<&Path>) -> Vec<PathBuf> {
+    DEFAULT_CACHES.iter().filter_map(|it| Some(home?.join(it))).collect()
 }
 
 pub(super) fn resolve_path(
@@ -306,11 +308,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_the_caches_are_the_existing_default_ones() {
+    fn without_a_list_the_caches_are_the_default_ones_whether_they_exist_or_not() {
         let home = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(home.path().join(".cargo/registry")).unwrap();
         let settings = SandboxSection::default().settings(Some(home.path()));
-        assert_eq!(settings.caches, [home.path().join(".cargo/registry")]);
+        assert_eq!(settings.caches[0], home.path().join(".cargo/registry"));
+        assert_eq!(settings.caches.len(), DEFAULT_CACHES.len());
         assert_eq!(
             settings.package_runner_caches,
             [home.path().join(".npm"), home.path().join(".cache/uv")]

@@ -3,6 +3,7 @@
 
 mod environments;
 mod kept_places;
+mod toolchains;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -238,7 +239,13 @@ impl ConfinementBuilder<'_> {
         let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
         let shared_note = self.shared_note(&shared);
         let (layers, unchanged) = self.layers(shared);
+        if self.may_write && self.env.confinement.can_layer_caches() {
+            self.create_missing_caches();
+        }
         let profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        if self.may_write {
+            extra_variables.extend(toolchains::offline_variables(&profile, &environment));
+        }
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();
             let quarantine = self.env.quarantine_folder();

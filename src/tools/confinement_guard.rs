@@ -64,6 +64,8 @@ pub struct ConfinementGuard {
     ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
+    /// Whether caches were looked for that do not exist yet.
+    pub(super) has_made_caches: AtomicBool,
     tracker: TaskTracker,
 }
 

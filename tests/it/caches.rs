@@ -138,3 +138,29 @@ fn without_layers_programs_are_led_to_a_cache_of_the_project() {
     let results = agent.model_request(2)["messages"].to_string();
     assert!(results.contains("of the project\\n"), "{results}");
 }
+
+#[test]
+#[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the command is a script of sh")]
+fn a_fresh_home_gets_a_cache_that_commands_fill_for_the_project_only() {
+    let home = turnwright_testing::temporary_folder();
+    let script = "
+        echo kept > \"$HOME/.cache/new\"; cat \"$HOME/.cache/new\"
+        echo x > \"$HOME/.profile\" || echo refused
+        echo retries: $PIP_RETRIES";
+    let mut agent = TestAgent::builder()
+        .variable("HOME", home.path().to_str().unwrap())
+        .file("script", script)
+        .permission("allow_once")
+        .model(json!([runs("sh script"), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    if !has_layers(&agent) {
+        return;
+    }
+    let results = agent.model_request(1)["messages"].to_string();
+    for part in ["kept\\n", "\\nrefused\\n", "\\nretries: 0\\n"] {
+        assert!(results.contains(part), "{part}: {results}");
+    }
+    let made: Vec<_> = fs::read_dir(home.path().join(".cache")).unwrap().collect();
+    assert!(made.is_empty(), "{made:?}");
+}

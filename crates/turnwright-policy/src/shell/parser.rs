@@ -320,8 +320,11 @@ impl LineState {
             ..SimpleCommand::default()
         };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
-        let target =
-            if simple.program() == "cd" { Some(self.cd_target(&simple, end)?) } else { None };
+        let target = if simple.program() == "cd" {
+            Some(self.cd_target(&simple, end, commands)?)
+        } else {
+            None
+        };
         match inner {
             Some(line) => parse_nested(simple, &line, depth, commands)?,
             None => {
@@ -349,8 +352,13 @@ impl LineState {
         Ok(())
     }
 
-    /// The folder that a `cd` changes to.
-    fn cd_target(&self, simple: &SimpleCommand, end: Terminator) -> Result<PathBuf, Ambiguity> {
+    /// The folder that a `cd` changes to. `before` are the commands before it.
+    fn cd_target(
+        &self,
+        simple: &SimpleCommand,
+        end: Terminator,
+        before: &[SimpleCommand],
+    ) -> Result<PathBuf, Ambiguity> {
         if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
             return Err(UNKNOWN_FOLDER);
         }
@@ -360,7 +368,13 @@ impl LineState {
         if target.is_glob || target.text.is_empty() || target.text.starts_with('-') {
             return Err(UNKNOWN_FOLDER);
         }
-        join(here, Path::new(&target.text)).ok_or(UNKNOWN_FOLDER)
+        // If the folder that a path leads back to was moved, the shell follows it.
+        let is_unmoved = || before.iter().all(|command| read_only::reads(command).is_some());
+        match join(here, Path::new(&target.text)) {
+            Some(JoinedFolder::Below(folder)) => Ok(folder),
+            Some(JoinedFolder::Back(folder)) if is_unmoved() => Ok(folder),
+            _ => Err(UNKNOWN_FOLDER),
+        }
     }
 
     fn advance(&mut self, target: Option<PathBuf>, end: Terminator) {
@@ -411,20 +425,35 @@ fn parse_nested(
     Ok(())
 }
 
-/// The target of `cd` from a folder. Shells resolve `..` by the text of the path, other programs by
-/// following symlinks. Both agree only if nothing but `..` precedes it; otherwise the folder is
-/// unknown.
-fn join(here: &Path, target: &Path) -> Option<PathBuf> {
+/// Where a `cd` leads.
+#[derive(Debug, PartialEq)]
+enum JoinedFolder {
+    Below(PathBuf),
+    /// Through a `..` behind a folder, which shells resolve by the text of the path.
+    Back(PathBuf),
+}
+
+/// The target of `cd` from a folder, as shells resolve it: by the text of the path, and not by following links as other
+/// programs do. Within one word the folder in front of a `..` need not exist, so then the target is unknown.
+fn join(here: &Path, target: &Path) -> Option<JoinedFolder> {
     let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };
+    let (mut goes_back, mut goes_below) = (false, false);
     for part in target.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir if folder.components().all(|it| it == Component::ParentDir) => {
                 folder.push(part);
             }
+            Component::ParentDir if !goes_below && folder.file_name().is_some() => {
+                folder.pop();
+                goes_back = true;
+            }
             Component::ParentDir => return None,
-            _ => folder.push(part),
+            _ => {
+                folder.push(part);
+                goes_below = true;
+            }
         }
     }
-    Some(folder)
+    Some(if goes_back { JoinedFolder::Back(folder) } else { JoinedFolder::Below(folder) })
 }

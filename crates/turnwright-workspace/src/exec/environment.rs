@@ -79,7 +79,8 @@ const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
-/// have git show names as they are and not as octal numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's
+/// have git show names as they are and not as octal numbers, and tidy up before it ends, because what a command leaves
+/// running is stopped. `GIT_SSH_COMMAND` is not here: it would replace the user's
 /// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
 const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
@@ -94,9 +95,13 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GIT_EDITOR", "true"),
     ("GIT_SEQUENCE_EDITOR", "true"),
-    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_COUNT", "3"),
     ("GIT_CONFIG_KEY_0", "core.quotePath"),
     ("GIT_CONFIG_VALUE_0", "false"),
+    ("GIT_CONFIG_KEY_1", "gc.autoDetach"),
+    ("GIT_CONFIG_VALUE_1", "false"),
+    ("GIT_CONFIG_KEY_2", "maintenance.autoDetach"),
+    ("GIT_CONFIG_VALUE_2", "false"),
     ("EDITOR", "true"),
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),

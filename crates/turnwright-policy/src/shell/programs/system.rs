@@ -39,7 +39,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("set").reads_if(set).grantable_prefixes(&[]),
     program("sleep").reads_if(sleep),
     program("exit wait umask").reads_if(no_operands),
-    program("alias declare do eval export unset").grantable_prefixes(&[]),
+    program("export").reads_if(export).grantable_prefixes(&[]),
+    program("ulimit").reads_if(core_limit),
+    program("alias declare do eval unset").grantable_prefixes(&[]),
     program(". source trap").starts(Starts::Line).grantable_prefixes(&[]),
     program("bind complete").starts(Starts::Line),
     program("builtin").searched().grantable_prefixes(&[]),
@@ -115,9 +117,30 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 /// `printenv`, alone or with the names of variables that everybody may see: what others hold need not be shown.
 fn printenv(words: &[Word]) -> FilesRead {
-    let is_known =
-        |word: &Word| is_in("-0 --null", &word.text) || known_words::is_plain_variable(&word.text);
+    let is_known = |word: &Word| {
+        is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
+            || known_words::is_plain_variable(&word.text)
+    };
     words.iter().all(is_known).then(Vec::new)
+}
+
+/// `export` with values that only influence output.
+fn export(words: &[Word]) -> FilesRead {
+    let is_harmless = |word: &Word| {
+        let assigned = known_words::assignment(&word.text).filter(|_| !word.is_glob);
+        assigned.is_some_and(|(name, value)| known_words::is_harmless_variable(name, value))
+    };
+    (!words.is_empty() && words.iter().all(is_harmless)).then(Vec::new)
+}
+
+/// `ulimit -c`: how large core dumps may get.
+fn core_limit(words: &[Word]) -> FilesRead {
+    let is_core = words.first().is_some_and(|word| is_in("-c -Sc -Hc", &word.text));
+    let is_size = |word: &Word| {
+        let text = word.text.as_str();
+        is_in("unlimited hard soft", text) || text.bytes().all(|it| it.is_ascii_digit())
+    };
+    (is_core && words.len() <= 2 && words[1..].iter().all(is_size)).then(Vec::new)
 }
 
 /// No words at all.

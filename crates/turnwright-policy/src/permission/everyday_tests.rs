@@ -7,7 +7,9 @@ use std::path::Path;
 use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 
-use super::{Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Verdict, decide};
+use super::{
+    Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, Verdict, decide,
+};
 use crate::shell::{self, LookUp, NamedPlace};
 
 const EVERYDAY: &str = include_str!("../../tests/data/shell/everyday.txt");
@@ -95,6 +97,118 @@ fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert_eq!((count, questions), (185, [0, 120, 90, 28]));
+}
+
+/// The mode `auto-edit` with a rule that asks, in a project with these files.
+#[expect(clippy::disallowed_methods, reason = "the test makes files")]
+fn verdicts_in_auto_edit<'a>(files: &[&str], lines: &[&'a str]) -> Vec<(&'a str, Verdict)> {
+    let project = project();
+    let root = fs::canonicalize(project.path()).unwrap();
+    for name in files {
+        fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+        fs::write(root.join(name), "x").unwrap();
+    }
+    let policy = PolicyRules {
+        rules: vec![Rule::parse("edit(/asked/**)", RuleAction::Ask, Scope::User).unwrap()],
+        can_confine: true,
+        bases: PathBases { roots: vec![root.clone()], home: None },
+        protected: ProtectedPaths::new(vec![root.clone()], Vec::new()),
+        ..PolicyRules::default()
+    };
+    let judge = |line: &str| {
+        let effects = effects(line, &root);
+        decide(&policy, Mode::AutoEdit, &Grants::default(), &effects).verdict()
+    };
+    lines.iter().map(|line| (*line, judge(line))).collect()
+}
+
+/// The files of the project in which folders are copied.
+const COPIED_FILES: &[&str] = &[
+    ".docker/config.json",
+    ".supabase/access-token",
+    "sec/deep/.env",
+    "sec/.gemini/oauth_creds.json",
+    "evil/copilot-instructions.md",
+    "evil/sub/a.md",
+    "plain/config.json",
+    "plain/asked/a.md",
+    "docs/a.md",
+    "docs/more/b.md",
+    ".github/workflows/a.yml",
+    "asked/old.md",
+];
+
+#[test]
+fn a_folder_is_copied_and_moved_with_a_question_if_anything_in_it_is_secret_or_becomes_protected() {
+    let asked = [
+        "cp -r .docker/. out1",
+        "cp -r .docker dkr",
+        "cp -rT .docker out3",
+        "mv .docker dkr",
+        "mv .docker docs",
+        "git mv .docker d2",
+        "cp -r . out",
+        "cp -r docs/.. out",
+        "cp -r sec out",
+        "cp -r sec/* out",
+        "mv sec/deep docs/",
+        "mv .supabase docs/s",
+        // Its new place makes it a secret.
+        "cp -r plain docs/.docker",
+        "cp -rT plain .docker",
+        "mv plain/* .docker",
+        "cp -r plain/. .docker",
+        // Its new place makes it protected.
+        "cp -r evil/. .github",
+        "cp -r evil/ .github/",
+        "cp -rT evil .github",
+        "cp -T -r evil .github",
+        "cp -r evil/sub/.. .github",
+        "mv evil/* .github",
+        "cp -r evil/.* .github",
+        "mv -T evil .github",
+        "cp -r docs/../evil/. ./docs/../.github",
+        "cd evil && cp -r . ../.github",
+        "git mv evil/copilot-instructions.md .github",
+        // A rule names it there.
+        "cp -r plain/. .",
+        "cp -r docs/. asked",
+        "cp -r docs asked",
+        // An earlier command puts it into the folder, or makes the folder.
+        "mkdir docs/x && cp evil/copilot-instructions.md docs/x && cp -r docs/x/. .github",
+        "cp docs/a.md docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "cat docs/a.md > docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "touch docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "cat docs/a.md | tee docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "cp -r evil new && cp -r new/. .github",
+        "cp docs/a.md docs/more/copilot-instructions.md && mv docs/more/* .github",
+        "mv docs old && mv evil docs && cp -r docs/. .github",
+        "mv .github gh && mkdir .github && mv evil/copilot-instructions.md .github",
+        "mv .github gh && cp -r evil .github",
+    ];
+    let silent = [
+        "cp -r docs old",
+        "cp -r docs/. old",
+        "cp -rT docs old",
+        "cp -r docs/ old/",
+        "mv docs/more .",
+        "cp -r docs .github",
+        "cp -r evil .github",
+        "cp -r evil/. evil2",
+        "mv evil docs",
+        "git mv docs/more docs/less",
+        "mkdir -p old && cp -r docs old",
+        "mkdir -p x && mv docs/a.md x/",
+        "mv docs/more old && mv evil new",
+        "cp docs/a.md docs/a.bak && sed -i s/a/b/ docs/a.md",
+        "cp -r docs/. new && cp -r evil/. new",
+        "mv docs/* plain/",
+    ];
+    for (lines, expected) in [(&asked[..], Verdict::Ask), (&silent[..], Verdict::Allow)] {
+        let verdicts = verdicts_in_auto_edit(COPIED_FILES, lines);
+        let wrong: Vec<_> = verdicts.iter().filter(|(_, verdict)| *verdict != expected).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
 }
 
 #[test]

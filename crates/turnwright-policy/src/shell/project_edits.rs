@@ -1,4 +1,4 @@
-//! Commands that do with files what the file tools do, and nothing else: they make, copy, move, mark, pack or format
+//! Commands that do to files only what the file tools do: they make, copy, move, mark, pack or format
 //! those that their words name. The modes that let the file tools do this let such commands do it, too.
 
 use std::path::{Path, PathBuf};
@@ -114,37 +114,143 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     Some(edits).filter(|edits| !edits.is_empty())
 }
 
-/// The files that a line edits and copies if it does nothing but that and read.
+/// At most this many files and folders are judged for one line.
+const MAX_FILES: usize = 4_096;
+
+/// Programs that may make files in a folder that another command of the line copies, besides those that copy.
+const MAKERS: [&str; 3] = ["touch", "tee", "tar"];
+
+/// The files that a line edits and copies if it does nothing but that and read. A folder that it copies or moves counts with
+/// all that is in it, there and at its new place: a file may be secret, protected or named by a rule only where it is.
 pub fn edited_files(
     script: &Script,
     workdir: &Path,
     disk: &impl LookUp,
 ) -> Option<Vec<ResolvedPath>> {
     let mut files = Vec::new();
+    let mut copies = Vec::new();
+    let mut made = redirect_targets(script, workdir, disk)?;
     for edit in project_edits(script)? {
         let folder = workdir.join(edit.command.folder.as_ref()?);
-        let (last, others) = edit.words.split_last()?;
-        let mut paths = Vec::new();
-        for word in others {
-            paths.extend(named_paths(word, &folder, disk)?);
+        if edit.folders == Folders::Destination {
+            copies.push(copied(&edit, &folder, disk)?);
+            continue;
         }
-        let into = folder.join(&last.text);
-        if edit.folders == Folders::Destination && disk.place(&into)?.is_folder {
-            let inside = paths.iter().filter_map(|path| Some(into.join(path.file_name()?)));
-            paths = inside.chain(paths.iter().cloned()).collect();
-        } else {
-            paths.extend(named_paths(last, &folder, disk)?);
-        }
-        for path in paths {
-            let place = disk.place(&path)?;
-            // Only where the folder is counts.
-            let is_judged = !edit.folders.are_for_their_files()
-                || !place.is_folder
-                || place.target.scope != PathScope::Workspace;
-            files.extend(is_judged.then_some(place.target));
+        let is_maker = MAKERS.contains(&edit.command.program());
+        for word in &edit.words {
+            for path in named_paths(word, &folder, disk)? {
+                let place = disk.place(&path)?;
+                // For these, only the folder's location matters.
+                let is_judged = !edit.folders.are_for_their_files()
+                    || !place.is_folder
+                    || place.target.scope != PathScope::Workspace;
+                made.extend(is_maker.then(|| place.target.path.clone()));
+                files.extend(is_judged.then_some(place.target));
+            }
         }
     }
-    Some(files)
+    for (at, copy) in copies.iter().enumerate() {
+        let others = copies.iter().enumerate().filter(|(other, _)| *other != at);
+        let copied: Vec<_> = others.flat_map(|(_, other)| &other.made).collect();
+        // The content of a folder that another command changes is not known.
+        let is_changed = |source: &PathBuf| {
+            made.iter().any(|path| path != source && path.starts_with(source))
+                || copied
+                    .iter()
+                    .any(|to| to.path.starts_with(source) || source.starts_with(&to.path))
+        };
+        if copy.sources.iter().any(is_changed) {
+            return None;
+        }
+    }
+    files.extend(copies.into_iter().flat_map(|copy| copy.read.into_iter().chain(copy.made)));
+    (files.len() <= MAX_FILES).then_some(files)
+}
+
+/// The files that the shell opens for the commands of a line to write.
+fn redirect_targets(script: &Script, workdir: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for command in &script.commands {
+        let folder = workdir.join(command.folder.as_ref()?);
+        for redirect in command.redirects.iter().filter(|redirect| redirect.is_write) {
+            paths.push(disk.place(&folder.join(&redirect.path))?.target.path);
+        }
+    }
+    Some(paths)
+}
+
+/// The files and folders that a command copies or moves.
+#[derive(Debug, Default)]
+struct Copied {
+    /// Those that its words name. For a pattern, the folder in which it finds them.
+    sources: Vec<PathBuf>,
+    /// With all that is in them.
+    read: Vec<ResolvedPath>,
+    /// All their new places.
+    made: Vec<ResolvedPath>,
+}
+
+/// The files that a command copies or moves into the last of its operands, or to that name; `None` if they are not known.
+fn copied(edit: &ProjectEdit<'_>, folder: &Path, disk: &impl LookUp) -> Option<Copied> {
+    let (last, others) = edit.words.split_last()?;
+    let into = folder.join(&last.text);
+    let is_folder = disk.place(&into)?.is_folder;
+    let may_be_exact =
+        edit.command.words.iter().any(|word| word.text.starts_with('-') && word.text.contains('T'));
+    let mut copied = Copied::default();
+    for word in others {
+        if word.is_glob {
+            let named = folder.join(&word.text);
+            copied.sources.push(disk.place(named.parent()?)?.target.path);
+        }
+        // Of `a/.`, and in some systems of `a/`, the content is copied.
+        let may_be_content = word.text.ends_with(['.', '/', '\\']);
+        for source in named_paths(word, folder, disk)? {
+            let real = disk.place(&source)?.target.path;
+            let mut places = vec![into.join(source.file_name().or(real.file_name())?)];
+            // Another command of the line may make the folder.
+            if !is_folder || may_be_exact || may_be_content {
+                places.push(into.clone());
+            }
+            for below in paths_below(&source, disk)? {
+                copied.read.push(disk.place(&source.join(&below))?.target);
+                for place in &places {
+                    copied.made.push(disk.place(&place.join(&below))?.target);
+                }
+            }
+            copied.read.push(disk.place(&source)?.target);
+            for place in places.iter().filter(|place| !is_folder || **place != into) {
+                copied.made.push(disk.place(place)?.target);
+            }
+            copied.sources.extend((!word.is_glob).then_some(real));
+            if copied.read.len() + copied.made.len() > MAX_FILES {
+                return None;
+            }
+        }
+    }
+    (!others.is_empty()).then_some(copied)
+}
+
+/// The paths of all that is in a folder, from there; none for a file. `None` if they are not known, or too many.
+fn paths_below(folder: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut pending = vec![PathBuf::new()];
+    while let Some(below) = pending.pop() {
+        let path = folder.join(&below);
+        if !disk.place(&path)?.is_folder {
+            continue;
+        }
+        let names = disk.names_in(&path)?;
+        if found.len() + names.len() > MAX_FILES {
+            return None;
+        }
+        for name in names {
+            let path = below.join(name);
+            pending.push(path.clone());
+            found.push(path);
+        }
+    }
+    Some(found)
 }
 
 /// The path that a word names, with those that its pattern may match; `None` if these are not known. A pattern is one
@@ -162,10 +268,17 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     if has_pattern_above || pattern.contains(['[', '\\', '(']) || options::may_be_option(word) {
         return None;
     }
+    let matches = |name: &str| {
+        let is_hidden = start.is_empty() && name.starts_with('.');
+        !is_hidden && name.starts_with(start) && name.ends_with(end)
+    };
+    // Some shells find the folder itself and the one above it.
+    if matches(".") || matches("..") {
+        return None;
+    }
     let mut paths = vec![named.clone()];
     for name in disk.names_in(parent)? {
-        let is_hidden = start.is_empty() && name.starts_with('.');
-        if !is_hidden && name.starts_with(start) && name.ends_with(end) {
+        if matches(&name) {
             paths.push(parent.join(name));
         }
     }
@@ -184,7 +297,7 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
         "tar" => (edited_by_tar(arguments)?, Folders::Whole),
         _ => edited_by_operands(command)?,
     };
-    // Into what a pattern would copy is not known.
+    // A pattern as the destination could match anything.
     let is_known =
         folders != Folders::Destination || words.last().is_some_and(|last| !last.is_glob);
     let names_files = words

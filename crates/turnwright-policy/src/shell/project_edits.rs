@@ -23,6 +23,8 @@ struct Editor {
 enum Folders {
     /// The folder itself, as a whole.
     Whole,
+    /// None must be there: what is in it could no longer be found.
+    Never,
     /// The same, and if it is the last one, the others are put into it.
     Destination,
     /// The files in it that are not protected: a formatter or git leaves the others alone.
@@ -36,9 +38,16 @@ enum Folders {
 const EDITORS: &[Editor] = &[
     editor(&["mkdir"], "pv", "--parents --verbose"),
     editor(&["touch"], "acm", "--no-create"),
-    editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose")
+    // It deletes nothing but an empty folder.
+    editor(&["rmdir"], "v", "--verbose"),
+    editor(
+        &["cp"],
+        "aRrfinpuvT",
+        "--archive --recursive --force --interactive --no-clobber --update --verbose",
+    )
+    .of(Folders::Destination),
+    editor(&["mv"], "finuvT", "--force --interactive --no-clobber --update --verbose")
         .of(Folders::Destination),
-    editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose").of(Folders::Destination),
     editor(&["tee"], "ai", "--append --ignore-interrupts"),
     editor(&["git", "mv"], "fkv", "--force --verbose").of(Folders::Destination),
     editor(&["git", "add"], "AuvNn", "--all --update --verbose --intent-to-add --dry-run")
@@ -50,8 +59,10 @@ const EDITORS: &[Editor] = &[
     editor(&["shfmt"], "wlds", ""),
 ];
 
-/// The modes that `chmod` may set: everybody who may read a file may run it, or nobody.
-const FILE_MODES: WordList = "+x a+x u+x ug+x 755 644";
+/// The modes that `chmod` may set: some of those who may read a file may run it.
+const PROGRAM_MODES: WordList = "+x a+x u+x ug+x 755 700";
+/// Nobody may run it. A folder with such a mode is closed.
+const FILE_MODES: WordList = "-x a-x u-x ug-x 644 600";
 
 const fn editor(
     words: &'static [&'static str],
@@ -128,7 +139,10 @@ pub fn edited_files(
     disk: &impl LookUp,
 ) -> Option<Vec<ResolvedPath>> {
     let mut files = Vec::new();
-    let mut copies = Vec::new();
+    let mut copies: Vec<Copied> = Vec::new();
+    // The folders in which patterns find files, whose names are no options at this time.
+    let mut searched: Vec<PathBuf> = Vec::new();
+    let mut keeps_folders_open = true;
     let mut made = redirect_targets(script, workdir, disk)?;
     for edit in project_edits(script)? {
         let folder = workdir.join(edit.command.folder.as_ref()?);
@@ -137,9 +151,16 @@ pub fn edited_files(
             continue;
         }
         let is_maker = MAKERS.contains(&edit.command.program());
+        keeps_folders_open &= edit.folders != Folders::Never;
         for word in &edit.words {
+            if options::may_be_option(word) {
+                searched.push(disk.place(folder.join(&word.text).parent()?)?.target.path);
+            }
             for path in named_paths(word, &folder, disk)? {
                 let place = disk.place(&path)?;
+                if place.is_folder && edit.folders == Folders::Never {
+                    return None;
+                }
                 // For these, only the folder's location matters.
                 let is_judged = !edit.folders.are_for_their_files()
                     || !place.is_folder
@@ -148,6 +169,13 @@ pub fn edited_files(
                 files.extend(is_judged.then_some(place.target));
             }
         }
+    }
+    let is_searched = |path: &Path| searched.iter().any(|folder| path.starts_with(folder));
+    if made.iter().any(|path| is_searched(path))
+        || copies.iter().flat_map(|copy| &copy.made).any(|to| is_searched(&to.path))
+        || !keeps_folders_open && !copies.is_empty()
+    {
+        return None;
     }
     for (at, copy) in copies.iter().enumerate() {
         let others = copies.iter().enumerate().filter(|(other, _)| *other != at);
@@ -265,7 +293,7 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     let start = &pattern[..pattern.find(is_special)?];
     let end = &pattern[pattern.rfind(['*', '?'])? + 1..];
     let has_pattern_above = parent.to_str()?.contains(is_special);
-    if has_pattern_above || pattern.contains(['[', '\\', '(']) || options::may_be_option(word) {
+    if has_pattern_above || pattern.contains(['[', '\\', '(']) {
         return None;
     }
     let matches = |name: &str| {
@@ -278,7 +306,11 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     }
     let mut paths = vec![named.clone()];
     for name in disk.names_in(parent)? {
+        let is_special = name.starts_with(['-', '@', ':']) && options::may_be_option(word);
         if matches(&name) {
+            if is_special {
+                return None;
+            }
             paths.push(parent.join(name));
         }
     }
@@ -293,16 +325,14 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
     let (program, arguments) = command.words.split_first()?;
     let (words, folders) = match program.text.as_str() {
         "sed" => (edited_by_sed(command)?, Folders::Whole),
-        "chmod" => (edited_by_chmod(arguments)?, Folders::Whole),
+        "chmod" => edited_by_chmod(arguments)?,
         "tar" => (edited_by_tar(arguments)?, Folders::Whole),
         _ => edited_by_operands(command)?,
     };
     // A pattern as the destination could match anything.
     let is_known =
         folders != Folders::Destination || words.last().is_some_and(|last| !last.is_glob);
-    let names_files = words
-        .iter()
-        .all(|word| word.text != "-" && !(word.is_glob && options::may_be_option(word)));
+    let names_files = words.iter().all(|word| word.text != "-");
     (is_known && names_files && !words.is_empty()).then_some(ProjectEdit {
         command,
         words,
@@ -336,12 +366,23 @@ fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
 /// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
 fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
     let (program, arguments) = command.words.split_first()?;
-    let (in_place, arguments) = arguments.split_first()?;
-    if !["-i", "--in-place"].contains(&in_place.text.as_str()) {
+    let is_syntax = |word: &&Word| is_in("-E -r --regexp-extended", &word.text);
+    let syntax_count = arguments.iter().take_while(is_syntax).count();
+    let (in_place, arguments) = arguments[syntax_count..].split_first()?;
+    let suffix = match in_place.text.strip_prefix("--in-place") {
+        Some(rest) => rest.strip_prefix('=').unwrap_or(rest),
+        None => {
+            in_place.text.strip_prefix('-')?.trim_start_matches(['E', 'r']).strip_prefix('i')?
+        }
+    };
+    // The name of a copy of each file: the same with an extension.
+    let is_known = suffix.is_empty() || suffix.starts_with(['.', '~']);
+    if !is_known || suffix.contains(['/', '*']) {
         return None;
     }
-    let words = std::iter::once(program).chain(arguments).cloned().collect();
-    let reader = SimpleCommand { words, ..command.clone() };
+    let words = std::iter::once(program).chain(arguments).cloned().collect::<Vec<_>>();
+    let reader =
+        SimpleCommand { words: read_only::without_glob_options(&words), ..command.clone() };
     read_only::reads(&reader).filter(|_| cfg!(target_os = "linux"))?;
     let mut files = Vec::new();
     let mut has_scripts = false;
@@ -358,14 +399,22 @@ fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
     }
     // The first one is the script.
     files.drain(..usize::from(!has_scripts));
-    Some(files)
+    if suffix.is_empty() {
+        return Some(files);
+    }
+    let copies: Vec<_> =
+        files.iter().map(|word| plain(&format!("{}{suffix}", word.text))).collect();
+    let is_known = !files.iter().any(|word| word.is_glob);
+    is_known.then(|| files.into_iter().chain(copies).collect())
 }
 
 /// `chmod +x` and the like.
-fn edited_by_chmod(arguments: &[Word]) -> Option<Vec<Word>> {
+fn edited_by_chmod(arguments: &[Word]) -> Option<(Vec<Word>, Folders)> {
     let (mode, files) = arguments.split_first()?;
+    let folders = if is_in(PROGRAM_MODES, &mode.text) { Folders::Whole } else { Folders::Never };
+    let is_known = folders == Folders::Whole || is_in(FILE_MODES, &mode.text);
     let has_option = files.iter().any(|word| word.text.starts_with('-'));
-    (is_in(FILE_MODES, &mode.text) && !has_option).then(|| files.to_vec())
+    (is_known && !has_option).then(|| (files.to_vec(), folders))
 }
 
 /// `tar czf a.tgz dir`: makes an archive, in which links stay links. A name with a colon is one of another machine.
@@ -433,16 +482,19 @@ mod tests {
             ("make | tee b", None),
             ("sudo tee a", None),
             ("cat a | tee", None),
-            ("cat a | tee *.txt", None),
+            ("cat a | tee *.txt", Some("*.txt")),
             ("cat a | tee $x", None),
             ("chmod -R 755 a", None),
-            ("chmod -x a", None),
+            ("chmod -x a", Some("a")),
+            ("chmod 600 a", Some("a")),
+            ("chmod -x -R a", None),
+            ("chmod -w a", None),
             ("chmod 4755 a", None),
             ("chmod u+s a", None),
             ("chmod 777 a", None),
             ("chmod +x --reference=b a", None),
             ("chmod +x", None),
-            ("chmod 755 *.sh", None),
+            ("chmod 755 *.sh", Some("*.sh")),
             ("clang-format -style=file:../x -i a.c", None),
             ("clang-format --files=x -i", None),
             ("gofmt", None),
@@ -458,17 +510,17 @@ mod tests {
             ("tar cPf a.tgz /etc", None),
             ("tar cf a.tar @b.tar", None),
             ("tar cf - dist", None),
-            ("tar cf a.tar *.rs", None),
+            ("tar cf a.tar *.rs", Some("a.tar *.rs")),
             ("tar --create --file=a.tar b", None),
             ("touch -- -x", None),
             ("ls", None),
             ("rm a", None),
-            ("cp *.rs old", None),
+            ("cp *.rs old", Some("*.rs old")),
             ("cp src/*.rs old", Some("src/*.rs old")),
             ("cp a src/*", None),
             ("mv src/*", None),
             ("git add src/*.rs", Some("src/*.rs")),
-            ("git add *.rs", None),
+            ("git add *.rs", Some("*.rs")),
             ("cp -t x a", None),
             ("cp --backup a b", None),
             ("cp -s a b", None),
@@ -479,7 +531,9 @@ mod tests {
             ("xargs touch a", None),
             ("mkdir $x", None),
             ("mkdir a; make", None),
-            ("rmdir a", None),
+            ("rmdir a", Some("a")),
+            ("rmdir -p a/b", None),
+            ("mv -i a b", Some("a b")),
             ("ln -s a b", None),
             ("git add -p", None),
             ("git -c a=b add a", None),
@@ -501,10 +555,19 @@ mod tests {
             ("sed -i -E -e 's/a/b/' -e '/^$/d' a", Some("a")),
             ("sed --in-place 5d a && git diff", Some("a")),
             ("grep -l x a && sed -i s/a/b/ a", Some("a")),
-            ("sed -i.bak s/a/b/ a", None),
+            ("sed -i.bak s/a/b/ a b", Some("a b a.bak b.bak")),
+            ("sed --in-place=.bak s/a/b/ a", Some("a a.bak")),
+            ("sed -i~ s/a/b/ a", Some("a a~")),
+            ("sed -i.bak s/a/b/ *.rs", None),
+            ("sed -i.x/ s/a/b/ a", None),
+            ("sed -i.* s/a/b/ a", None),
+            ("sed --in-placed s/a/b/ a", None),
+            ("sed -Ei s/a/b/ a", Some("a")),
+            ("sed -ri.bak s/a/b/ a", Some("a a.bak")),
+            ("sed -e -i s/a/b/ a", None),
             ("sed -iE s/a/b/ a", None),
             ("sed -ni p a", None),
-            ("sed -E -i s/a/b/ a", None),
+            ("sed -E -i s/a/b/ a", Some("a")),
             ("sed -i s/a/b/e a", None),
             ("sed -i 's/a/b/w x' a", None),
             ("sed -i '1e make' a", None),
@@ -513,7 +576,9 @@ mod tests {
             ("sed -i -f x.sed a", None),
             ("sed -i s/a/b/ -f x a", None),
             ("sed -i --follow-symlinks s/a/b/ a", None),
-            ("sed -i s/a/b/ *.rs", None),
+            ("sed -i s/a/b/ *.rs", Some("*.rs")),
+            ("sed -i *.rs", None),
+            ("sed -i *.rs a", None),
             ("sed -i s/a/b/ src/*.rs", Some("src/*.rs")),
             ("sed -i s/a/b/ src/.*", None),
             ("sed -i s/a/b/ -- a", None),

@@ -138,61 +138,91 @@ pub fn edited_files(
     workdir: &Path,
     disk: &impl LookUp,
 ) -> Option<Vec<ResolvedPath>> {
-    let mut files = Vec::new();
-    let mut copies: Vec<Copied> = Vec::new();
-    // The folders in which patterns find files, whose names are no options at this time.
-    let mut searched: Vec<PathBuf> = Vec::new();
-    let mut keeps_folders_open = true;
-    let mut made = redirect_targets(script, workdir, disk)?;
+    let mut edited = Edited { made: redirect_targets(script, workdir, disk)?, ..Edited::default() };
     for edit in project_edits(script)? {
         let folder = workdir.join(edit.command.folder.as_ref()?);
         if edit.folders == Folders::Destination {
-            copies.push(copied(&edit, &folder, disk)?);
-            continue;
+            edited.copies.push(copied(&edit, &folder, disk)?);
+        } else {
+            edited.add(&edit, &folder, disk)?;
         }
+        if edited.file_count() > MAX_FILES {
+            return None;
+        }
+    }
+    if !edited.is_certain() {
+        return None;
+    }
+    let mut files = edited.files;
+    files.extend(edited.copies.into_iter().flat_map(|copy| copy.read.into_iter().chain(copy.made)));
+    Some(files)
+}
+
+/// What the commands of a line edit.
+#[derive(Debug, Default)]
+struct Edited {
+    /// All files but those in `copies`.
+    files: Vec<ResolvedPath>,
+    copies: Vec<Copied>,
+    /// The files that may be new, but for `copies`.
+    made: Vec<PathBuf>,
+    /// The folders in which patterns find files, whose names are no options at this time.
+    searched: Vec<PathBuf>,
+    closes_folders: bool,
+}
+
+impl Edited {
+    fn add(&mut self, edit: &ProjectEdit<'_>, folder: &Path, disk: &impl LookUp) -> Option<()> {
         let is_maker = MAKERS.contains(&edit.command.program());
-        keeps_folders_open &= edit.folders != Folders::Never;
+        let is_closed = edit.folders == Folders::Never;
+        self.closes_folders |= is_closed;
         for word in &edit.words {
             if options::may_be_option(word) {
-                searched.push(disk.place(folder.join(&word.text).parent()?)?.target.path);
+                self.searched.push(disk.place(folder.join(&word.text).parent()?)?.target.path);
             }
-            for path in named_paths(word, &folder, disk)? {
+            for path in named_paths(word, folder, disk)? {
                 let place = disk.place(&path)?;
-                if place.is_folder && edit.folders == Folders::Never {
+                if place.is_folder && is_closed {
                     return None;
                 }
                 // For these, only the folder's location matters.
                 let is_judged = !edit.folders.are_for_their_files()
                     || !place.is_folder
                     || place.target.scope != PathScope::Workspace;
-                made.extend(is_maker.then(|| place.target.path.clone()));
-                files.extend(is_judged.then_some(place.target));
+                self.made.extend(is_maker.then(|| place.target.path.clone()));
+                self.files.extend(is_judged.then_some(place.target));
             }
         }
+        Some(())
     }
-    let is_searched = |path: &Path| searched.iter().any(|folder| path.starts_with(folder));
-    if made.iter().any(|path| is_searched(path))
-        || copies.iter().flat_map(|copy| &copy.made).any(|to| is_searched(&to.path))
-        || !keeps_folders_open && !copies.is_empty()
-    {
-        return None;
+
+    fn file_count(&self) -> usize {
+        let copied = self.copies.iter().map(|copy| copy.read.len() + copy.made.len());
+        self.files.len() + copied.sum::<usize>()
     }
-    for (at, copy) in copies.iter().enumerate() {
-        let others = copies.iter().enumerate().filter(|(other, _)| *other != at);
-        let copied: Vec<_> = others.flat_map(|(_, other)| &other.made).collect();
-        // The content of a folder that another command changes is not known.
-        let is_changed = |source: &PathBuf| {
-            made.iter().any(|path| path != source && path.starts_with(source))
-                || copied
-                    .iter()
-                    .any(|to| to.path.starts_with(source) || source.starts_with(&to.path))
-        };
-        if copy.sources.iter().any(is_changed) {
-            return None;
+
+    /// Returns true if no command of the line changes what another one finds in a folder.
+    fn is_certain(&self) -> bool {
+        let is_searched = |path: &Path| self.searched.iter().any(|folder| path.starts_with(folder));
+        let mut copied = self.copies.iter().flat_map(|copy| &copy.made);
+        if self.closes_folders && !self.copies.is_empty()
+            || self.made.iter().any(|path| is_searched(path))
+            || copied.any(|to| is_searched(&to.path))
+        {
+            return false;
         }
+        self.copies.iter().enumerate().all(|(at, copy)| {
+            let others = self.copies.iter().enumerate().filter(|(other, _)| *other != at);
+            let copied: Vec<_> = others.flat_map(|(_, other)| &other.made).collect();
+            let is_changed = |source: &PathBuf| {
+                self.made.iter().any(|path| path != source && path.starts_with(source))
+                    || copied
+                        .iter()
+                        .any(|to| to.path.starts_with(source) || source.starts_with(&to.path))
+            };
+            !copy.sources.iter().any(is_changed)
+        })
     }
-    files.extend(copies.into_iter().flat_map(|copy| copy.read.into_iter().chain(copy.made)));
-    (files.len() <= MAX_FILES).then_some(files)
 }
 
 /// The files that the shell opens for the commands of a line to write.

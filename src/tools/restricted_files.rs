@@ -90,15 +90,20 @@ impl Search<'_> {
         let destination = used.destination.as_ref().map(|word| self.place(word, folder, true).0);
         for source in &used.sources {
             let (from, pattern) = self.place(source, folder, used.is_change);
-            let to = destination.as_ref().map(|to| match from.file_name() {
-                Some(name) if pattern.is_none() && to.is_dir() => to.join(name),
-                _ => to.clone(),
+            let inside = destination.as_ref().and_then(|to| match from.file_name() {
+                Some(name) if pattern.is_none() && to.is_dir() => Some(to.join(name)),
+                _ => None,
             });
-            if pattern.is_none() {
-                self.add(&from, to.as_deref(), used.is_change);
-            }
-            if used.is_deep || pattern.is_some() {
-                self.add_below(&from, to.as_deref(), used.is_change, pattern.as_ref());
+            // Of `a/.`, and for some programs of `a/`, the content is copied.
+            let is_merged = used.is_exact || source.text.ends_with(['.', '/']);
+            let merged = destination.clone().filter(|_| is_merged && inside.is_some());
+            for to in std::iter::once(inside.or(destination.clone())).chain(merged.map(Some)) {
+                if pattern.is_none() {
+                    self.add(&from, to.as_deref(), used.is_change);
+                }
+                if used.is_deep || pattern.is_some() {
+                    self.add_below(&from, to.as_deref(), used.is_change, pattern.as_ref());
+                }
             }
         }
     }

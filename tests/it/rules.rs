@@ -113,7 +113,8 @@ fn the_agents_own_files_are_not_part_of_a_project_that_contains_them() {
 }
 
 const FILE_RULES: &str = "[permissions]\ndeny = ['read(/conf/private/**)', 'read(*.key)', 'edit(*.lock)', \
-                          'edit(Frozen.toml)']\nask = ['read(/diary/**)', 'edit(*.gen)']";
+                          'edit(Frozen.toml)']\nask = ['read(/diary/**)', 'edit(*.gen)', \
+                          'edit(/plans/a.txt)']";
 
 fn with_file_rules() -> TestAgent {
     let agent = TestAgent::builder()
@@ -128,6 +129,8 @@ fn with_file_rules() -> TestAgent {
         .file("target/s.lock", "")
         .file("diary/monday", "hidden-3")
         .file("out/a.gen", "gen\n")
+        .file("plans/b.txt", "b")
+        .file("draft/a.txt", "a")
         .variable("TURNWRIGHT_MODE", "auto")
         .permission("reject_once");
     agent.start()
@@ -154,6 +157,10 @@ fn a_command_is_judged_by_the_rules_for_everything_in_the_folders_that_it_names(
         ("mv diary d", 1, "rejected"),
         ("sed -i s/a/b/ out/a.gen", 1, "rejected"),
         ("rm -r out", 1, "rejected"),
+        ("cp -r draft/. plans", 1, "rejected"),
+        ("cp -rT draft plans", 1, "rejected"),
+        ("cd draft && cp -r . ../plans", 1, "rejected"),
+        ("rsync -a draft/ plans", 1, "rejected"),
     ] {
         let (count, result) = attempt(&mut agent, "exec", &json!({ "command": line }));
         assert_eq!(count, questions, "{line}: {result}");

@@ -7,7 +7,9 @@ use std::path::Path;
 use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 
-use super::{Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Verdict, decide};
+use super::{
+    Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, Verdict, decide,
+};
 use crate::shell::{self, LookUp, NamedPlace};
 
 const EVERYDAY: &str = include_str!("../../tests/data/shell/everyday.txt");
@@ -94,7 +96,162 @@ fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    assert_eq!((count, questions), (185, [0, 120, 90, 28]));
+    assert_eq!((count, questions), (185, [0, 120, 88, 28]));
+}
+
+/// The mode `auto-edit` with a rule that asks, in a project with these files.
+#[expect(clippy::disallowed_methods, reason = "the test makes files")]
+fn verdicts_in_auto_edit<'a>(files: &[&str], lines: &[&'a str]) -> Vec<(&'a str, Verdict)> {
+    let project = project();
+    let root = fs::canonicalize(project.path()).unwrap();
+    for name in files {
+        fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+        fs::write(root.join(name), "x").unwrap();
+    }
+    let policy = PolicyRules {
+        rules: vec![Rule::parse("edit(/asked/**)", RuleAction::Ask, Scope::User).unwrap()],
+        can_confine: true,
+        bases: PathBases { roots: vec![root.clone()], home: None },
+        protected: ProtectedPaths::new(vec![root.clone()], Vec::new()),
+        ..PolicyRules::default()
+    };
+    let judge = |line: &str| {
+        let effects = effects(line, &root);
+        decide(&policy, Mode::AutoEdit, &Grants::default(), &effects).verdict()
+    };
+    lines.iter().map(|line| (*line, judge(line))).collect()
+}
+
+/// The files of the project in which folders are copied.
+const COPIED_FILES: &[&str] = &[
+    ".docker/config.json",
+    ".supabase/access-token",
+    "sec/deep/.env",
+    "sec/.gemini/oauth_creds.json",
+    "evil/copilot-instructions.md",
+    "evil/sub/a.md",
+    "plain/config.json",
+    "plain/asked/a.md",
+    "docs/a.md",
+    "docs/more/b.md",
+    ".github/workflows/a.yml",
+    "asked/old.md",
+];
+
+#[test]
+fn a_folder_is_copied_and_moved_with_a_question_if_anything_in_it_is_secret_or_becomes_protected() {
+    let asked = [
+        "cp -r .docker/. out1",
+        "cp -r .docker dkr",
+        "cp -rT .docker out3",
+        "mv .docker dkr",
+        "mv .docker docs",
+        "git mv .docker d2",
+        "cp -r . out",
+        "cp -r docs/.. out",
+        "cp -r sec out",
+        "cp -r sec/* out",
+        "mv sec/deep docs/",
+        "mv .supabase docs/s",
+        // Its new place makes it a secret.
+        "cp -r plain docs/.docker",
+        "cp -rT plain .docker",
+        "mv plain/* .docker",
+        "cp -r plain/. .docker",
+        // Its new place makes it protected.
+        "cp -r evil/. .github",
+        "cp -r evil/ .github/",
+        "cp -rT evil .github",
+        "cp -T -r evil .github",
+        "cp -r evil/sub/.. .github",
+        "mv evil/* .github",
+        "cp -r evil/.* .github",
+        "mv -T evil .github",
+        "cp -r docs/../evil/. ./docs/../.github",
+        "cd evil && cp -r . ../.github",
+        "git mv evil/copilot-instructions.md .github",
+        // A rule names it there.
+        "cp -r plain/. .",
+        "cp -r docs/. asked",
+        "cp -r docs asked",
+        // An earlier command puts it into the folder, or makes the folder.
+        "mkdir docs/x && cp evil/copilot-instructions.md docs/x && cp -r docs/x/. .github",
+        "cp docs/a.md docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "cat docs/a.md > docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "touch docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "cat docs/a.md | tee docs/more/copilot-instructions.md && cp -r docs/more/. .github",
+        "cp -r evil new && cp -r new/. .github",
+        "cp docs/a.md docs/more/copilot-instructions.md && mv docs/more/* .github",
+        "mv docs old && mv evil docs && cp -r docs/. .github",
+        "mv .github gh && mkdir .github && mv evil/copilot-instructions.md .github",
+        "mv .github gh && cp -r evil .github",
+    ];
+    let silent = [
+        "cp -r docs old",
+        "cp -r docs/. old",
+        "cp -rT docs old",
+        "cp -r docs/ old/",
+        "mv docs/more .",
+        "cp -r docs .github",
+        "cp -r evil .github",
+        "cp -r evil/. evil2",
+        "mv evil docs",
+        "git mv docs/more docs/less",
+        "mkdir -p old && cp -r docs old",
+        "mkdir -p x && mv docs/a.md x/",
+        "mv docs/more old && mv evil new",
+        "cp docs/a.md docs/a.bak && sed -i s/a/b/ docs/a.md",
+        "cp -r docs/. new && cp -r evil/. new",
+        "mv docs/* plain/",
+    ];
+    for (lines, expected) in [(&asked[..], Verdict::Ask), (&silent[..], Verdict::Allow)] {
+        let verdicts = verdicts_in_auto_edit(COPIED_FILES, lines);
+        let wrong: Vec<_> = verdicts.iter().filter(|(_, verdict)| *verdict != expected).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only GNU's `sed -i` takes no word after it")]
+fn a_pattern_whose_names_are_no_options_is_judged_by_them() {
+    let files = ["a.txt", "b.txt", "x/-i.txt", "x/c.txt", "y/.env", "y/d.md", "docs/more/b.md"];
+    let asked = [
+        "cd x && sed -i s/a/b/ *.txt",
+        "cd x && git add *.txt",
+        "cd x && mv *.txt ../docs",
+        "cd y && sed -i s/a/b/ .*",
+        "cat a.txt > ./-i.txt && sed -i s/a/b/ *.txt",
+        "cp a.txt ./-i.txt && sed -i s/a/b/ *.txt",
+        "cp a.txt ./-i.txt && mv *.txt docs",
+        "touch ./-i.txt && git add *.txt",
+        "sed -i.bak s/a/b/ y/.env",
+        "sed -i.env s/a/b/ a.txt",
+        "chmod 600 y",
+        "chmod 644 docs",
+        "chmod -x .",
+        "cp -r docs new && chmod 644 new",
+        "rmdir .git/hooks",
+        "rmdir ../x",
+    ];
+    let silent = [
+        "sed -i s/a/b/ *.txt",
+        "git add *.txt",
+        "mv *.txt docs",
+        "mv *.txt docs && git add -A",
+        "cd y && sed -i s/a/b/ *",
+        "sed -i.bak s/a/b/ a.txt",
+        "sed -Ei s/a/b/ a.txt",
+        "chmod 600 a.txt",
+        "chmod -x a.txt b.txt",
+        "chmod 755 docs",
+        "mv -i a.txt c.txt",
+        "rmdir docs/more",
+    ];
+    for (lines, expected) in [(&asked[..], Verdict::Ask), (&silent[..], Verdict::Allow)] {
+        let verdicts = verdicts_in_auto_edit(&files, lines);
+        let wrong: Vec<_> = verdicts.iter().filter(|(_, verdict)| *verdict != expected).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
 }
 
 #[test]

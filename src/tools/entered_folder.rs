@@ -38,11 +38,14 @@ pub(crate) fn read_by_direnv(folder: &Path) -> Vec<String> {
         let script = shell::parse(&head.text, ShellDialect::Bash);
         // A file that `source` reads stays in the folder, `source_env` goes to that of the file.
         let places = [folder, file.parent().unwrap_or(folder)];
+        let is_output_run = runs_output(&head.text);
+        let added = path_entries(&head.text);
         let named = places.into_iter().flat_map(|place| {
-            let (is_output_run, path) = (runs_output(&head.text), path_entries(&head.text));
-            let read = script.commands.iter().flat_map(|it| read_files(it, place, is_output_run));
-            let path = path.into_iter().flat_map(|entry| shadowing(&place.join(entry)));
-            read.chain(path).collect::<Vec<_>>()
+            let read = script
+                .commands
+                .iter()
+                .flat_map(move |command| read_files(command, place, is_output_run));
+            read.chain(added.iter().flat_map(move |entry| shadowing(&place.join(entry))))
         });
         let inside = named.map(|path| normalize_lexically(&path));
         for path in inside.filter(|path| path.starts_with(folder) && path != folder) {
@@ -60,6 +63,7 @@ fn read_files(command: &SimpleCommand, place: &Path, is_output_run: bool) -> Vec
     let place = command.folder.as_ref().map_or(place.to_path_buf(), |folder| place.join(folder));
     let mut words = command.argv();
     let program = words.next().unwrap_or_default();
+    let runs_other = command.argv().any(|word| matches!(word, "-c" | "-m"));
     let mut operands: Vec<&str> = words.filter(|word| !word.starts_with('-')).collect();
     let first = operands.first().copied();
     let mut found: Vec<PathBuf> = Vec::new();
@@ -94,7 +98,7 @@ fn read_files(command: &SimpleCommand, place: &Path, is_output_run: bool) -> Vec
         // The first operand is no file.
         "awk" | "grep" | "sed" if is_output_run && first.is_some() => operands.split_off(1),
         "cat" | "cut" | "head" if is_output_run => operands,
-        _ if INTERPRETERS.contains(&program) => first.into_iter().collect(),
+        _ if INTERPRETERS.contains(&program) && !runs_other => first.into_iter().collect(),
         _ if program.contains('/') => vec![program],
         _ => Vec::new(),
     };
@@ -202,6 +206,7 @@ mod tests {
             ("export $(grep -v '^#' .env | xargs)", vec![".env"]),
             ("V=$(cat VERSION); export V", vec![]),
             ("./setup.sh a; bash other.sh", vec!["other.sh", "setup.sh"]),
+            ("python3 -m venv venv", vec![]),
             ("use vim", vec![".vimrc.local"]),
         ] {
             for (name, text) in

@@ -7,14 +7,16 @@ use std::path::Path;
 use super::repository::normalize_lexically;
 use turnwright_workspace::files::read_head;
 
-/// The settings files. Of all that they say, the names of files are what matters here.
+/// The settings files. Only the file names in them matter here.
 const SETTINGS: [&str; 6] =
     [".luarc.json", ".luarc.jsonc", ".npmrc", ".yarnrc", ".yarnrc.yml", "pnpm-workspace.yaml"];
 /// The settings files that name the folder of a toolchain.
 const TOOLCHAINS: [&str; 2] = ["rust-toolchain", "rust-toolchain.toml"];
 /// More of a file is not read, and no more names are looked up.
-const MAX_BYTES: usize = 64 * 1024;
-const MAX_WORDS: usize = 5_000;
+const MAX_BYTES: usize = 512 * 1024;
+const MAX_NAMES: usize = 20_000;
+/// Where the programs usually are that the rest of a longer file may name.
+const USUAL_PLACES: [&str; 2] = [".yarn/plugins", ".yarn/releases"];
 
 /// Returns the files in a folder that its settings name, relative to it. Blocks: not for the runtime's thread.
 pub(crate) fn named_programs(folder: &Path) -> Vec<String> {
@@ -22,9 +24,12 @@ pub(crate) fn named_programs(folder: &Path) -> Vec<String> {
     for name in SETTINGS.iter().chain(&TOOLCHAINS) {
         let Some(head) = read_head(&folder.join(name), None, MAX_BYTES) else { continue };
         let lines = head.text.lines().map(without_comment);
-        let words = lines.flat_map(|line| line.split(is_separator)).filter(|word| !word.is_empty());
-        for word in words.take(MAX_WORDS) {
-            let path = normalize_lexically(&folder.join(word));
+        let possible: BTreeSet<&str> = lines.flat_map(possible_names).collect();
+        if !head.is_complete || possible.len() > MAX_NAMES {
+            found.extend(USUAL_PLACES.map(str::to_owned));
+        }
+        for possible_name in possible.into_iter().take(MAX_NAMES) {
+            let path = normalize_lexically(&folder.join(possible_name));
             let Ok(relative) = path.strip_prefix(folder) else { continue };
             let Ok(metadata) = path.symlink_metadata() else { continue };
             let is_program = !metadata.is_dir() || TOOLCHAINS.contains(name);
@@ -45,8 +50,17 @@ fn without_comment(line: &str) -> &str {
     &line[..end.unwrap_or(line.len())]
 }
 
-fn is_separator(letter: char) -> bool {
-    letter.is_whitespace() || "\"'`,;:=[]{}()<>".contains(letter)
+/// Returns the parts of a line that may be names of files: words, and longer parts, because names may contain blanks
+/// and signs.
+fn possible_names(line: &str) -> impl Iterator<Item = &str> {
+    let value = line.split_once([':', '=', ' ']).map(|(_, value)| value);
+    let words = line.split(|letter: char| letter.is_whitespace() || is_sign(letter));
+    let parts = line.split(is_sign).chain(line.split('"')).chain(line.split('\''));
+    words.chain(parts).chain(value).map(str::trim).filter(|name| !name.is_empty())
+}
+
+fn is_sign(letter: char) -> bool {
+    "\"'`,;:=[]{}()<>".contains(letter)
 }
 
 #[cfg(test)]
@@ -68,15 +82,26 @@ mod tests {
             (".luarc.json", "{\"runtime.plugin\": \"x.js\"}", vec!["x.js"]),
             ("rust-toolchain.toml", "[toolchain]\npath = \".yarn\"", vec![".yarn"]),
             (".yarnrc.yml", "yarnPath: ../x.js", vec![]),
+            (".yarnrc.yml", "yarnPath: \".yarn/my y.cjs\"", vec![".yarn/my y.cjs"]),
+            (".yarnrc.yml", "yarnPath: .yarn/my y.cjs", vec![".yarn/my y.cjs"]),
+            (".yarnrc.yml", "yarnPath: '.yarn/y (1), z.cjs'", vec![".yarn/y (1), z.cjs"]),
+            (".yarnrc.yml", "yarnPath: .yarn/y (1), z.cjs", vec![".yarn/y (1), z.cjs"]),
+            (".yarnrc", "yarn-path \".yarn/my y.cjs\"", vec![".yarn/my y.cjs"]),
+            (".yarnrc.yml", &format!("{}yarnPath: x.js", "catalog:\n".repeat(8_000)), vec!["x.js"]),
+            (
+                ".yarnrc.yml",
+                &"catalog: x\n".repeat(60_000),
+                vec![".yarn/plugins", ".yarn/releases"],
+            ),
             (".yarnrc.yml", "# as x.js\nnodeLinker: pnp # or x.js", vec![]),
         ] {
             let folder = tempfile::tempdir().unwrap();
             fs::create_dir(folder.path().join(".yarn")).unwrap();
-            for path in [".yarn/y.cjs", "x.js"] {
+            for path in [".yarn/y.cjs", ".yarn/my y.cjs", ".yarn/y (1), z.cjs", "x.js"] {
                 fs::write(folder.path().join(path), "").unwrap();
             }
             fs::write(folder.path().join(file), text).unwrap();
-            assert_eq!(named_programs(folder.path()), expected, "{text}");
+            assert_eq!(named_programs(folder.path()), expected, "{}", &text[..text.len().min(80)]);
         }
     }
 }

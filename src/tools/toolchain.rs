@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use turnwright_policy::permission::ProtectedPaths;
+use turnwright_policy::permission::{IDIOMATIC_VERSION_FILES, ProtectedPaths};
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::read_head;
 
 const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
-/// Files of asdf and mise that name versions, and those of mise that can name anything to run.
-const VERSION_FILE: &str = ".tool-versions";
+/// Files that name the versions of several programs or of Python.
+const VERSION_FILES: [&str; 3] = [".tool-versions", ".python-version", ".python-versions"];
+/// Files of mise that can name anything to run.
 const MISE_FILES: [&str; 8] = [
     "mise.toml",
     "mise.local.toml",
@@ -45,10 +46,11 @@ pub(super) fn untrusted_version_reason(
     let found = found.find(|folder| folder.ends_with(".volta/bin") || folder.ends_with("shims"))?;
     let is_volta = found.ends_with(".volta/bin");
     let home = environment.get("HOME").map(Path::new);
+    let version_files = VERSION_FILES.iter().chain(IDIOMATIC_VERSION_FILES);
     let names_it = |folder: &Path| {
         // Volta prefers the programs that the project has installed.
         is_volta && folder.join("node_modules/.bin").join(program).exists()
-            || may_run_something(&folder.join(VERSION_FILE))
+            || version_files.clone().any(|name| may_run_something(&folder.join(name)))
             || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
     };
     // What is in the home folder are the user's own settings.
@@ -112,6 +114,9 @@ mod tests {
         for (path, program, text, expected) in [
             (".asdf/shims", "node", (".tool-versions", "nodejs path:./evil"), true),
             (".asdf/shims", "node", (".tool-versions", "nodejs 20.1.0"), false),
+            (".asdf/shims", "node", (".nvmrc", "path:./evil"), true),
+            (".asdf/shims", "node", (".nvmrc", "v20"), false),
+            (".asdf/shims", "node", (".python-version", "../evil"), true),
             (".asdf/shims", "node", ("mise.toml", "[env]"), true),
             (".asdf/shims", "node", ("package.json", "{}"), false),
             (".asdf/shims", "tsc", ("mise.toml", "[env]"), false),

@@ -57,6 +57,7 @@ pub use lasting_grant::suggest_pattern;
 pub use mode::{Mode, SharedMode};
 pub use policy_rules::PolicyRules;
 pub use project_folder::project_folder;
+pub use protected_files::IDIOMATIC_VERSION_FILES;
 pub use protected_paths::ProtectedPaths;
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 pub use rule_error::RuleError;

@@ -52,6 +52,35 @@ pub(super) const NAME_FORMS: &[(&str, &str, &str)] = &[
     (".mise.", ".toml", MISE),
 ];
 
+/// The files with the version of one program that mise and the program's own version managers read.
+pub const IDIOMATIC_VERSION_FILES: &[&str] = &[
+    ".atmos-version",
+    ".bun-version",
+    ".chezmoiversion",
+    ".crystal-version",
+    ".deno-version",
+    ".elixir-version",
+    ".erlang-version",
+    ".exenv-version",
+    ".go-version",
+    ".java-version",
+    ".node-version",
+    ".nvmrc",
+    ".opentofu-version",
+    ".packer-version",
+    ".perl-version",
+    ".php-version",
+    ".ruby-version",
+    ".sdkmanrc",
+    ".swift-version",
+    ".terraform-version",
+    ".terragrunt-version",
+    ".terramate-version",
+    ".yarn-version",
+    ".yvmrc",
+    ".zig-version",
+];
+
 const fn class(
     reason: &'static str,
     protection: Protection,
@@ -60,7 +89,7 @@ const fn class(
     FileClass { reason, protection, programs }
 }
 
-/// The classes, without those for other systems. The first that has a path says why it is protected.
+/// The classes, without those for other systems. The first class that lists a path gives the reason.
 pub(super) fn file_classes() -> impl Iterator<Item = &'static FileClass> {
     let is_read =
         |class: &&FileClass| cfg!(windows) || !matches!(class.protection, Protection::Windows);
@@ -221,8 +250,15 @@ const CLASSES: &[FileClass] = &[
     class(TOOLCHAIN, Protection::Content(harmless::python_version), &[
         ("uv, pyenv", "https://docs.astral.sh/uv/concepts/python-versions/#python-version-files", &[".python-version", ".python-versions"]),
     ]),
+    class(TOOLCHAIN, Protection::Content(harmless::versions), &[
+        ("mise", "https://mise.jdx.dev/configuration.html#idiomatic-version-files", IDIOMATIC_VERSION_FILES),
+    ]),
     class(TOOLCHAIN, Protection::Content(harmless::pdm_python), &[
         ("PDM", "https://pdm-project.org/latest/usage/venv", &[".pdm-python"]),
+    ]),
+    class(TOOLCHAIN, Protection::Content(harmless::never), &[
+        ("PDM 2.4 and older", "https://github.com/pdm-project/pdm/blob/main/src/pdm/cli/commands/fix/fixers.py", &[".pdm.toml"]),
+        ("Corepack", "https://github.com/nodejs/corepack#environment-variables", &[".corepack.env"]),
     ]),
     class(PACKAGES, Protection::Content(harmless::yarnrc_yml), &[
         ("Yarn", "https://yarnpkg.com/configuration/yarnrc", &[".yarnrc.yml"]),
@@ -236,7 +272,7 @@ const CLASSES: &[FileClass] = &[
     class(PACKAGES, Protection::Content(harmless::pnpm_workspace), &[
         ("pnpm", "https://pnpm.io/settings", &["pnpm-workspace.yaml"]),
     ]),
-    class(PACKAGES, Protection::Content(harmless::program), &[
+    class(PACKAGES, Protection::Content(harmless::never), &[
         ("pnpm", "https://pnpm.io/pnpmfile", &[".pnpmfile.cjs", ".pnpmfile.mjs"]),
     ]),
     class(EDITORS, Protection::Content(harmless::luarc), &[
@@ -266,8 +302,8 @@ mod tests {
 
     const TITLE: &str = "# List of protected files
 
-The files that [are protected](permissions.md#protected-files), with the reason that a question shows, and where their program says what it does with them. A name
-holds in every folder, in capital and small letters, and for all that is below it. Besides these: git's own files, virtual environments under other names, and what the settings add.
+The files that [are protected](permissions.md#protected-files), with the reason that a question shows, and where their program says what it does with them. Names
+apply in every folder, regardless of case, and cover everything below them. Also protected are git's own files, virtual environments under other names, and what the settings add.
 
 <!-- Written by a test of `crates/turnwright-policy/src/permission/protected_files.rs`. -->
 ";

@@ -98,7 +98,7 @@ fn is_installed(program: &str, environment: &Environment) -> bool {
 fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
     // A link leads to a place of which nobody has said anything.
     let mut above = folder.ancestors().take_while(|above| *above != home);
-    if above.any(|above| above.is_symlink()) {
+    if above.any(Path::is_symlink) {
         return Ok(());
     }
     let mut builder = DirBuilder::new();

@@ -346,11 +346,14 @@ impl ConfinementBuilder<'_> {
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
         let configs = tracking_configs(self.command);
+        let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
+        let mut deleted = kept_places::deleted_first(self.command);
+        deleted.retain(|folder| environments.contains(folder));
         let may_write_protected = |path: &Path| {
             configs.contains(path)
+                || deleted.iter().any(|folder| path.starts_with(folder))
                 || allowed.iter().any(|it| it.starts_with(path) || path.starts_with(it))
         };
-        let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
         let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
         let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
         // The files that a command without write access may read are restricted below.

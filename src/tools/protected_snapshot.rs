@@ -380,13 +380,15 @@ impl ProtectedSnapshot {
 
     /// Returns true if a working tree of the project, or a repository below it, was removed as a whole.
     fn has_gone_with_its_folder(&self, path: &Path) -> bool {
+        let is_of_worktree =
+            is_worktree_file(path, "commondir") || is_worktree_file(path, "config.worktree");
+        if is_of_worktree {
+            return path.parent().is_some_and(|folder| !folder.exists());
+        }
         let is_own =
             |git: &Path| self.protected.roots().iter().any(|root| git == root.join(".git"));
         let mut others = self.repositories.iter().filter(|git| !is_own(git));
-        let is_other = is_worktree_file(path, "commondir")
-            || is_worktree_file(path, "config.worktree")
-            || others.any(|git| path.starts_with(git));
-        is_other && path.parent().is_some_and(|folder| !folder.exists())
+        others.any(|git| path.starts_with(git) && !git.exists())
     }
 
     fn is_new_repository(&self, config: &Path) -> bool {

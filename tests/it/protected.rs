@@ -484,10 +484,13 @@ fn working_trees_and_repositories_that_are_removed_as_a_whole_are_no_loss() {
     let setup =
         "set -e; git init -q . ; git config user.name x; git config user.email x@example.com
         git add .; git commit -qm x; git worktree add -q wt -b other; git init -q sub";
+    // The agent looks at the folders while they are deleted.
+    let script = "git worktree remove --force wt; rm -r sub/.git/hooks sub/.git/config; sleep 0.4
+        [ -e sub/.git/config ] && echo restored-too-early; rm -r sub; echo done-with-git";
     let mut agent = TestAgent::builder()
         .permission("allow_once")
         .file("setup", setup)
-        .file("script", "git worktree remove --force wt; rm -rf sub; echo done-with-git")
+        .file("script", script)
         .model(json!([]))
         .start();
     let mut shell = std::process::Command::new("sh");
@@ -495,7 +498,39 @@ fn working_trees_and_repositories_that_are_removed_as_a_whole_are_no_loss() {
     assert!(done.unwrap().success());
     let result = result_of(&mut agent, "sh script");
     assert!(result.contains("done-with-git") && !result.contains("[protected:"), "{result}");
+    assert!(!result.contains("restored-too-early"), "{result}");
     assert!(!agent.path("wt").exists() && !agent.path("sub").exists());
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
+fn hooks_of_a_repository_that_stays_are_put_back() {
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", "rm -r sub/.git/hooks; echo done")
+        .file("sub/.git/HEAD", "ref: refs/heads/main\n")
+        .file("sub/.git/objects/x", "")
+        .file("sub/.git/refs/x", "")
+        .file("sub/.git/config", "[core]\n\tbare = false\n")
+        .file("sub/.git/hooks/pre-commit", "mine")
+        .model(json!([]))
+        .start();
+    let result = result_of(&mut agent, "sh script");
+    assert!(result.contains("[protected:"), "{result}");
+    assert_eq!(agent.read("sub/.git/hooks/pre-commit"), "mine", "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its commands are lines of sh")]
+fn an_environment_can_be_deleted_as_a_whole_and_is_protected_when_it_is_made_anew() {
+    let script = "mkdir -p named/bin && echo evil > named/bin/activate";
+    let mut agent = environments().file("script", script).model(json!([])).start();
+    let result = result_of(&mut agent, "rm -rf .venv && echo done-with-it");
+    assert!(result.contains("done-with-it") && !result.contains("[protected:"), "{result}");
+    assert!(!agent.path(".venv").exists());
+    let result = result_of(&mut agent, "rm -rf named && sh script");
+    let activate = std::fs::read_to_string(agent.path("named/bin/activate"));
+    assert!(activate.is_err() || activate.unwrap() == "mine", "{result}");
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl ConfinementBuilder<'_> {
 }
 
 /// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
-fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
+pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
     let first = command.script.commands.first().filter(|_| is_chain);
     let Some(first) = first.filter(|it| it.program() == "rm" && it.wrappers.is_empty()) else {

@@ -115,9 +115,11 @@ impl ProtectedCheck {
         let environments: Vec<_> = self.watch.installs_in.iter().cloned().chain(made).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
-        // git writes its steps for a while, and runs them only if it is told to.
+        // git writes its steps for a while, and runs them only if it is told to. What is missing is no trap: perhaps the
+        // command is deleting the whole folder, and at its end that is known.
         let is_trap = |path: &Path| {
-            !path.ends_with("git-rebase-todo")
+            path.symlink_metadata().is_ok()
+                && !path.ends_with("git-rebase-todo")
                 && self.is_own(path)
                 && !self.is_being_made(path, &environments)
         };

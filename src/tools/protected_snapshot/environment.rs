@@ -272,7 +272,9 @@ fn program_of_package(line: &str) -> Option<&str> {
     let path = line.split(',').next()?.trim();
     let path = path.trim_start_matches("../").trim_start_matches("..\\");
     let (folder, program) = path.split_once(['/', '\\'])?;
-    let is_program = ["bin", "Scripts"].contains(&folder) && !program.contains(['/', '\\']);
+    let is_folder = program.trim_end_matches(['.', ' ']).is_empty();
+    let is_program =
+        ["bin", "Scripts"].contains(&folder) && !is_folder && !program.contains(['/', '\\']);
     (is_program && !is_of_environment(program)).then_some(path)
 }
 
@@ -324,6 +326,10 @@ mod tests {
                 Some("bin/activate-global-python-argcomplete"),
             ),
             ("../../../bin/../activate,,", None),
+            ("../../../bin/.,,", None),
+            ("../../../bin/..,,", None),
+            ("../../../bin/,,", None),
+            ("../../../bin,,", None),
             ("../../../pyvenv.cfg,,", None),
             ("../../../share/man/x,,", None),
             ("ruff/__init__.py,sha256=abc,1", None),

@@ -62,7 +62,8 @@ pub(super) struct SharedPlaces {
 #[derive(Clone, Debug, Default)]
 struct SearchedFolder {
     at: Option<Instant>,
-    /// It and the folders of package managers in it, in which new entries appear when something is installed.
+    /// It, if it is ignored, and the folders of package managers in it, in which new entries appear when something is
+    /// installed.
     modified: Vec<(PathBuf, Option<SystemTime>)>,
     /// The folders of package managers in it, or itself, with links.
     packages: Vec<PathBuf>,
@@ -213,10 +214,13 @@ impl SearchedFolder {
     fn search(folder: &Path, ignored: Option<&HashSet<&Path>>, left: &mut usize) -> SearchedFolder {
         let mut found = SearchedFolder {
             at: Some(Instant::now()),
-            modified: vec![(folder.to_path_buf(), modified(folder))],
             is_complete: true,
             ..SearchedFolder::default()
         };
+        // In a folder of the session, new entries appear all the time.
+        if ignored.is_none() {
+            found.modified.push((folder.to_path_buf(), modified(folder)));
+        }
         let mut left_here = MAX_ENTRIES.min(*left);
         let mut pending = VecDeque::from([folder.to_path_buf()]);
         while let Some(folder) = pending.pop_front() {

@@ -264,6 +264,13 @@ impl ConfinementBuilder<'_> {
         } else {
             Vec::new()
         };
+        let running = if self.may_write { self.running_mark() } else { None };
+        // With the mark, so that no other agent forgets what it needs.
+        let history = if self.may_write {
+            self.keep_history(running.as_ref())
+        } else {
+            KeptHistory::default()
+        };
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),
@@ -275,8 +282,8 @@ impl ConfinementBuilder<'_> {
             read_only_inodes,
             limits,
             layers,
-            history: if self.may_write { self.keep_history() } else { KeptHistory::default() },
-            running: if self.may_write { self.running_mark() } else { None },
+            history,
+            running,
         })
     }
 

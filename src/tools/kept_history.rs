@@ -22,7 +22,8 @@ use turnwright_workspace::nofollow;
 /// The parts of a repository that are kept, the smallest last: these are kept first.
 const OBJECTS: &str = "objects";
 const BRANCHES: &str = "refs/heads";
-const FOLDERS: [&str; 5] = [OBJECTS, "logs", "reftable", "refs", ""];
+const LOGS: &str = "logs";
+const FOLDERS: [&str; 5] = [OBJECTS, LOGS, "reftable", "refs", ""];
 const FILES: [&str; 3] = ["HEAD", "packed-refs", "index"];
 /// At most this many names are given for one command. What is missing follows before the next one.
 const MAX_NAMES: usize = 50_000;
@@ -136,7 +137,7 @@ impl KeptHistory {
         for repository in &self.repositories {
             reports.extend(repository.repair(self.may_prune, BY_COMMAND));
             if is_only {
-                let _ = fs::remove_file(repository.unfinished_mark());
+                drop(fs::remove_file(repository.unfinished_mark()));
             }
         }
         (!reports.is_empty()).then(|| reports.into_iter().collect::<Vec<_>>().join("\n"))
@@ -169,8 +170,10 @@ impl KeptRepository {
         let branches = if is_lost { Vec::new() } else { self.lost_branches() };
         let result = match (is_lost, may_prune) {
             (true, _) => self.put_back(&|_| true),
-            (false, true) => Ok(()),
-            (false, false) => self.put_back(&|folder| folder.starts_with(OBJECTS)),
+            (false, _) => self.put_back(&|folder| {
+                folder.starts_with(OBJECTS) && !may_prune
+                    || folder.starts_with(LOGS) && !branches.is_empty()
+            }),
         };
         let branches_result = branches.iter().try_for_each(|file| self.put_back_file(file));
         let lost = if is_lost { loss::lost_part(&self.kept, &self.git) } else { None };
@@ -212,7 +215,7 @@ impl KeptRepository {
         loss::each_file(&self.kept.join("refs"), &mut |path| {
             let name = path.strip_prefix(&self.kept).unwrap_or(path);
             if !self.git.join(name).exists()
-                && (has_lost_log || self.git.join("logs").join(name).is_file())
+                && (has_lost_log || self.git.join(LOGS).join(name).is_file())
             {
                 gone.push(name.to_owned());
             }
@@ -307,7 +310,14 @@ impl KeptRepository {
             if !is_wanted {
                 continue;
             }
-            let old = names.remove(&name);
+            let mut old = names.remove(&name);
+            if let Some(other) = old.take_if(|old| old.is_dir() != metadata.is_dir()) {
+                // A branch `a` has made place for `a/b`, or the other way round.
+                if !is_alone {
+                    continue;
+                }
+                remove(&kept.join(&name), &other)?;
+            }
             if metadata.is_dir() {
                 subfolders.push(name);
                 continue;
@@ -324,10 +334,8 @@ impl KeptRepository {
         }
         for (name, metadata) in names.into_iter().filter(|_| is_alone) {
             let path = kept.join(name);
-            match metadata.is_dir() {
-                true if is_top => {}
-                true => fs::remove_dir_all(path)?,
-                false => fs::remove_file(path)?,
+            if !is_top || !metadata.is_dir() {
+                remove(&path, &metadata)?;
             }
         }
         result
@@ -403,6 +411,10 @@ impl KeptFolders {
             result => result,
         }
     }
+}
+
+fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
 /// Returns true if no other command runs that may have deleted something.

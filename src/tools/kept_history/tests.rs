@@ -8,6 +8,7 @@ use super::*;
 
 struct Project {
     folder: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 /// A command of an agent.
@@ -26,7 +27,8 @@ impl Project {
     }
 
     fn with(init: &str) -> Project {
-        let project = Project { folder: tempfile::tempdir().unwrap() };
+        let folder = tempfile::tempdir().unwrap();
+        let project = Project { folder, state: tempfile::tempdir().unwrap() };
         fs::create_dir(project.root()).unwrap();
         project.run(&format!("{init} && echo a > a && git add a && git commit -qm one"));
         project
@@ -57,7 +59,7 @@ impl Project {
     }
 
     fn begin(&self, agent: &HistoryKeeper, may_prune: bool) -> Running {
-        let state = self.folder.path().join("state");
+        let state = self.state.path();
         let mark = RunningMark::new(&state.join("running")).unwrap();
         let place = state.join("history");
         let flags = (may_prune, true);
@@ -198,18 +200,49 @@ fn branches_that_a_script_deletes_come_back() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_told_once_and_keeps_nothing_else_from_it() {
+fn a_branch_that_makes_place_for_a_folder_of_branches_is_kept() {
     let project = Project::new();
     let agent = HistoryKeeper::default();
-    let place = project.folder.path().join("state/history");
-    let kept = KeptRepository::new(project.git(), &place).kept;
-    // Nothing can be kept in a folder whose name is that of a file.
-    private_file::create_folder(&kept).unwrap();
-    fs::write(kept.join("logs"), "").unwrap();
+    for script in
+        ["git branch a", "git branch -D a; git branch a/b", "git branch -D a/b; git branch a"]
+    {
+        project.run(script);
+        let before = project.log();
+        let running = project.begin(&agent, false);
+        assert_eq!(running.history.incomplete, [] as [PathBuf; 0], "{script}");
+        project.run("rm -rf .git/refs/heads/a .git/logs");
+        running.end();
+        assert_eq!(project.log(), before, "{script}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pack_that_is_too_large_for_a_copy_is_told_once_and_keeps_nothing_else_from_it() {
+    let mut project = Project::new();
+    project.run("rm -f .git/objects/pack/*.rev; truncate -s 65M .git/objects/pack/large.pack");
+    let Ok(state) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("SKIPPED: this machine has no second file system");
+    };
+    fs::write(state.path().join("file"), "").unwrap();
+    if fs::hard_link(state.path().join("file"), project.git().join("link")).is_ok() {
+        return eprintln!("SKIPPED: this machine has no second file system");
+    }
+    project.state = state;
+    let before = project.log();
+    let agent = HistoryKeeper::default();
     let running = project.begin(&agent, false);
     assert_eq!(running.history.incomplete, [project.git()]);
-    assert!(running.end().is_empty());
-    assert_eq!(project.begin(&agent, false).history.incomplete, [] as [PathBuf; 0]);
-    assert!(kept.join("HEAD").exists() && kept.join("refs/heads/main").exists());
-    assert!(kept.join("objects/pack").exists());
+    assert_eq!(running.end(), "");
+    let running = project.begin(&agent, false);
+    assert_eq!(running.history.incomplete, [] as [PathBuf; 0]);
+    project.run("find .git/objects .git/refs .git/logs -type f ! -name large.pack -delete");
+    let report = running.end();
+    assert!(report.contains("It is there again"), "{report}");
+    assert_eq!(project.log(), before);
+    // Nothing says that all is well when it is not.
+    let running = project.begin(&agent, false);
+    project.run("rm -rf .git/objects .git/refs; touch .git/objects");
+    let report = running.end();
+    assert!(report.contains("could not be put back"), "{report}");
 }

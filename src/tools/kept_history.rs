@@ -66,6 +66,9 @@ struct KeptFolder {
 /// The inode of a folder, and when it was changed.
 type FolderStamp = (u64, i64, i64);
 
+/// A folder, and when it was made: a new one may get the number of one that was deleted.
+type FolderIdentity = (u64, Option<SystemTime>);
+
 /// The repositories whose history was kept before a command.
 #[derive(Debug, Default)]
 pub(super) struct KeptHistory {
@@ -83,6 +86,8 @@ pub(super) struct KeptHistory {
 struct KeptRepository {
     git: PathBuf,
     kept: PathBuf,
+    /// The folder that it is in, if known.
+    folder: Option<FolderIdentity>,
     /// The folders with files, relative to it.
     folders: BTreeMap<PathBuf, Option<FolderStamp>>,
 }
@@ -111,6 +116,7 @@ impl HistoryKeeper {
         let mut names_left = MAX_NAMES;
         for git in repositories {
             let mut repository = KeptRepository::new(git, place);
+            repository.folder = repository.git.parent().and_then(identity);
             if is_alone && !repository.is_made_anew() {
                 history.found_before.extend(repository.repair(true, BEFORE_COMMAND));
             }
@@ -147,7 +153,7 @@ impl KeptHistory {
 impl KeptRepository {
     fn new(git: PathBuf, place: &Path) -> KeptRepository {
         let name = git.to_string_lossy().replace('/', "%");
-        KeptRepository { kept: place.join(name), git, folders: BTreeMap::new() }
+        KeptRepository { kept: place.join(name), git, folder: None, folders: BTreeMap::new() }
     }
 
     fn unfinished_mark(&self) -> PathBuf {
@@ -158,14 +164,27 @@ impl KeptRepository {
 
     /// Returns true if the user seems to have begun another repository in the same place.
     fn is_made_anew(&self) -> bool {
-        let head = |folder: &Path| fs::symlink_metadata(folder.join("HEAD")).ok();
-        let heads = head(&self.kept).zip(head(&self.git));
-        heads.is_some_and(|(kept, now)| !is_same_file(&kept, &now)) && !loss::has_log(&self.git)
+        let same = |file: &str| {
+            let found = |folder: &Path| fs::symlink_metadata(folder.join(file)).ok();
+            let files = found(&self.kept).zip(found(&self.git));
+            files.map(|(kept, now)| is_same_file(&kept, &now))
+        };
+        same("HEAD") == Some(false) && same("logs/HEAD") != Some(true)
+    }
+
+    /// Returns true if the folder that it is in was deleted, moved or made anew, as for another clone.
+    fn is_gone_with_folder(&self) -> bool {
+        let now = self.git.parent().and_then(identity);
+        let is_other = self.folder.is_some() && now != self.folder;
+        self.git.ends_with(".git") && (now.is_none() || is_other)
     }
 
     /// Puts back what is missing. Objects may have been deleted for a reason with `may_prune`, as long as the history is
     /// there. Returns what is told if that mattered.
     fn repair(&self, may_prune: bool, who: &str) -> Option<String> {
+        if self.is_gone_with_folder() {
+            return None;
+        }
         let is_lost = loss::lost_part(&self.kept, &self.git).is_some();
         let branches = if is_lost { Vec::new() } else { self.lost_branches() };
         let result = match (is_lost, may_prune) {
@@ -411,6 +430,15 @@ impl KeptFolders {
             result => result,
         }
     }
+}
+
+fn identity(folder: &Path) -> Option<FolderIdentity> {
+    let found = fs::symlink_metadata(folder).ok()?;
+    #[cfg(unix)]
+    let number = found.ino();
+    #[cfg(not(unix))]
+    let number = 0;
+    Some((number, found.created().ok()))
 }
 
 fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {

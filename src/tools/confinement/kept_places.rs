@@ -196,6 +196,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_lines_that_tell_git_to_prune_or_run_nothing_else_may_prune() {
+        for (line, expected) in [
+            ("git commit -qm x", true),
+            ("cd sub && git fetch", true),
+            ("git gc --prune=now; ./test.sh", true),
+            ("git -C sub repack -ad && ls", true),
+            ("git status; npm test", false),
+            ("git commit -qm x && python3 x.py", false),
+            ("git status | env sh", false),
+            ("./gc.sh", false),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            assert_eq!(may_prune(&script.commands), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn only_what_is_gone_before_the_rest_of_a_line_runs_counts_as_deleted() {
         for (line, expected) in [
             ("rm -rf a && touch b", Some("/p/a")),

@@ -132,6 +132,21 @@ fn what_a_server_deletes_between_two_commands_comes_back_but_a_new_repository_st
 }
 
 #[test]
+fn a_clone_that_is_deleted_as_a_whole_stays_deleted_and_a_new_one_is_not_the_old_one() {
+    for (script, is_there) in [
+        ("rm -rf ../project", false),
+        ("mv ../project ../moved", false),
+        ("rm -rf ../project; cp -r ../copy ../project", true),
+    ] {
+        let project = Project::new();
+        project.run("cp -r . ../copy; git branch extra");
+        assert_eq!(project.script(false, script), "", "{script}");
+        assert_eq!(project.root().exists(), is_there, "{script}");
+        assert!(!is_there || !project.run("git branch").contains("extra"), "{script}");
+    }
+}
+
+#[test]
 fn a_line_that_may_prune_loses_no_commit_of_a_branch() {
     let project = Project::new();
     let before = project.log();

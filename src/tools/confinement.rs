@@ -264,13 +264,7 @@ impl ConfinementBuilder<'_> {
         } else {
             Vec::new()
         };
-        let running = if self.may_write { self.running_mark() } else { None };
-        // With the mark, so that no other agent forgets what it needs.
-        let history = if self.may_write {
-            self.keep_history(running.as_ref())
-        } else {
-            KeptHistory::default()
-        };
+        let (running, history) = self.running_with_history();
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),

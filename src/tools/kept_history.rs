@@ -351,13 +351,21 @@ impl KeptRepository {
             let added = cleared.and_then(|()| known.add_name(&source.join(&name), &to, &metadata));
             result = added.and(result);
         }
-        for (name, metadata) in names.into_iter().filter(|_| is_alone) {
-            let path = kept.join(name);
-            if !is_top || !metadata.is_dir() {
-                remove(&path, &metadata)?;
-            }
+        if is_alone {
+            self.forget(folder, names)?;
         }
         result
+    }
+
+    /// Deletes what is gone from a folder of the repository.
+    fn forget(&self, folder: &Path, gone: HashMap<OsString, Metadata>) -> io::Result<()> {
+        for (name, metadata) in gone {
+            // In the top folder, those of `FOLDERS` are judged on their own.
+            if folder != Path::new("") || !metadata.is_dir() {
+                remove(&self.kept.join(folder).join(name), &metadata)?;
+            }
+        }
+        Ok(())
     }
 
     /// Puts back what is missing in the folders that `is_wanted`. Returns the last error.

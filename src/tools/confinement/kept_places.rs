@@ -55,13 +55,24 @@ impl ConfinementBuilder<'_> {
         names.into_iter().filter(is_secret).collect()
     }
 
-    pub(super) fn running_mark(&self) -> Option<RunningMark> {
+    fn running_mark(&self) -> Option<RunningMark> {
         let made = RunningMark::new(&running_commands(&self.env.confinement));
         made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
     }
 
+    /// Marks a command that may write as running, and keeps the history before it: with the mark, so that no other agent
+    /// forgets what it needs.
+    pub(super) fn running_with_history(&self) -> (Option<RunningMark>, KeptHistory) {
+        if !self.may_write {
+            return (None, KeptHistory::default());
+        }
+        let running = self.running_mark();
+        let history = self.keep_history(running.as_ref());
+        (running, history)
+    }
+
     /// Keeps the history of the session's repositories, and tells the user once if that is not possible.
-    pub(super) fn keep_history(&self, running: Option<&RunningMark>) -> KeptHistory {
+    fn keep_history(&self, running: Option<&RunningMark>) -> KeptHistory {
         let folders = self.env.files.roots().folders();
         let mut repositories: Vec<_> = folders.flat_map(repository::history_folders).collect();
         repositories.extend(self.nested_repositories());

@@ -5,7 +5,7 @@
 mod loss;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
 #[cfg(unix)]
@@ -320,13 +320,9 @@ impl KeptRepository {
         // A large file must not take the place of many small ones.
         found.sort_by_key(|(_, metadata)| metadata.len());
         for (name, metadata) in found {
-            let is_wanted = if is_top {
-                FILES.iter().any(|it| name == *it)
-            } else {
-                !name.as_encoded_bytes().starts_with(b"tmp_")
-                    && !name.as_encoded_bytes().ends_with(b".lock")
-            };
-            if !is_wanted {
+            let is_unwanted =
+                if is_top { FILES.iter().all(|it| name != *it) } else { is_temporary(&name) };
+            if is_unwanted {
                 continue;
             }
             let mut old = names.remove(&name);
@@ -447,6 +443,12 @@ fn identity(folder: &Path) -> Option<FolderIdentity> {
     #[cfg(not(unix))]
     let number = 0;
     Some((number, found.created().ok()))
+}
+
+/// Returns true if git has not finished the file, or uses it as a lock.
+fn is_temporary(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"tmp_") || name.ends_with(b".lock")
 }
 
 fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {

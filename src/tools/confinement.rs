@@ -264,6 +264,7 @@ impl ConfinementBuilder<'_> {
         } else {
             Vec::new()
         };
+        let (running, history) = self.running_with_history();
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),
@@ -275,8 +276,8 @@ impl ConfinementBuilder<'_> {
             read_only_inodes,
             limits,
             layers,
-            history: if self.may_write { self.keep_history() } else { KeptHistory::default() },
-            running: if self.may_write { self.running_mark() } else { None },
+            history,
+            running,
         })
     }
 

@@ -22,6 +22,7 @@ use super::kept_history::{HistoryKeeper, KeptHistory};
 use super::linked_files::LinkedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::{ServerWatch, WatchedServers, changed_near};
+use super::unfinished_commands::OtherCommands;
 use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
@@ -141,10 +142,11 @@ impl ConfinementGuard {
         &self,
         repositories: Vec<PathBuf>,
         place: &Path,
-        names_git: bool,
+        may_prune: bool,
+        others: Option<OtherCommands>,
     ) -> KeptHistory {
         let is_alone = !self.watches.lock().values().any(|watch| watch.is_checking());
-        self.history.keep(repositories, place, (names_git, is_alone))
+        self.history.keep(repositories, place, (may_prune, is_alone), others)
     }
 
     /// Takes a snapshot of the protected paths before a command runs. Blocks.

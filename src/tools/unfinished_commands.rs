@@ -44,6 +44,27 @@ impl RunningMark {
         let lock = file.persist(&path).map_err(|failed| failed.error)?;
         Ok(RunningMark { path, _lock: lock })
     }
+
+    /// The other commands of this project.
+    pub(super) fn others(&self) -> OtherCommands {
+        OtherCommands { own: self.path.clone() }
+    }
+}
+
+/// The commands that run in a project besides one.
+#[derive(Clone, Debug)]
+pub(super) struct OtherCommands {
+    own: PathBuf,
+}
+
+impl OtherCommands {
+    /// Returns true if one runs, in this agent or another. Blocks.
+    pub(super) fn are_running(&self) -> bool {
+        let entries = self.own.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let others = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut others = others.filter(|path| *path != self.own);
+        others.any(|path| File::open(path).is_ok_and(|file| file.try_lock().is_err()))
+    }
 }
 
 impl Drop for RunningMark {

@@ -70,6 +70,40 @@ fn a_script_that_deletes_the_history_loses_nothing() {
 }
 
 #[test]
+fn git_in_the_same_line_does_not_give_the_history_up() {
+    if !turnwright_sandbox::can_confine() {
+        return eprintln!("SKIPPED: this machine has no sandbox");
+    }
+    for line in ["git status -s; sh clean.sh", "git gc -q; sh clean.sh"] {
+        let replies = json!([runs(line), says("Ok.")]);
+        let mut agent = agent("rm -rf .git/objects/pack", replies);
+        agent.session = agent.new_session();
+        let before = by_hand(agent.workspace(), LOG);
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert_eq!(by_hand(agent.workspace(), LOG), before, "{line}");
+        let result = agent.model_request(1)["messages"].to_string();
+        assert!(result.contains("It is there again"), "{result}");
+    }
+}
+
+#[test]
+fn a_script_that_deletes_the_repository_of_a_nested_clone_loses_nothing() {
+    if !turnwright_sandbox::can_confine() {
+        return eprintln!("SKIPPED: this machine has no sandbox");
+    }
+    let replies = json!([runs("sh clean.sh"), says("Ok.")]);
+    let mut agent = agent("rm -rf sub/.git gone", replies);
+    by_hand(agent.workspace(), "git clone -q . sub; git clone -q . gone");
+    agent.session = agent.new_session();
+    let nested = agent.path("sub");
+    let before = by_hand(&nested, LOG);
+    assert!(before.contains("two"), "{before}");
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(by_hand(&nested, LOG), before);
+    assert!(!agent.path("gone").exists());
+}
+
+#[test]
 fn what_was_committed_between_two_scripts_is_kept_and_what_git_deletes_stays_deleted() {
     if !turnwright_sandbox::can_confine() {
         return eprintln!("SKIPPED: this machine has no sandbox");

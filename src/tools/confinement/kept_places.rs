@@ -2,6 +2,7 @@
 //! places share.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::PathBuf;
 
 use super::super::hard_links::separate;
@@ -12,9 +13,17 @@ use super::super::unfinished_commands::{RunningMark, running_commands};
 use super::{ConfinementBuilder, cannot_be_written};
 use turnwright_types::effect::{PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::file_id::file_id;
+use turnwright_types::git_layout::GitLayout;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file::linked_secret_files;
+use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::update::Update;
 
+/// At most this many repositories in a session's folders are kept, besides its own and their submodules.
+const MAX_NESTED: usize = 32;
+/// What makes git delete objects that no branch needs.
+const PRUNING: [&str; 7] =
+    ["gc", "prune", "prune-packed", "repack", "maintenance", "filter-branch", "filter-repo"];
 /// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.
 const MAX_SHARED_FILES: usize = 1_000;
 const SHARED_TOO_MUCH: &str = "Nothing was run: more than 1000 files of the project are also files of another folder \
@@ -46,17 +55,52 @@ impl ConfinementBuilder<'_> {
         names.into_iter().filter(is_secret).collect()
     }
 
-    pub(super) fn running_mark(&self) -> Option<RunningMark> {
+    fn running_mark(&self) -> Option<RunningMark> {
         let made = RunningMark::new(&running_commands(&self.env.confinement));
         made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
     }
 
-    pub(super) fn keep_history(&self) -> KeptHistory {
+    /// Marks a command that may write as running, and keeps the history before it: with the mark, so that no other agent
+    /// forgets what it needs.
+    pub(super) fn running_with_history(&self) -> (Option<RunningMark>, KeptHistory) {
+        if !self.may_write {
+            return (None, KeptHistory::default());
+        }
+        let running = self.running_mark();
+        let history = self.keep_history(running.as_ref());
+        (running, history)
+    }
+
+    /// Keeps the history of the session's repositories, and tells the user once if that is not possible.
+    fn keep_history(&self, running: Option<&RunningMark>) -> KeptHistory {
         let folders = self.env.files.roots().folders();
-        let repositories: BTreeSet<_> = folders.flat_map(repository::history_folders).collect();
-        let names_git = self.command.script.commands.iter().any(|it| it.program() == "git");
+        let mut repositories: Vec<_> = folders.flat_map(repository::history_folders).collect();
+        repositories.extend(self.nested_repositories());
+        let mut seen = BTreeSet::new();
+        repositories.retain(|git| seen.insert(git.clone()));
         let place = self.env.confinement.private_caches.join("history");
-        self.env.guard.keep_history(repositories.into_iter().collect(), &place, names_git)
+        let others = running.map(RunningMark::others);
+        let may_prune = may_prune(&self.command.script.commands);
+        let kept = self.env.guard.keep_history(repositories, &place, may_prune, others);
+        for git in &kept.incomplete {
+            let notice = format!(
+                "The history in {} cannot be kept as a whole, so a command could lose it: it is on another disk than the agent's \
+                 own folder and too large for a copy, or cannot be read.",
+                git.display()
+            );
+            self.env.client.update(Update::Notice(notice));
+        }
+        kept
+    }
+
+    /// The repositories in the session's folders.
+    fn nested_repositories(&self) -> Vec<PathBuf> {
+        let found = self.env.checkpoint.repositories();
+        let is_repository = |git: &&PathBuf| {
+            fs::symlink_metadata(git).is_ok_and(|it| it.is_dir())
+                && GitLayout::of(git).is_repository()
+        };
+        found.iter().filter(is_repository).take(MAX_NESTED).cloned().collect()
     }
 
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.
@@ -113,6 +157,17 @@ impl ConfinementBuilder<'_> {
     }
 }
 
+/// Returns true if a line tells git to delete old objects, or runs nothing but git, which may do so now and then.
+fn may_prune(commands: &[SimpleCommand]) -> bool {
+    let is_pruning = |command: &SimpleCommand| {
+        command.program() == "git" && command.argv().any(|word| PRUNING.contains(&word))
+    };
+    let is_git = |command: &SimpleCommand| {
+        command.wrappers.is_empty() && ["git", "cd", "echo"].contains(&command.program())
+    };
+    commands.iter().any(is_pruning) || commands.iter().all(is_git)
+}
+
 /// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
 pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
@@ -150,6 +205,23 @@ mod tests {
     use turnwright_types::dialect::ShellDialect;
 
     use super::*;
+
+    #[test]
+    fn only_lines_that_tell_git_to_prune_or_run_nothing_else_may_prune() {
+        for (line, expected) in [
+            ("git commit -qm x", true),
+            ("cd sub && git fetch", true),
+            ("git gc --prune=now; ./test.sh", true),
+            ("git -C sub repack -ad && ls", true),
+            ("git status; npm test", false),
+            ("git commit -qm x && python3 x.py", false),
+            ("git status | env sh", false),
+            ("./gc.sh", false),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            assert_eq!(may_prune(&script.commands), expected, "{line}");
+        }
+    }
 
     #[test]
     fn only_what_is_gone_before_the_rest_of_a_line_runs_counts_as_deleted() {

@@ -169,3 +169,88 @@ fn what_has_changed_when_the_agent_was_killed_beside_a_command_is_told_in_the_ne
         assert_eq!(is_told, expected, "{told}");
     }
 }
+
+#[test]
+fn where_a_git_file_leads_no_later_command_can_set_a_trap() {
+    if is_untested() {
+        return;
+    }
+    let make = |to: &str, git: &str| {
+        format!(
+            "mkdir -p node_modules {to}; git init -q --bare {git}; git -C {git} config core.bare false
+            git -C {git} config core.worktree $PWD/{to}; echo gitdir: $PWD/{git} > {to}/.git"
+        )
+    };
+    let trap = |git: &str| format!("git config -f {git}/config core.fsmonitor ./x");
+    let scripts = [
+        make("new", "node_modules/r"),
+        make("sub", ".git/modules/sub"),
+        trap("node_modules/known"),
+        // The same while the command runs.
+        format!("{UNTIL_GONE} {}; gone node_modules/known/config", trap("node_modules/known")),
+    ];
+    let mut agent = TestAgent::builder();
+    let mut answers = Vec::new();
+    for (number, script) in scripts.iter().enumerate() {
+        // What the words of a line named, the user would have allowed.
+        agent = agent.file(&format!("script{number}"), script);
+        answers.push(runs(&format!("sh script{number}")));
+    }
+    answers.push(says("Ok."));
+    let agent = agent
+        .permission("allow_once")
+        .file(".gitignore", "node_modules/\n")
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/config", "[core]\n")
+        .file(".git/objects/x", "")
+        .file(".git/refs/x", "")
+        .file("known/.git", "gitdir: ../node_modules/known\n")
+        .file("node_modules/known/HEAD", "ref: refs/heads/main\n")
+        .file("node_modules/known/config", "[core]\n\tworktree = ../../known\n")
+        .file("node_modules/known/objects/x", "")
+        .file("node_modules/known/refs/x", "");
+    let mut agent = agent.model(json!(answers)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!agent.path("new/.git").exists());
+    assert!(agent.path("sub/.git").exists());
+    assert!(!agent.read("node_modules/known/config").contains("fsmonitor"));
+    let result = agent.model_request(4)["messages"].to_string();
+    assert!(result.contains("gone node_modules/known/config"), "{result}");
+}
+
+#[test]
+fn a_trap_in_a_known_repository_in_an_ignored_folder_is_taken_away() {
+    if is_untested() {
+        return;
+    }
+    let git = "node_modules/own/lib/.git";
+    let script = format!(
+        "git config -f {git}/config core.fsmonitor ./x; echo evil > {git}/hooks/post-merge"
+    );
+    let harmless = format!("git config -f {git}/config remote.origin.url https://other.example/x");
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", &script)
+        .file(".gitignore", "node_modules/\n")
+        .file(&format!("{git}/HEAD"), "ref: refs/heads/main\n")
+        .file(&format!("{git}/config"), "[remote \"origin\"]\n\turl = https://a.example/x\n")
+        .file(&format!("{git}/hooks/pre-commit"), "mine")
+        .model(json!([
+            runs("sleep 0.5; true > x"),
+            says("Ok."),
+            runs(&harmless),
+            says("Ok."),
+            runs("sh script"),
+            says("Ok.")
+        ]))
+        .start();
+    assert_eq!(agent.turn("begin"), "end_turn");
+    assert_eq!(agent.turn("change"), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    eventually("the trap is gone", || {
+        !agent.path(&format!("{git}/hooks/post-merge")).exists()
+            && !agent.read(&format!("{git}/config")).contains("fsmonitor")
+    });
+    assert!(agent.path(&format!("{git}/hooks/pre-commit")).exists());
+    assert!(agent.read(&format!("{git}/config")).contains("other.example"));
+}

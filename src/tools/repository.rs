@@ -72,10 +72,12 @@ fn is_of_known_repository(found: &GitRepository) -> bool {
     };
     // The hidden folders of a home folder, such as those of caches, are not looked at.
     let is_beside = |git: &Path| {
-        let name = git.parent().and_then(Path::file_name);
-        let is_hidden = name.is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let place = git.parent().and_then(Path::parent);
-        git.ends_with(".git") && !is_hidden && place.is_some_and(|it| around.contains(&it))
+        let is_bare = || GitLayout::of(git).is_repository();
+        let folder =
+            if git.ends_with(".git") { git.parent() } else { Some(git).filter(|_| is_bare()) };
+        let name = folder.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let place = folder.and_then(Path::parent);
+        (name == ".bare" || !name.starts_with('.')) && place.is_some_and(|it| around.contains(&it))
     };
     let mut folders = found.git.ancestors();
     !found.is_elsewhere
@@ -584,6 +586,8 @@ mod tests {
             ("ws/tree", "ws/.git/worktrees/tree", true, true),
             ("ws/libs/b", "ws/libs/a/.git/worktrees/b", true, true),
             ("ws/trees/a", "ws/app/.git/worktrees/a", true, true),
+            ("ws/tree", "ws/app.git/worktrees/tree", true, true),
+            ("ws/main", "ws/.bare/worktrees/main", true, true),
             ("bare/tree", "bare/.bare/worktrees/tree", true, true),
             ("ws/sub", "ws/.git/modules/sub", false, true),
             ("ws/sub/sub", "ws/.git/modules/sub/modules/sub", false, true),

@@ -121,7 +121,10 @@ impl ProtectedScan<'_> {
         let (configs, are_all) = repository::submodule_configs(&modules, MAX_SUBMODULES);
         let mut folders = self.known_folders(&modules, "config");
         folders.extend(configs.iter().filter_map(|config| config.parent()).map(Path::to_owned));
-        folders.extend([git.to_owned()].into_iter().chain(repository::shared_folder(git)));
+        // A new one shares the folder of another repository, which is known or looked at on its own.
+        let shared = repository::shared_folder(git);
+        let shared = shared.filter(|it| self.copies_contents || self.entries.contains_key(it));
+        folders.extend([git.to_owned()].into_iter().chain(shared));
         for folder in &folders {
             self.scan_path(folder);
             self.scan_git_parts(folder);

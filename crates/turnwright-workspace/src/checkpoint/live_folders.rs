@@ -51,7 +51,8 @@ fn repository_folders(path: &Path) -> Vec<(PathBuf, &Path)> {
         vec![path.to_path_buf()]
     } else if path.ends_with(".git") {
         let found = GitRepository::at(parent).ok().flatten();
-        found.map(GitRepository::settings_folders).unwrap_or_default()
+        // What is in the own folder of a linked working tree git removes one by one, with the tree.
+        found.and_then(|found| found.settings_folders().pop()).into_iter().collect()
     } else {
         Vec::new()
     };

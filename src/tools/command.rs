@@ -139,7 +139,7 @@ pub(super) fn uncertainty_of(
         }
         let (folder, is_git) = &place;
         let uncertainty = if *is_git {
-            repository::untrusted_config(folder)
+            repository::program_risk(folder)
         } else {
             toolchain::untrusted_toolchain_reason(folder)
         };

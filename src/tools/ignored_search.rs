@@ -3,7 +3,7 @@
 //! at most a small part of the time. What is found is told with the next request or prompt.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::confinement_guard::{NOT_SEARCHED, SEARCH_PAUSE_FACTOR};
-use super::protected_snapshot::ProtectedSnapshot;
+use super::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use super::server_watch::changed_at;
 use tokio::task::spawn_blocking;
+use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::checkpoint::ChangeTracker;
 
 /// The longest pause between two searches.
@@ -31,6 +32,8 @@ struct SearchState {
     is_due: bool,
     /// The repositories that were there before the first command; `None` until they are known.
     known: Option<BTreeSet<PathBuf>>,
+    /// What git runs in the repositories that the last search has found.
+    snapshot: Option<Arc<ProtectedSnapshot>>,
     has_told_limit: bool,
     report: Option<String>,
 }
@@ -80,7 +83,11 @@ impl IgnoredSearch {
 
     fn search(&self, place: &SearchPlace, requested: SystemTime) {
         let (found, is_complete) = place.checkpoint.find_in_ignored();
-        let known = self.0.lock().known.clone();
+        let state = self.0.lock();
+        let (known, before) = (state.known.clone(), state.snapshot.clone());
+        drop(state);
+        let before = before.as_deref();
+        let changed = before.and_then(|before| undo_changes(before, &place.quarantine));
         // Of the first search only what is older than it was there before.
         let is_old = |it: &&PathBuf| {
             let config = if it.is_dir() { it.join("config") } else { (*it).clone() };
@@ -89,14 +96,20 @@ impl IgnoredSearch {
         let known = known.unwrap_or_else(|| found.iter().filter(is_old).cloned().collect());
         let new: Vec<_> = found.difference(&known).cloned().collect();
         let snapshot = ProtectedSnapshot::without_repositories(new, None);
-        let changes = snapshot.check(&[], &place.quarantine, true);
-        if let Some(changes) = &changes {
-            tracing::warn!(?changes, "a command made a repository that starts programs");
+        let made = snapshot.check(&[], &place.quarantine, true);
+        let changes: Vec<_> = changed.into_iter().chain(made).collect();
+        if !changes.is_empty() {
+            tracing::warn!(?changes, "a repository in an ignored folder starts programs");
         }
+        // One that is gone is new when it is there again.
+        let found = if is_complete { found } else { &known | &found };
+        let all = Arc::new(found.clone());
+        let snapshot = ProtectedSnapshot::take(&ProtectedPaths::default(), all, before);
         let mut state = self.0.lock();
-        state.known = Some(&known | &found);
+        state.known = Some(found);
+        state.snapshot = Some(Arc::new(snapshot));
         let limit = !is_complete && !std::mem::replace(&mut state.has_told_limit, !is_complete);
-        let texts = changes.map(|it| it.message(true)).into_iter();
+        let texts = changes.into_iter().map(|changes| changes.message(true));
         for text in texts.chain(limit.then(|| NOT_SEARCHED.to_owned())) {
             let report = state.report.get_or_insert_default();
             report.push_str(&text);
@@ -107,6 +120,20 @@ impl IgnoredSearch {
     pub(super) fn take_report(&self) -> Option<String> {
         self.0.lock().report.take()
     }
+}
+
+/// Undoes what has changed in known repositories so that git runs something there. Everything else, such as another
+/// address of a remote, is the work of package managers.
+fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<ProtectedChanges> {
+    let changed: BTreeSet<_> = before.check(&[], quarantine, false)?.paths.into_iter().collect();
+    let all = before.repositories().iter();
+    let all = all.filter(|git| changed.iter().any(|path| path.starts_with(git))).cloned().collect();
+    // They are judged as if they were new.
+    let new = ProtectedSnapshot::without_repositories(all, None);
+    let is_changed = |path: &Path| changed.contains(path);
+    let risky = new.check_if(&[], quarantine, false, &is_changed)?.paths;
+    let is_risky = |path: &Path| risky.iter().any(|risky| risky == path);
+    before.check_if(&[], quarantine, true, &is_risky)
 }
 
 /// What the search needs of the session.

@@ -33,7 +33,7 @@ const MAX_TRACKED_SECRETS: usize = 4_096;
 
 /// Why git may start a program of the repository's choice when it runs in this real folder. Reads
 /// the disk: not for the runtime's thread.
-pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
+pub(super) fn program_risk(folder: &Path) -> Option<String> {
     let mut at = Some(folder);
     while let Some(folder) = at {
         if GitLayout::of(folder).is_repository() {
@@ -48,6 +48,43 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
         }
     }
     None
+}
+
+/// Why git may start a program in this folder, whose `.git` has just appeared. One that leads to a place where nothing
+/// looks for changes counts: what is harmless there now may start programs later.
+pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
+    program_risk(folder).or_else(|| {
+        let found = GitRepository::at(folder).ok().flatten()?;
+        (!is_of_known_repository(&found))
+            .then(|| "its .git leads to a folder that is no part of a repository around it".into())
+    })
+}
+
+/// Returns true if a `.git` leads to the folder of a submodule or a linked working tree in a repository around
+/// it, or in one beside a folder around it.
+fn is_of_known_repository(found: &GitRepository) -> bool {
+    let around: Vec<_> = found.top.ancestors().skip(1).collect();
+    let is_used_around = |git: &Path| {
+        around.iter().any(|folder| match GitRepository::at(folder) {
+            Ok(Some(used)) => used.settings_folders().iter().any(|it| it == git),
+            _ => *folder == git && GitLayout::of(git).is_repository(),
+        })
+    };
+    // The hidden folders of a home folder, such as those of caches, are not looked at.
+    let is_beside = |git: &Path| {
+        let is_bare = || GitLayout::of(git).is_repository();
+        let folder =
+            if git.ends_with(".git") { git.parent() } else { Some(git).filter(|_| is_bare()) };
+        let name = folder.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let place = folder.and_then(Path::parent);
+        (name == ".bare" || !name.starts_with('.')) && place.is_some_and(|it| around.contains(&it))
+    };
+    let mut folders = found.git.ancestors();
+    !found.is_elsewhere
+        || folders.any(|folder| {
+            (folder.ends_with("modules") || folder.ends_with("worktrees"))
+                && folder.parent().is_some_and(|git| is_beside(git) || is_used_around(git))
+        })
 }
 
 /// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
@@ -98,7 +135,7 @@ pub(super) fn tracked_secrets(
     let read = |index: &[u8], name_bytes| {
         index::files(index, name_bytes, only_assumed_unchanged, is_wanted)
     };
-    // An index that is not understood is a reason to ask, which `untrusted_config` gives.
+    // An index that is not understood is a reason to ask, which `program_risk` gives.
     let mut files = read_index(&found, read).unwrap_or_default();
     files.truncate(MAX_TRACKED_SECRETS);
     files.into_iter().map(|it| found.top.join(it)).collect()
@@ -437,7 +474,7 @@ mod tests {
 
         fn reason(&self, folder: &str) -> String {
             fs::create_dir_all(self.base.join(folder)).unwrap();
-            untrusted_config(&self.base.join(folder)).unwrap_or_default()
+            program_risk(&self.base.join(folder)).unwrap_or_default()
         }
 
         fn folders(&self, root: &str) -> Vec<PathBuf> {
@@ -539,6 +576,47 @@ mod tests {
         assert!(disk.reason("borrower").contains("alternates"));
         for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
             assert_ne!(disk.reason(folder), "", "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_new_git_file_leads_into_a_repository_around_it_or_beside_it() {
+        let disk = TestFolder::new();
+        for (top, git, is_linked, expected) in [
+            ("ws/tree", "ws/.git/worktrees/tree", true, true),
+            ("ws/libs/b", "ws/libs/a/.git/worktrees/b", true, true),
+            ("ws/trees/a", "ws/app/.git/worktrees/a", true, true),
+            ("ws/tree", "ws/app.git/worktrees/tree", true, true),
+            ("ws/main", "ws/.bare/worktrees/main", true, true),
+            ("bare/tree", "bare/.bare/worktrees/tree", true, true),
+            ("ws/sub", "ws/.git/modules/sub", false, true),
+            ("ws/sub/sub", "ws/.git/modules/sub/modules/sub", false, true),
+            ("ws/tree/sub", "ws/.git/worktrees/tree/modules/sub", false, true),
+            ("ws/tree/tree", "ws/.git/worktrees/inner", true, true),
+            ("ws/forged", "ws/node_modules/r", false, false),
+            ("ws/forged", "ws/node_modules/r/modules/x", false, false),
+            ("ws/forged", "ws/node_modules/r/worktrees/x", true, false),
+            ("ws/forged", "ws/node_modules/r/.git/worktrees/x", true, false),
+            ("ws/forged", ".npm/.git/worktrees/x", true, false),
+        ] {
+            for git in ["ws/.git", "ws/libs/a/.git", "ws/app/.git", "bare/.bare"] {
+                disk.repository(git, USUAL_CONFIG);
+            }
+            disk.file("bare/.git", "gitdir: .bare\n");
+            let (top, real) = (disk.base.join(top), disk.base.join(git));
+            if is_linked {
+                disk.repository(&format!("{git}/../.."), USUAL_CONFIG);
+                disk.file(&format!("{git}/HEAD"), "");
+                disk.file(&format!("{git}/commondir"), "../..\n");
+                let back = top.join(".git").display().to_string();
+                disk.file(&format!("{git}/gitdir"), &back);
+            } else {
+                disk.repository(git, &format!("[core]\nworktree = {}\n", top.display()));
+            }
+            fs::create_dir_all(&top).unwrap();
+            fs::write(top.join(".git"), format!("gitdir: {}\n", real.display())).unwrap();
+            assert_eq!(program_risk(&top), None, "{git}");
+            assert_eq!(untrusted_config(&top).is_none(), expected, "{git}");
         }
     }
 

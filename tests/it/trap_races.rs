@@ -169,3 +169,110 @@ fn what_has_changed_when_the_agent_was_killed_beside_a_command_is_told_in_the_ne
         assert_eq!(is_told, expected, "{told}");
     }
 }
+
+#[test]
+fn where_a_git_file_leads_no_later_command_can_set_a_trap() {
+    if is_untested() {
+        return;
+    }
+    let make = |to: &str, git: &str| {
+        format!(
+            "mkdir -p node_modules {to}; git init -q --bare {git}; git -C {git} config core.bare false
+            git -C {git} config core.worktree $PWD/{to}; echo gitdir: $PWD/{git} > {to}/.git"
+        )
+    };
+    let trap = |git: &str| format!("git config -f {git}/config core.fsmonitor ./x");
+    let scripts = [
+        make("new", "node_modules/r"),
+        make("sub", ".git/modules/sub"),
+        trap("node_modules/known"),
+        // The same while the command runs.
+        format!("{UNTIL_GONE} {}; gone node_modules/known/config", trap("node_modules/known")),
+    ];
+    let mut agent = TestAgent::builder();
+    let mut answers = Vec::new();
+    for (number, script) in scripts.iter().enumerate() {
+        // What the words of a line named, the user would have allowed.
+        agent = agent.file(&format!("script{number}"), script);
+        answers.push(runs(&format!("sh script{number}")));
+    }
+    answers.push(says("Ok."));
+    let agent = agent
+        .permission("allow_once")
+        .file(".gitignore", "node_modules/\n")
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file(".git/config", "[core]\n")
+        .file(".git/objects/x", "")
+        .file(".git/refs/x", "")
+        .file("known/.git", "gitdir: ../node_modules/known\n")
+        .file("node_modules/known/HEAD", "ref: refs/heads/main\n")
+        .file("node_modules/known/config", "[core]\n\tworktree = ../../known\n")
+        .file("node_modules/known/objects/x", "")
+        .file("node_modules/known/refs/x", "");
+    let mut agent = agent.model(json!(answers)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!agent.path("new/.git").exists());
+    assert!(agent.path("sub/.git").exists());
+    assert!(!agent.read("node_modules/known/config").contains("fsmonitor"));
+    let result = agent.model_request(4)["messages"].to_string();
+    assert!(result.contains("gone node_modules/known/config"), "{result}");
+}
+
+#[test]
+fn a_trap_in_a_known_repository_in_an_ignored_folder_is_taken_away() {
+    if is_untested() {
+        return;
+    }
+    let git = "node_modules/own/lib/.git";
+    let script = format!(
+        "git config -f {git}/config core.fsmonitor ./x; echo evil > {git}/hooks/post-merge
+        git config -f node_modules/other/lib/.git/config remote.origin.url https://other.example/x"
+    );
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", &script)
+        .file(".gitignore", "node_modules/\n")
+        .file(&format!("{git}/HEAD"), "ref: refs/heads/main\n")
+        .file(&format!("{git}/config"), "[remote \"origin\"]\n\turl = https://a.example/x\n")
+        .file(&format!("{git}/hooks/pre-commit"), "mine")
+        .file("node_modules/other/lib/.git/HEAD", "ref: refs/heads/main\n")
+        .file("node_modules/other/lib/.git/config", "[core]\n\tbare = false\n")
+        .model(json!([runs("sleep 0.5; true > x"), says("Ok."), runs("sh script"), says("Ok.")]))
+        .start();
+    assert_eq!(agent.turn("begin"), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    eventually("the trap is gone", || {
+        !agent.path(&format!("{git}/hooks/post-merge")).exists()
+            && !agent.read(&format!("{git}/config")).contains("fsmonitor")
+    });
+    assert!(agent.path(&format!("{git}/hooks/pre-commit")).exists());
+    let other = agent.read("node_modules/other/lib/.git/config");
+    assert!(other.contains("other.example"), "{other}");
+}
+
+#[test]
+fn working_trees_submodules_and_clones_that_a_command_makes_are_left_alone() {
+    if is_untested() {
+        return;
+    }
+    let script = "set -e; git() { command git -c user.name=a -c user.email=a@b.example -c protocol.file.allow=always \"$@\"; }
+        git init -q libs/a; git -C libs/a commit -q --allow-empty -m a; git -C libs/a worktree add -q ../b
+        git init -q .; git add .gitignore; git commit -q -m a; git worktree add -q tree; git worktree add -q .trees/x
+        git clone -q libs/a clone; git submodule --quiet add ./libs/a sub; git submodule --quiet update
+        git clone -q --bare libs/a p/.bare; git -C p/.bare worktree add -q ../x; echo made";
+    let more = "set -e; git -C libs/a worktree remove ../b; git worktree remove --force tree; git -C p/.bare worktree add -q ../y
+        git -C sub checkout -q -b x; git -C .trees/x checkout -q -b y; git submodule --quiet update; echo again";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("first", script)
+        .file("second", more)
+        .file(".gitignore", ".trees/\n")
+        .model(json!([runs("sh first"), says("Ok."), runs("sh second"), says("Ok."), says("Ok.")]))
+        .start();
+    for _ in 0..3 {
+        assert_eq!(agent.turn("go"), "end_turn");
+    }
+    let result = agent.model_request(4)["messages"].to_string();
+    assert!(result.contains("made") && result.contains("again"), "{result}");
+    assert!(!result.contains("[protected"), "{result}");
+}

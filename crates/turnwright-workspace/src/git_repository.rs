@@ -51,4 +51,11 @@ impl GitRepository {
         let git = real(&top.join(named.trim_start()))?;
         Ok(Some(GitRepository { top, git, is_elsewhere: true }))
     }
+
+    /// The folders that say what git runs here: its own, and the one that its working trees share. Blocks.
+    pub fn settings_folders(self) -> Vec<PathBuf> {
+        let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES);
+        let shared = named.and_then(|head| real_path(self.git.join(head.text.trim_end())).ok());
+        [self.git].into_iter().chain(shared).collect()
+    }
 }

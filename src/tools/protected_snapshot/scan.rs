@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::super::repository;
 use super::ProtectedSnapshot;
 use turnwright_policy::permission::ProtectedPaths;
+use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::{FolderNames, nofollow, real_path};
 
 /// Limits on the copies: how many files, bytes of each, and bytes of all.
@@ -87,6 +88,7 @@ impl ProtectedScan<'_> {
         let watched = || repositories.iter().take(MAX_REPOSITORIES);
         for git in watched().filter(|it| !is_environment(it)) {
             self.scan_repository(git);
+            self.scan_target(git, protected);
         }
         self.overfull.extend(repositories.get(MAX_REPOSITORIES).cloned());
         for place in protected.leaf_paths() {
@@ -119,14 +121,13 @@ impl ProtectedScan<'_> {
         let (configs, are_all) = repository::submodule_configs(&modules, MAX_SUBMODULES);
         let mut folders = self.known_folders(&modules, "config");
         folders.extend(configs.iter().filter_map(|config| config.parent()).map(Path::to_owned));
-        folders.extend([git.to_owned()].into_iter().chain(repository::shared_folder(git)));
+        // A new one shares the folder of another repository, which is known or looked at on its own.
+        let shared = repository::shared_folder(git);
+        let shared = shared.filter(|it| self.copies_contents || self.entries.contains_key(it));
+        folders.extend([git.to_owned()].into_iter().chain(shared));
         for folder in &folders {
             self.scan_path(folder);
-            for place in ProtectedPaths::git_parts(folder) {
-                self.scan_path(&place);
-                self.scan_below(&place);
-            }
-            self.scan_path(&folder.join("rebase-merge/git-rebase-todo"));
+            self.scan_git_parts(folder);
         }
         if !are_all {
             self.note_overfull(modules);
@@ -143,6 +144,33 @@ impl ProtectedScan<'_> {
                 self.scan_path(&folder.join(name));
             }
         }
+    }
+
+    /// Records the same where a `.git` file leads, if commands may write there. Where a new one leads it is not
+    /// known who has made what is there.
+    fn scan_target(&mut self, git: &Path, protected: &ProtectedPaths) {
+        if !git.ends_with(".git") || !matches!(self.entries.get(git), Some(SnapshotEntry::File(..)))
+        {
+            return;
+        }
+        let found = git.parent().and_then(|top| GitRepository::at(top).ok().flatten());
+        for folder in found.map(GitRepository::settings_folders).unwrap_or_default() {
+            let is_known = self.copies_contents
+                || ["config", "commondir"]
+                    .iter()
+                    .any(|name| self.entries.contains_key(&folder.join(name)));
+            if is_known && protected.roots().iter().any(|root| folder.starts_with(root)) {
+                self.scan_git_parts(&folder);
+            }
+        }
+    }
+
+    fn scan_git_parts(&mut self, folder: &Path) {
+        for place in ProtectedPaths::git_parts(folder) {
+            self.scan_path(&place);
+            self.scan_below(&place);
+        }
+        self.scan_path(&folder.join("rebase-merge/git-rebase-todo"));
     }
 
     /// The folders below a place in which a file with this name was found before.

@@ -111,16 +111,15 @@ impl WatchReader {
         Arc::ptr_eq(&self.watch, watch)
     }
 
-    /// Follows the settings and hooks of a repository and of its submodules, too.
-    pub(super) fn follow_repository(&self, repository: &Path) {
-        let Some(parent) = repository.parent() else { return };
+    /// Follows the settings and hooks of a repository and of its submodules, too. After a change `listed` is listed again.
+    pub(super) fn follow_repository(&self, repository: &Path, listed: &Path) {
         let modules = repository.join("modules");
         let submodules = fs::read_dir(&modules).into_iter().flatten().flatten();
         let submodules = submodules.take(MAX_SUBMODULES).map(|entry| entry.path());
         let with_settings = submodules.chain([repository.to_path_buf()]);
         let folders = with_settings.flat_map(|folder| [folder.join("hooks"), folder]);
         for folder in folders.chain([modules, repository.join("worktrees")]) {
-            self.watch.add_repository(&folder.into(), &parent.into());
+            self.watch.add_repository(&folder.into(), &listed.into());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Follows the session's folders while a program may change them, beside the snapshots that are taken around
 //! its call: a trap that it sets for other programs must not stand until the call ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::ChangeTracker;
 use super::hidden_folders::make_readable;
 use super::linked_folders::LinkedFolders;
 use super::snapshot::{StatSnapshot, WatchReader, WatchedFolders};
+use crate::git_repository::GitRepository;
 
 /// How long a snapshot may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -41,6 +42,21 @@ fn take(watched: &mut WatchedFolders) -> Option<StatSnapshot> {
         return StatSnapshot::take(watched, LIMIT, &Arc::default()).ok();
     }
     snapshot.ok()
+}
+
+/// The folders with the settings and hooks of what was found at a path, each with the folder in which it was found.
+fn repository_folders(path: &Path) -> Vec<(PathBuf, &Path)> {
+    let Some(parent) = path.parent() else { return Vec::new() };
+    let folders = if path.is_dir() {
+        vec![path.to_path_buf()]
+    } else if path.ends_with(".git") {
+        let found = GitRepository::at(parent).ok().flatten();
+        // What is in the own folder of a linked working tree git removes one by one, with the tree.
+        found.and_then(|found| found.settings_folders().pop()).into_iter().collect()
+    } else {
+        Vec::new()
+    };
+    folders.into_iter().map(|folder| (folder, parent)).collect()
 }
 
 impl ChangeTracker {
@@ -85,6 +101,8 @@ impl LiveFolders {
             self.snapshot.refresh_after(changes, &self.watched, LIMIT, &Arc::default())
         });
         let Some(snapshot) = refreshed.or_else(|| take(&mut self.watched)) else {
+            // The changes that it has given are lost, so that all folders have to be listed the next time.
+            self.reader = None;
             return Vec::new();
         };
         self.reader = match (self.reader.take(), snapshot.watch()) {
@@ -103,13 +121,14 @@ impl LiveFolders {
     fn follow(&mut self) -> BTreeSet<PathBuf> {
         let linked = LinkedFolders::look(&self.snapshot, &self.watched);
         let found = &self.snapshot.repositories() | &linked.found;
-        let mut followed = found.iter().filter(|path| path.is_dir());
-        for repository in followed.by_ref().take(MAX_FOLLOWED) {
+        let folders = found.iter().flat_map(|path| repository_folders(path));
+        let folders: BTreeMap<_, _> = folders.take(MAX_FOLLOWED + 1).collect();
+        for (repository, listed) in folders.iter().take(MAX_FOLLOWED) {
             if let Some(reader) = &self.reader {
-                reader.follow_repository(repository);
+                reader.follow_repository(repository, listed);
             }
         }
-        self.is_partial = followed.next().is_some() || linked.has_unwatched;
+        self.is_partial = folders.len() > MAX_FOLLOWED || linked.has_unwatched;
         found
     }
 }

@@ -50,7 +50,7 @@ impl NoWatchReader {
         match *self {}
     }
 
-    pub(super) fn follow_repository(&self, _: &Path) {
+    pub(super) fn follow_repository(&self, _: &Path, _: &Path) {
         match *self {}
     }
 

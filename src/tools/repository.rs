@@ -53,10 +53,15 @@ pub(super) fn program_risk(folder: &Path) -> Option<String> {
 /// Why git may start a program in this folder, whose `.git` has just appeared. One that leads to a place where nothing
 /// looks for changes counts: what is harmless there now may start programs later.
 pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
+    let Some(found) = GitRepository::at(folder).ok().flatten().filter(|it| it.is_elsewhere) else {
+        return program_risk(folder);
+    };
+    if is_of_known_repository(&found) {
+        // git writes the way back to the working tree later, so it says nothing yet about whose this is.
+        return config_risk(&found);
+    }
     program_risk(folder).or_else(|| {
-        let found = GitRepository::at(folder).ok().flatten()?;
-        (!is_of_known_repository(&found))
-            .then(|| "its .git leads to a folder that is no part of a repository around it".into())
+        Some("its .git leads to a folder that is no part of a repository around it".into())
     })
 }
 
@@ -80,11 +85,10 @@ fn is_of_known_repository(found: &GitRepository) -> bool {
         (name == ".bare" || !name.starts_with('.')) && place.is_some_and(|it| around.contains(&it))
     };
     let mut folders = found.git.ancestors();
-    !found.is_elsewhere
-        || folders.any(|folder| {
-            (folder.ends_with("modules") || folder.ends_with("worktrees"))
-                && folder.parent().is_some_and(|git| is_beside(git) || is_used_around(git))
-        })
+    folders.any(|folder| {
+        (folder.ends_with("modules") || folder.ends_with("worktrees"))
+            && folder.parent().is_some_and(|git| is_beside(git) || is_used_around(git))
+    })
 }
 
 /// Why git may start a program in this repository or in one of its submodules, in which git runs itself.

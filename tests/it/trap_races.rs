@@ -259,7 +259,7 @@ fn working_trees_and_clones_that_a_command_makes_are_left_alone() {
     let script = "set -e; git() { command git -c user.name=a -c user.email=a@b.example -c protocol.file.allow=always \"$@\"; }
         git init -q libs/a; git -C libs/a commit -q --allow-empty -m a; git -C libs/a worktree add -q ../b
         git init -q .; git add .gitignore; git commit -q -m a; git worktree add -q tree; git worktree add -q .trees/x
-        git clone -q libs/a clone
+        git clone -q libs/a clone; git submodule --quiet add ./libs/a sub; git worktree remove tree
         git clone -q --bare libs/a p/.bare; git -C p/.bare worktree add -q ../x; echo made";
     let more = "set -e; git -C p/.bare worktree add -q ../y
         git -C .trees/x checkout -q -b y; echo again";

@@ -288,6 +288,8 @@ mod tests {
         ) {
             let text = words.join("\r\n");
             let Ok(bytes) = (TextEncoding { charset: encoding, has_bom: false }).encode(&text) else { return Ok(()) };
+            // `яю` in the old encoding is what a text in UTF-16 begins with.
+            prop_assume!(![b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| bytes.starts_with(*mark)));
             if let Some((text, text_encoding)) = decode(bytes.clone()) {
                 let after = text_encoding.encode(&format!("x = 1;\n{text}")).unwrap();
                 prop_assert_eq!(after, [b"x = 1;\n".as_slice(), &bytes].concat());

@@ -3,7 +3,7 @@
 
 mod environments;
 mod kept_places;
-mod toolchains;
+mod package_managers;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -244,7 +244,7 @@ impl ConfinementBuilder<'_> {
         }
         let profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
         if self.may_write {
-            extra_variables.extend(toolchains::offline_variables(&profile, &environment));
+            extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
         let snapshot = self.may_write.then(|| {
             let repositories = self.env.checkpoint.repositories();

@@ -65,7 +65,7 @@ pub struct ConfinementGuard {
     ignored: IgnoredSearch,
     /// Whether the use of the private caches was noted.
     has_noted_caches: AtomicBool,
-    /// Whether caches were looked for that do not exist yet.
+    /// Set when the missing caches of this session's commands were made.
     pub(super) has_made_caches: AtomicBool,
     tracker: TaskTracker,
 }

@@ -117,7 +117,7 @@ fn read_files(command: &SimpleCommand, place: &Path, is_output_run: bool) -> Vec
     found.into_iter().map(file).collect()
 }
 
-/// What follows the last variable in a name, taken for one with the folder: `x.sh` of `$PWD/x.sh` and
+/// Returns the rest of a name behind its last variable, which is taken for the folder: `x.sh` of `$PWD/x.sh` and
 /// `$(dirname "$0")/x.sh`. `None` if the variable may be the whole name.
 fn after_variables(name: &str) -> Option<&str> {
     let Some(start) = name.rfind('$') else { return Some(name) };

@@ -58,7 +58,7 @@ pub fn share(folder: &Path) -> io::Result<()> {
     let folder = folder.join(SHARED_FOLDER);
     private_file::create_folder(&folder)?;
     for (entry, path) in shared_places(&folder) {
-        // What is gone is a secret no longer.
+        // A file that is gone holds no secret any more.
         if !path.exists() {
             private_file::remove(&entry)?;
         }

@@ -21,7 +21,7 @@ use turnwright_types::update::Update;
 
 /// At most this many repositories in a session's folders are kept, besides its own and their submodules.
 const MAX_NESTED: usize = 32;
-/// What makes git delete objects that no branch needs.
+/// Subcommands of git that delete objects that no branch needs.
 const PRUNING: [&str; 7] =
     ["gc", "prune", "prune-packed", "repack", "maintenance", "filter-branch", "filter-repo"];
 /// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.

@@ -479,7 +479,7 @@ fn may_have_variable(text: &str) -> bool {
 /// Returns true if a value is a variable with the token of the registry on this host.
 fn is_token_of(host: &str, value: &str) -> bool {
     let name = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    // What follows it says what becomes of an unset variable.
+    // The signs behind it say what becomes of an unset variable.
     let name = name.map(|name| name.trim_end_matches([':', '-', '?']));
     let names = TOKENS.iter().filter(|(registry, _)| *registry == host).flat_map(|token| token.1);
     name.is_some_and(|name| names.into_iter().any(|token| *token == name))

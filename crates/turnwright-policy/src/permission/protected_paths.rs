@@ -299,7 +299,7 @@ fn may_have_form(name: &OsStr) -> bool {
     !name.is_ascii() || NAME_FORMS.iter().any(has_form)
 }
 
-/// Whether a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
+/// Returns true if a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
 /// and this tells so without allocating.
 fn may_begin_obeyed(name: &OsStr) -> bool {
     if may_have_form(name) {

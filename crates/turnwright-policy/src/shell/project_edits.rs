@@ -158,7 +158,7 @@ pub fn edited_files(
     Some(files)
 }
 
-/// What the commands of a line edit.
+/// The files that the commands of a line edit.
 #[derive(Debug, Default)]
 struct Edited {
     /// All files but those in `copies`.
@@ -240,7 +240,7 @@ fn redirect_targets(script: &Script, workdir: &Path, disk: &impl LookUp) -> Opti
 /// The files and folders that a command copies or moves.
 #[derive(Debug, Default)]
 struct Copied {
-    /// Those that its words name. For a pattern, the folder in which it finds them.
+    /// The files and folders that its words name. For a pattern, the folder in which it finds them.
     sources: Vec<PathBuf>,
     /// With all that is in them.
     read: Vec<ResolvedPath>,

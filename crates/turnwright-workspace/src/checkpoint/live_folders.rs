@@ -51,7 +51,8 @@ fn repository_folders(path: &Path) -> Vec<(PathBuf, &Path)> {
         vec![path.to_path_buf()]
     } else if path.ends_with(".git") {
         let found = GitRepository::at(parent).ok().flatten();
-        // What is in the own folder of a linked working tree git removes one by one, with the tree.
+        // Only the last one, which the working trees share: when git removes a linked tree, it empties the tree's own
+        // folder file by file.
         found.and_then(|found| found.settings_folders().pop()).into_iter().collect()
     } else {
         Vec::new()

@@ -1,4 +1,4 @@
-//! What package managers need to work in the sandbox: caches that exist, and no retries without a network.
+//! Lets package managers work in the sandbox: makes missing caches, and turns retries off without a network.
 
 use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};

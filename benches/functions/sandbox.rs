@@ -78,6 +78,7 @@ async fn run(sandbox: Option<&SandboxProfile>, folder: &Path) -> io::Result<f64>
         accepts_input: false,
         extra_variables: Vec::new(),
         sandbox: sandbox.cloned(),
+        network: None,
     };
     let begun = Instant::now();
     let mut group = ProcessGroup::start(&spec).await?;

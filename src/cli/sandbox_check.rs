@@ -113,6 +113,7 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
             accepts_input: false,
             extra_variables: Vec::new(),
             sandbox: (!without_sandbox).then(|| fixture.profile(attempt.has_network)),
+            network: None,
         };
         let result = match runtime.block_on(run(&spec)) {
             Ok(text) => {
@@ -235,7 +236,7 @@ impl AttemptFixture {
             read_only: vec![scene.inside.join(".git/hooks")],
             hidden: vec![scene.hidden.clone()],
             caches: vec![self.cache.clone()],
-            network: if has_network { Network::On } else { Network::Off },
+            network: if has_network { Network::Internet } else { Network::Loopback },
             ..SandboxProfile::default()
         }
     }

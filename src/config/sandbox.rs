@@ -20,13 +20,19 @@ pub(super) struct SandboxSection {
 }
 
 /// The network access of commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NetworkSetting {
-    #[default]
     Off,
-    /// A private loopback interface.
+    /// The private loopback interface of the session.
     Loopback,
     On,
+}
+
+/// macOS has no private loopback interface, and at that of the machine the user's other programs listen.
+impl Default for NetworkSetting {
+    fn default() -> NetworkSetting {
+        if cfg!(target_os = "macos") { NetworkSetting::Off } else { NetworkSetting::Loopback }
+    }
 }
 
 impl NetworkSetting {

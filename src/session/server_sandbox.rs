@@ -64,6 +64,8 @@ impl ServerSite<'_> {
             writable: session.writable_folders(),
             has_caches: true,
             network: confinement.network,
+            machine_addresses: Vec::new(),
+            debug: false,
             sockets: Vec::new(),
             may_write_protected: &|_| false,
             may_read_hidden: &|_| false,

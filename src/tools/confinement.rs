@@ -3,6 +3,7 @@
 
 mod environments;
 mod kept_places;
+mod machine_addresses;
 mod package_managers;
 
 use std::collections::BTreeSet;
@@ -20,10 +21,11 @@ use super::unfinished_commands::RunningMark;
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
+use machine_addresses::machine_addresses;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
-use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
@@ -107,6 +109,8 @@ pub(super) struct CommandConfinement {
     pub(super) layers: ChangedLayers,
     /// What it must not lose.
     pub(super) history: KeptHistory,
+    /// The private network that it shares with the session's other commands.
+    pub(super) network: Option<Arc<SessionNetwork>>,
     pub(super) running: Option<RunningMark>,
 }
 
@@ -146,6 +150,7 @@ pub(super) async fn confine(
             limits: None,
             layers: ChangedLayers::default(),
             history: KeptHistory::default(),
+            network: None,
             running: None,
         });
     };
@@ -277,6 +282,7 @@ impl ConfinementBuilder<'_> {
             limits,
             layers,
             history,
+            network: self.env.network.get(),
             running,
         })
     }
@@ -357,12 +363,19 @@ impl ConfinementBuilder<'_> {
         };
         let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
         let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
+        let network = self.network();
         // The files that a command without write access may read are restricted below.
         let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
         let mut profile = self.session_access().profile(ProgramAccess {
             writable,
             has_caches: self.may_write,
-            network: if self.network { Network::On } else { self.env.confinement.network },
+            network,
+            debug: false,
+            machine_addresses: if network.reaches_other_machines() {
+                machine_addresses(environment)
+            } else {
+                Vec::new()
+            },
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
@@ -386,6 +399,15 @@ impl ConfinementBuilder<'_> {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
+    }
+
+    /// The servers of the machine are not within reach of commands, whatever the settings say about the network.
+    fn network(&self) -> Network {
+        match self.env.confinement.network {
+            Network::On => Network::Internet,
+            _ if self.network => Network::Internet,
+            other => other,
+        }
     }
 
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.
@@ -457,7 +479,8 @@ impl ConfinementBuilder<'_> {
     fn limits(&self, profile: &SandboxProfile) -> String {
         let network = match profile.network {
             Network::Off => "no network",
-            Network::Loopback => "no network but loopback",
+            Network::Loopback => "no network but servers of this session on localhost",
+            Network::Internet => "network, and servers of this session on localhost",
             Network::On => "network",
         };
         let roots: Vec<_> =

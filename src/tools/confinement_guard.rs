@@ -97,6 +97,9 @@ struct CommandWatch {
     /// The command is not confined.
     is_unconfined: bool,
     limits: Option<String>,
+    has_network: bool,
+    /// Where it may write.
+    writable: Vec<PathBuf>,
     has_snapshot: bool,
     /// Virtual environments of Python that it makes, or into which it installs packages.
     installs_in: Vec<PathBuf>,
@@ -187,8 +190,11 @@ impl ConfinementGuard {
         quarantine: PathBuf,
     ) {
         self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
+        let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
-            is_unconfined: confinement.profile.is_none(),
+            is_unconfined: profile.is_none(),
+            has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
+            writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
             installs_in: confinement.installs_in,
@@ -282,8 +288,21 @@ impl ConfinementGuard {
             outcome.append_note(report);
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
-        let is_denial_likely = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
-        if let Some(limits) = watch.limits.as_ref().filter(|_| is_denial_likely) {
+        let output = output.unwrap_or_default();
+        let is_denial_likely = !outcome.ok && sandbox_denial::is_likely(output);
+        let refused = job.end().map(|end| end.refused_connections).unwrap_or_default();
+        let denial = sandbox_denial::refused_connections(&refused, watch.has_network, !outcome.ok);
+        let denial = denial.or_else(|| {
+            let named = sandbox_denial::unwritable_path(output).filter(|_| is_denial_likely)?;
+            sandbox_denial::unwritable_place(Path::new(named), &watch.writable)
+        });
+        if let Some(denial) = denial.filter(|_| !watch.is_unconfined) {
+            outcome.add_line(&format!(
+                "[sandbox: {}. If it is needed, call again with \"escalate\": \"{}\"; the user is asked.]",
+                denial.what, denial.escalate
+            ));
+            outcome.content.push(CallContent::Text(format!("[sandbox: {}]", denial.what)));
+        } else if let Some(limits) = watch.limits.as_ref().filter(|_| is_denial_likely) {
             outcome.add_line(&format!("[{limits}. {HOW_TO_ESCALATE}]"));
             outcome.content.push(CallContent::Text(format!("[{limits}]")));
         }

@@ -270,6 +270,7 @@ impl Tool for Exec {
             accepts_input: in_background,
             extra_variables: std::mem::take(&mut confinement.extra_variables),
             sandbox: confinement.profile.clone(),
+            network: confinement.network.take(),
         };
         let (job, mut live) = match begin(&spec, ctx).await {
             Ok(begun) => begun,

@@ -10,6 +10,7 @@ mod tool_env;
 mod confinement;
 mod edit_common;
 mod command;
+mod command_network;
 mod current_place;
 mod delete_path;
 mod sandbox_denial;

@@ -1,5 +1,25 @@
-//! Guesses from a command's output whether the sandbox made it fail. Only adds a hint; the command
-//! is never run again because of it, since it may have done part of its work.
+//! Says what the sandbox has denied to a command: the connections that were noted where they came to nothing, and what
+//! the command's output tells. Only adds a hint; the command is never run again because of it, since it may have done
+//! part of its work.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::escape_hidden_line;
+
+/// The port of nameservers.
+const NAMESERVER_PORT: u16 = 53;
+/// At most this many addresses are named.
+const MAX_NAMED: usize = 3;
+
+/// What is said about a denial.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DenialNote {
+    /// What was denied, for the user.
+    pub(super) what: String,
+    /// What would allow it, for the model.
+    pub(super) escalate: String,
+}
 
 /// What programs print when the system denies something, in lower case.
 const DENIAL_PHRASES: &[&str] = &[
@@ -25,8 +45,102 @@ const DENIAL_PHRASES: &[&str] = &[
     "device or resource busy",
 ];
 
+/// What programs print when something cannot be written, in lower case.
+const WRITE_PHRASES: &[&str] = &[
+    "eacces",
+    "eperm",
+    "erofs",
+    "permission denied",
+    "operation not permitted",
+    "read-only file system",
+];
+
 /// Only this many bytes at the end of the output are searched.
 const SEARCHED_BYTES: usize = 16 * 1024;
+
+/// Describes the connections that came to nothing because of the sandbox. A server of this machine is missed only by a
+/// command that has failed: another one may just have looked whether there is one.
+pub(super) fn refused_connections(
+    refused: &[SocketAddr],
+    has_network: bool,
+    has_failed: bool,
+) -> Option<DenialNote> {
+    let is_local = |address: &&SocketAddr| {
+        let host = address.ip();
+        let is_lookup = address.port() == NAMESERVER_PORT && !has_network;
+        !is_lookup && (has_network || host.is_loopback() || host.is_unspecified())
+    };
+    let (local, outside): (Vec<_>, Vec<_>) = refused.iter().partition(is_local);
+    let (lookups, outside): (Vec<_>, Vec<_>) =
+        outside.into_iter().partition(|address: &&SocketAddr| address.port() == NAMESERVER_PORT);
+    let mut denied = Vec::new();
+    let mut escalate: Vec<String> = Vec::new();
+    if !lookups.is_empty() {
+        denied.push("looking up names".to_owned());
+    }
+    if !outside.is_empty() {
+        denied.push(format!("connecting to {}", named(&outside)));
+    }
+    if !denied.is_empty() || has_network {
+        escalate.push("network".to_owned());
+    }
+    let mut sentences = Vec::new();
+    if !denied.is_empty() {
+        sentences.push(format!("the network is off, which has prevented {}", denied.join(" and ")));
+    }
+    // Without the network, that is the more likely reason.
+    if !local.is_empty() && has_failed && denied.is_empty() {
+        sentences.push(format!(
+            "commands do not reach servers that run outside of their sandbox, such as one at {}",
+            named(&local)
+        ));
+        escalate.extend(local.iter().take(MAX_NAMED).map(ToString::to_string));
+    }
+    let what = sentences.pop()?;
+    Some(DenialNote { what, escalate: escalate.join(",") })
+}
+
+fn named(addresses: &[&SocketAddr]) -> String {
+    let mut names: Vec<_> = addresses.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    if addresses.len() > MAX_NAMED {
+        names.push("others".to_owned());
+    }
+    names.join(", ")
+}
+
+/// The path in a command's output that could not be written; `None` if none is told.
+pub(super) fn unwritable_path(output: &str) -> Option<&str> {
+    let from = output.len().saturating_sub(SEARCHED_BYTES);
+    let from = (from..output.len()).find(|at| output.is_char_boundary(*at))?;
+    output[from..].lines().rev().find_map(|line| {
+        let lower = line.to_ascii_lowercase();
+        WRITE_PHRASES.iter().find(|phrase| lower.contains(**phrase))?;
+        path_in(line)
+    })
+}
+
+/// Describes that a command may not write at this path; `None` if it may, or if there is no place to name.
+pub(super) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<DenialNote> {
+    if writable.iter().any(|place| path.starts_with(place)) {
+        return None;
+    }
+    let place = path.ancestors().find(|place| place.symlink_metadata().is_ok())?;
+    // To open the whole disk is never what is needed.
+    place.parent()?;
+    let shown = escape_hidden_line(&place.to_string_lossy());
+    Some(DenialNote { what: format!("{shown} is not writable"), escalate: shown })
+}
+
+/// The first absolute path in a message, in quotes or between other words.
+fn path_in(line: &str) -> Option<&str> {
+    let quoted =
+        line.split(['\'', '"', '`', '‘', '’', '“', '”']).find(|part| part.starts_with('/'));
+    let word = || {
+        let words = line.split(|char: char| char.is_whitespace() || "()[]<>,;=".contains(char));
+        words.map(|word| word.trim_end_matches([':', '.'])).find(|word| word.starts_with('/'))
+    };
+    quoted.or_else(word).filter(|path| path.len() > 1)
+}
 
 /// Whether the output of a failed command mentions a denied operation.
 pub(super) fn is_likely(output: &str) -> bool {
@@ -38,6 +152,86 @@ pub(super) fn is_likely(output: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_note_says_what_was_refused_and_what_would_allow_it() {
+        let (net, failed) = (true, true);
+        for (refused, has_network, has_failed, expected) in [
+            ("", !net, failed, None),
+            ("127.0.0.53:53", !net, !failed, Some(("prevented looking up names", "network"))),
+            (
+                "10.0.0.2:53 1.2.3.4:443",
+                !net,
+                !failed,
+                Some(("prevented looking up names and connecting to 1.2.3.4:443", "network")),
+            ),
+            (
+                "1.1.1.1:1 2.2.2.2:2 3.3.3.3:3 4.4.4.4:4",
+                !net,
+                failed,
+                Some(("3.3.3.3:3, others", "network")),
+            ),
+            ("127.0.0.1:5432", !net, !failed, None),
+            ("127.0.0.1:5432", !net, failed, Some(("one at 127.0.0.1:5432", "127.0.0.1:5432"))),
+            (
+                "[::1]:80 127.0.0.1:80",
+                !net,
+                failed,
+                Some(("one at [::1]:80, 127.0.0.1:80", "[::1]:80,127.0.0.1:80")),
+            ),
+            (
+                "127.0.0.1:5432",
+                net,
+                failed,
+                Some(("one at 127.0.0.1:5432", "network,127.0.0.1:5432")),
+            ),
+            (
+                "169.254.169.254:80",
+                net,
+                failed,
+                Some(("one at 169.254.169.254:80", "network,169.254.169.254:80")),
+            ),
+            (
+                "1.2.3.4:443 127.0.0.1:80",
+                !net,
+                failed,
+                Some(("connecting to 1.2.3.4:443", "network")),
+            ),
+        ] {
+            let addresses: Vec<SocketAddr> =
+                refused.split_whitespace().map(|address| address.parse().unwrap()).collect();
+            let note = refused_connections(&addresses, has_network, has_failed);
+            let found = note.as_ref().map(|note| (note.what.as_str(), note.escalate.as_str()));
+            match (found, expected) {
+                (Some((what, escalate)), Some((end, expected))) => {
+                    assert!(what.ends_with(end), "{refused}: {what}");
+                    assert_eq!(escalate, expected, "{refused}");
+                }
+                (found, expected) => assert_eq!(found, expected, "{refused}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_path_that_could_not_be_written_is_found_in_the_output() {
+        for (output, expected) in [
+            ("touch: cannot touch '/opt/x y': Read-only file system\n", Some("/opt/x y")),
+            ("mkdir: cannot create directory ‘/srv/a’: Permission denied", Some("/srv/a")),
+            ("sh: 1: cannot create /etc/x: Permission denied\nmore", Some("/etc/x")),
+            ("bash: line 1: /etc/y: Read-only file system", Some("/etc/y")),
+            ("PermissionError: [Errno 13] Permission denied: '/data/z'", Some("/data/z")),
+            ("Error: EROFS: read-only file system, open '/data/q'", Some("/data/q")),
+            (
+                "error: failed to write /home/me/.cargo/x (os error 30): Read-only file system (os error 30)",
+                Some("/home/me/.cargo/x"),
+            ),
+            ("all is well in /opt", None),
+            ("Permission denied", None),
+            ("permission denied: /", None),
+        ] {
+            assert_eq!(unwritable_path(output), expected, "{output}");
+        }
+    }
 
     #[test]
     fn sandbox_denials_are_recognized_by_typical_messages() {

@@ -1,6 +1,7 @@
 //! The sandbox profile of a program of the session: a command or an MCP server.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
@@ -26,6 +27,10 @@ pub(crate) struct ProgramAccess<'a> {
     /// Whether the program may change caches for itself.
     pub has_caches: bool,
     pub network: Network,
+    /// Addresses of this machine to which the program may connect.
+    pub machine_addresses: Vec<SocketAddr>,
+    /// Whether the program may profile and record what it has started.
+    pub debug: bool,
     pub may_write_protected: &'a dyn Fn(&Path) -> bool,
     /// Whether the program may read a path that others may not.
     pub may_read_hidden: &'a dyn Fn(&Path) -> bool,
@@ -92,6 +97,8 @@ impl SessionAccess<'_> {
             layers: program.layers,
             sockets: program.sockets,
             network: program.network,
+            machine_addresses: program.machine_addresses,
+            debug: program.debug,
             writable: program.writable,
         }
     }

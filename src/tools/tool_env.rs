@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::command_network::CommandNetwork;
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
 use super::helper_set::HelperSet;
@@ -97,6 +98,8 @@ pub struct ToolEnv {
     /// Watches the protected paths while commands run. Helpers share it with their session, because what
     /// one of them was allowed to change is no intrusion for the other.
     pub guard: Arc<ConfinementGuard>,
+    /// The private network of the session's commands, which helpers share.
+    pub(crate) network: Arc<CommandNetwork>,
     /// The helpers of the session.
     pub helpers: HelperSet,
     /// The stored log of the session.
@@ -139,6 +142,7 @@ impl ToolEnv {
             rules: SharedRules::default(),
             confinement: ConfinementSettings::default(),
             guard: Arc::default(),
+            network: Arc::default(),
             helpers: HelperSet::default(),
             log: SessionLog::default(),
             checkpoint: ChangeTracker::default(),

@@ -348,6 +348,7 @@ fn helper_env(
     env.rules = session.rules.clone();
     env.confinement = session.confinement.clone();
     env.guard = Arc::clone(&session.guard);
+    env.network = Arc::clone(&session.network);
     env.checkpoint = session.checkpoint.clone();
     env.log = log;
     env

@@ -37,6 +37,8 @@
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod linux;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod no_session_network;
 #[cfg(any(target_os = "macos", test))]
 #[cfg_attr(not(target_os = "macos"), allow(unreachable_pub, reason = "only its tests are here"))]
 mod macos;
@@ -47,14 +49,17 @@ mod macos;
 mod unsupported;
 
 pub mod escape_tests;
+mod refused_connections;
 pub mod seatbelt;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub use refused_connections::RefusedConnections;
 use serde::{Deserialize, Serialize};
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -68,9 +73,11 @@ use macos as system;
 use unsupported as system;
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub use linux::LinuxSandbox as Sandbox;
+pub use linux::{LinuxSandbox as Sandbox, SessionNetwork};
 #[cfg(target_os = "macos")]
 pub use macos::MacSandbox as Sandbox;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub use no_session_network::SessionNetwork;
 #[cfg(not(any(
     target_os = "macos",
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
@@ -117,6 +124,14 @@ pub struct SandboxProfile {
     pub sockets: Vec<PathBuf>,
     /// What the program may do with the network.
     pub network: Network,
+    /// Addresses outside of its private network to which the program may connect all the same, such as that of a
+    /// database of the user. They have an effect only where connections are supervised.
+    #[serde(rename = "connect", default, skip_serializing_if = "Vec::is_empty")]
+    pub machine_addresses: Vec<SocketAddr>,
+    /// Whether the program may also profile and record what it has started. It may trace that anyway where it has a PID
+    /// namespace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug: bool,
 }
 
 impl SandboxProfile {
@@ -171,8 +186,18 @@ pub enum Network {
     /// A private loopback interface where the system supports one ([`NamespaceSupport::network`]),
     /// otherwise no network. On macOS, the loopback interface of the machine.
     Loopback,
+    /// A private loopback interface, and all addresses but those of this machine and its links. Where
+    /// connections cannot be supervised ([`NamespaceSupport::supervision`]), the whole network.
+    Internet,
     /// The whole network.
     On,
+}
+
+impl Network {
+    /// Returns true if the program may connect to other machines.
+    pub fn reaches_other_machines(self) -> bool {
+        matches!(self, Network::Internet | Network::On)
+    }
 }
 
 /// The sandboxing mechanisms of this system.
@@ -216,6 +241,8 @@ pub struct NamespaceSupport {
     /// Landlock's ABI 9 sees to it, or each connection of a program with a PID namespace is decided about.
     /// In the latter case the program has no Unix sockets for datagrams.
     pub sockets: bool,
+    /// Each connection of a program with a PID namespace can be decided about, which [`Network::Internet`] needs.
+    pub supervision: bool,
 }
 
 /// The numbers of two processes of a PID namespace, as the caller of the sandbox sees them.
@@ -377,6 +404,7 @@ mod tests {
                 network: has_mounts,
                 processes: has_processes,
                 sockets: has_sockets,
+                supervision: has_sockets,
             };
             let old = old_landlock(Some(abi), namespaces);
             let text: String = old.into_iter().chain(missing_namespaces(namespaces)).collect();

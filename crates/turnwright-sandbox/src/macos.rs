@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, SandboxProfile, SandboxSupport, SetupError, seatbelt,
+    NamespaceProcesses, NamespaceSupport, RefusedConnections, SandboxProfile, SandboxSupport,
+    SessionNetwork, SetupError, seatbelt,
 };
 
 /// A sandbox that is ready to be entered. On this system [`wrap_command`](super::wrap_command) does
@@ -25,6 +27,17 @@ impl MacSandbox {
     /// None.
     pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
         Ok(Self)
+    }
+
+    /// Does nothing on this system.
+    ///
+    /// # Errors
+    /// None.
+    pub fn prepare_in(
+        profile: &SandboxProfile,
+        _: Option<Arc<SessionNetwork>>,
+    ) -> io::Result<Self> {
+        Self::prepare(profile)
     }
 
     /// Changes nothing on this system.
@@ -51,6 +64,11 @@ impl MacSandbox {
     /// None.
     pub fn enter(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// None on this system.
+    pub fn refused_connections(&self) -> Option<RefusedConnections> {
+        None
     }
 
     /// Returns the error unchanged.
@@ -83,6 +101,7 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
         network: has_seatbelt,
         processes: false,
         sockets: false,
+        supervision: false,
     }
 }
 
@@ -108,10 +127,11 @@ mod tests {
         let all = wrap_command(&SandboxProfile::default(), &words).unwrap();
         assert_eq!((all[0].to_str(), all[1].to_str()), (Some(seatbelt::SANDBOX_EXEC), Some("-p")));
         assert!(all.ends_with(&words));
-        let sandbox = MacSandbox::prepare(&SandboxProfile::default()).unwrap();
+        let sandbox = MacSandbox::prepare_in(&SandboxProfile::default(), None).unwrap();
         let sandbox = sandbox.with_process_namespace().unwrap();
         sandbox.enter().unwrap();
         assert_eq!((sandbox.has_process_namespace(), sandbox.processes()), (false, None));
+        assert!(sandbox.refused_connections().is_none());
         let error = MacSandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(probe().seatbelt, probe_namespaces().mounts);

@@ -149,8 +149,17 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     text.push_str(match profile.network {
         Network::Off => "(deny network*)\n",
         Network::Loopback => LOOPBACK_RULES,
-        Network::On => NETWORK_RULES,
+        Network::Internet | Network::On => NETWORK_RULES,
     });
+    if profile.network == Network::Internet {
+        text.push_str("(deny network-outbound (remote ip \"localhost:*\"))\n");
+    }
+    for address in profile.machine_addresses.iter().filter(|address| address.ip().is_loopback()) {
+        text.push_str(&format!(
+            "(allow network-outbound (remote ip \"localhost:{}\"))\n",
+            address.port()
+        ));
+    }
     Some(text)
 }
 
@@ -309,6 +318,12 @@ mod tests {
         let here = with(Network::Loopback);
         assert!(here.contains("localhost") && !here.contains("(allow network*)"));
         assert!(with(Network::On).contains("(allow network*)\n"));
+        let machine_addresses = vec!["127.0.0.1:5432".parse().unwrap()];
+        let internet = SandboxProfile { network: Network::Internet, machine_addresses, ..sample() };
+        assert!(rules(&internet).ends_with(
+            "(deny network-outbound (remote ip \"localhost:*\"))\n\
+             (allow network-outbound (remote ip \"localhost:5432\"))\n"
+        ));
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! Systems without a sandbox that this crate knows: preparing one always fails.
 
 use std::io;
+use std::sync::Arc;
 
-use super::{NamespaceProcesses, NamespaceSupport, SandboxProfile, SandboxSupport, SetupError};
+use super::{
+    NamespaceProcesses, NamespaceSupport, RefusedConnections, SandboxProfile, SandboxSupport,
+    SessionNetwork, SetupError,
+};
 
 /// A sandbox, which this system does not have: there are no values of this type.
 #[derive(Debug)]
@@ -15,6 +19,17 @@ impl UnsupportedSandbox {
     /// Always: this system has no sandbox.
     pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
         Err(io::Error::other(SetupError("this system has none".to_owned())))
+    }
+
+    /// Fails.
+    ///
+    /// # Errors
+    /// Always: this system has no sandbox.
+    pub fn prepare_in(
+        profile: &SandboxProfile,
+        _: Option<Arc<SessionNetwork>>,
+    ) -> io::Result<Self> {
+        Self::prepare(profile)
     }
 
     /// Cannot be called on this system.
@@ -40,6 +55,11 @@ impl UnsupportedSandbox {
     /// # Errors
     /// None.
     pub fn enter(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Cannot be called on this system.
+    pub fn refused_connections(&self) -> Option<RefusedConnections> {
         match self.0 {}
     }
 

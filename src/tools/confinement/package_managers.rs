@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use super::{ConfinementBuilder, ConfinementSettings};
-use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_sandbox::SandboxProfile;
 use turnwright_workspace::exec::Environment;
 
 /// Programs, and the default caches in the home folder that they make themselves when they run outside of the sandbox.
@@ -66,7 +66,7 @@ pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
 ) -> Vec<(&'static str, String)> {
-    if profile.network == Network::On {
+    if profile.network.reaches_other_machines() {
         return Vec::new();
     }
     let unset = NO_RETRIES.iter().filter(|(name, _)| environment.get(name).is_none());
@@ -112,6 +112,8 @@ fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use std::fs;
+
+    use turnwright_sandbox::Network;
 
     use super::*;
 

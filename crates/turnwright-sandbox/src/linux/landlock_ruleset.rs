@@ -56,6 +56,12 @@ pub(super) fn write_rights_for_abi(abi: i32) -> u64 {
     (write_rights() & AccessFs::from_all(ABI::from(abi))).bits()
 }
 
+/// The rights on the program's own terminals, as the bits of this kernel's ABI.
+pub(super) fn terminal_rights_for_abi(abi: i32) -> u64 {
+    let all = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
+    (all & AccessFs::from_all(ABI::from(abi))).bits()
+}
+
 /// The rights on a folder that may only be read.
 pub(super) fn read_rights() -> u64 {
     (AccessFs::ReadFile | AccessFs::ReadDir).bits()

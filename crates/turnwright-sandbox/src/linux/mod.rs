@@ -1,22 +1,29 @@
 //! The sandbox on Linux: Landlock, seccomp and namespaces. Everything is prepared in the parent, so
 //! that the child only makes system calls between `fork` and `exec`.
 
-mod abstract_sockets;
 mod cache_overlay;
 mod capabilities;
+mod connection_notes;
 mod hidden_sockets;
 mod landlock_ruleset;
 mod layer_publishing;
 mod mount_namespace;
+mod open_sockets;
+mod outside_connections;
 mod process_namespace;
 mod raw_devices;
 mod real_path;
 mod seccomp_filter;
+mod session_network;
+mod socket_address;
 mod socket_supervisor;
+mod supervised_thread;
 mod syscalls;
 
 #[cfg(test)]
 mod hidden_tests;
+#[cfg(test)]
+mod network_tests;
 #[cfg(test)]
 mod socket_tests;
 #[cfg(test)]
@@ -26,18 +33,23 @@ use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, SandboxProfile, SandboxSupport,
-    SetupError, namespace_support, sandbox_support,
+    NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, RefusedConnections,
+    SandboxProfile, SandboxSupport, SetupError, namespace_support, sandbox_support,
 };
 use cache_overlay::CacheOverlay;
 pub(super) use layer_publishing::publish_layer;
-use mount_namespace::MountNamespace;
+use mount_namespace::{MountNamespace, PrivateRights};
+use open_sockets::OpenSockets;
+use outside_connections::OutsideConnections;
 use process_namespace::ProcessNamespace;
+use seccomp_filter::FilterKind;
+pub use session_network::SessionNetwork;
 use socket_supervisor::SocketSupervisor;
 
 /// A sandbox that is ready to be entered by a child process.
@@ -45,9 +57,13 @@ use socket_supervisor::SocketSupervisor;
 pub struct LinuxSandbox {
     ruleset: OwnedFd,
     filter: &'static BpfProgram,
+    may_debug: bool,
     /// Where the profile lets the program connect to sockets.
     open_sockets: Vec<PathBuf>,
     network: Network,
+    /// `None` if the program uses the network of the machine.
+    session_network: Option<Arc<SessionNetwork>>,
+    outside: OutsideConnections,
     mount_namespace: Option<MountNamespace>,
     process_namespace: Option<ProcessNamespace>,
     is_root: bool,
@@ -64,6 +80,8 @@ const STEPS: &[SetupStep] = &[
     ("disabling core dumps", |_| disable_core_dumps()),
     ("entering the mount namespace", LinuxSandbox::enter_mount_namespace),
     ("entering the PID namespace", LinuxSandbox::enter_process_namespace),
+    // After the supervisor was started, which stays in the network of the machine.
+    ("entering the network", LinuxSandbox::enter_network),
     ("dropping capabilities", |it| capabilities::drop_capabilities(it.is_root)),
     ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
     ("Landlock", |it| syscalls::restrict_self(it.ruleset.as_fd())),
@@ -72,16 +90,32 @@ const STEPS: &[SetupStep] = &[
 ];
 
 impl LinuxSandbox {
-    /// Prepares a sandbox for the profile, in the parent process.
+    /// Prepares a sandbox for the profile, in the parent process. Its network, if it has a private one, is no other
+    /// program's.
     ///
     /// # Errors
     /// When it cannot be built. The command must not be run then.
     pub fn prepare(profile: &SandboxProfile) -> io::Result<Self> {
-        Self::with_namespaces(profile, namespace_support())
+        Self::prepare_in(profile, None)
+    }
+
+    /// Prepares a sandbox whose program shares this network, unless its profile gives it that of the machine.
+    ///
+    /// # Errors
+    /// When it cannot be built. The command must not be run then.
+    pub fn prepare_in(
+        profile: &SandboxProfile,
+        session_network: Option<Arc<SessionNetwork>>,
+    ) -> io::Result<Self> {
+        Self::with_namespaces(profile, session_network, namespace_support())
             .map_err(|error| setup_error(&error.to_string()))
     }
 
-    fn with_namespaces(profile: &SandboxProfile, namespaces: NamespaceSupport) -> io::Result<Self> {
+    fn with_namespaces(
+        profile: &SandboxProfile,
+        session_network: Option<Arc<SessionNetwork>>,
+        namespaces: NamespaceSupport,
+    ) -> io::Result<Self> {
         if !super::can_confine() {
             return Err(io::Error::other(sandbox_support().missing.join(" ")));
         }
@@ -92,21 +126,33 @@ impl LinuxSandbox {
         if !namespaces.mounts || !raw_devices::are_private(profile) {
             hidden.extend(raw_devices::find(profile));
         }
-        let network = match profile.network {
-            Network::Loopback if !(namespaces.mounts && namespaces.network) => Network::Off,
-            other => other,
+        let mut network = possible_network(profile.network, namespaces);
+        let session_network = match session_network {
+            _ if network == Network::On || !namespaces.network => None,
+            None if network == Network::Internet => Some(SessionNetwork::create()?.into()),
+            None => SessionNetwork::create().ok().map(Arc::new),
+            shared => shared,
         };
+        if session_network.is_none() && network == Network::Loopback {
+            network = Network::Off;
+        }
         let mount_namespace = namespaces.mounts.then(|| {
-            let rights = landlock_ruleset::write_rights_for_abi(abi);
-            MountNamespace::plan(profile, &hidden, rights, namespaces)
+            let rights = PrivateRights {
+                write: landlock_ruleset::write_rights_for_abi(abi),
+                terminals: landlock_ruleset::terminal_rights_for_abi(abi),
+            };
+            MountNamespace::plan(profile, &hidden, rights, session_network.clone())
         });
         // What the mount namespace does not hide, the ruleset has to.
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
         Ok(Self {
             ruleset: landlock_ruleset::build(profile, hidden, abi)?,
-            filter: seccomp_filter::program(network, false)?,
+            filter: seccomp_filter::program(FilterKind { network, ..FilterKind::default() })?,
+            may_debug: profile.debug,
             open_sockets: profile.writable.iter().chain(&profile.sockets).cloned().collect(),
             network,
+            outside: OutsideConnections::new(network, &profile.machine_addresses),
+            session_network,
             mount_namespace,
             process_namespace: None,
             is_root: mount_namespace::is_root(),
@@ -121,20 +167,37 @@ impl LinuxSandbox {
     /// # Errors
     /// When this process has too many open files.
     pub fn with_process_namespace(mut self) -> io::Result<Self> {
+        let needs_supervisor = self.needs_supervisor();
         if let Some(namespace) = &mut self.mount_namespace
             && namespace_support().processes
         {
             let locks = namespace.isolate_processes();
-            let supervisor = if needs_supervisor() {
-                self.filter = seccomp_filter::program(self.network, true)?;
-                let open = std::mem::take(&mut self.open_sockets);
-                Some(SocketSupervisor::new(open, namespace.layered_caches())?)
+            self.filter = seccomp_filter::program(FilterKind {
+                network: self.network,
+                has_own_processes: true,
+                may_debug: self.may_debug,
+                is_supervised: needs_supervisor,
+            })?;
+            let supervisor = if needs_supervisor {
+                let sockets = OpenSockets::new(
+                    std::mem::take(&mut self.open_sockets),
+                    namespace.layered_caches(),
+                    self.session_network.is_some(),
+                );
+                let outside = std::mem::take(&mut self.outside);
+                Some(SocketSupervisor::new(sockets, outside)?)
             } else {
                 None
             };
             self.process_namespace = Some(ProcessNamespace::new(locks, supervisor)?);
         }
         Ok(self)
+    }
+
+    /// Returns true if connections have to be looked at one by one, and can be.
+    fn needs_supervisor(&self) -> bool {
+        let namespaces = namespace_support();
+        namespaces.supervision && (!can_landlock_close_sockets() || self.outside.can_be_any())
     }
 
     /// Whether the program gets a PID namespace.
@@ -146,6 +209,12 @@ impl LinuxSandbox {
     /// without such a namespace. Both are children of the calling process, which has to reap them.
     pub fn processes(&self) -> Option<NamespaceProcesses> {
         self.process_namespace.as_ref()?.processes()
+    }
+
+    /// The connections of the program that come to nothing because of its sandbox; `None` if nobody supervises them.
+    pub fn refused_connections(&self) -> Option<RefusedConnections> {
+        let supervisor = self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor)?;
+        supervisor.refused().map(RefusedConnections::new).ok()
     }
 
     /// Confines the calling process, for good. It is made to be called in a child, between `fork`
@@ -183,6 +252,10 @@ impl LinuxSandbox {
         process_namespace::mount_proc(self.ruleset.as_fd(), rights, is_required)
     }
 
+    fn enter_network(&self) -> io::Result<()> {
+        self.session_network.as_ref().map_or(Ok(()), |network| network.join())
+    }
+
     fn install_filter(&self) -> io::Result<()> {
         match self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor) {
             Some(supervisor) => supervisor.install_filter(self.filter),
@@ -195,9 +268,13 @@ impl LinuxSandbox {
     }
 }
 
-/// Whether connections have to be looked at one by one, and can be.
-fn needs_supervisor() -> bool {
-    !can_landlock_close_sockets() && namespace_support().sockets
+/// The network that the program gets instead, if this system cannot give it the one of its profile.
+fn possible_network(wanted: Network, namespaces: NamespaceSupport) -> Network {
+    match wanted {
+        Network::Loopback if !namespaces.network => Network::Off,
+        Network::Internet if !(namespaces.network && namespaces.supervision) => Network::On,
+        other => other,
+    }
 }
 
 fn can_landlock_close_sockets() -> bool {
@@ -249,33 +326,25 @@ pub(super) fn probe() -> SandboxSupport {
 
 /// Tries out the namespaces in child processes that never become a command.
 pub(super) fn probe_namespaces() -> NamespaceSupport {
-    let works = |wanted: NamespaceSupport| {
-        let network = if wanted.network { Network::Loopback } else { Network::Off };
-        let profile = SandboxProfile { network, ..SandboxProfile::default() };
-        let mut mount_namespace = MountNamespace::plan(&profile, &[], 0, wanted);
-        if wanted.processes {
+    let works = |has_processes: bool, is_supervised: bool| {
+        let mut mount_namespace =
+            MountNamespace::plan(&SandboxProfile::default(), &[], PrivateRights::default(), None);
+        if has_processes {
             drop(mount_namespace.isolate_processes());
         }
         succeeds_in_child(move || {
             mount_namespace.enter(None)?;
-            if wanted.sockets { socket_supervisor::try_out() } else { Ok(()) }
+            if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
         })
     };
-    let all = NamespaceSupport { mounts: true, network: true, processes: true, sockets: true };
-    let mounts = NamespaceSupport { mounts: true, ..NamespaceSupport::default() };
-    let needs_nothing = can_landlock_close_sockets();
-    if works(NamespaceSupport { sockets: !needs_nothing, ..all }) {
-        return all;
-    }
-    if !works(mounts) {
-        return NamespaceSupport { sockets: needs_nothing, ..NamespaceSupport::default() };
-    }
-    let processes = NamespaceSupport { processes: true, ..mounts };
+    let supervision = works(true, true);
+    let mounts = supervision || works(false, false);
     NamespaceSupport {
-        network: works(NamespaceSupport { network: true, ..mounts }),
-        processes: works(processes),
-        sockets: needs_nothing || works(NamespaceSupport { sockets: true, ..processes }),
-        ..mounts
+        mounts,
+        network: mounts && SessionNetwork::create().is_ok(),
+        processes: supervision || mounts && works(true, false),
+        sockets: supervision || can_landlock_close_sockets(),
+        supervision,
     }
 }
 
@@ -286,7 +355,7 @@ pub(super) fn can_layer_caches(folder: &Path) -> bool {
     let works = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
     let works = works.is_ok_and(|overlay| {
         let profile = SandboxProfile::default();
-        let namespace = MountNamespace::plan(&profile, &[], 0, namespace_support());
+        let namespace = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
         succeeds_in_child(move || {
             namespace.join()?;
             overlay.open().map(drop)

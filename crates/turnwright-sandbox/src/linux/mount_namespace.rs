@@ -10,12 +10,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
-use super::super::{MAX_LAYERS, NamespaceSupport, Network, PrivateLayer, SandboxProfile};
+use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
+use super::session_network::SessionNetwork;
 use super::{hidden_sockets, raw_devices, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
@@ -53,6 +55,16 @@ impl NamespaceMethod {
             group: rustix::process::getegid().as_raw(),
         }
     }
+
+    /// The lines for `/proc/self/uid_map` and `gid_map`; `None` without a user namespace.
+    pub(super) fn id_maps(self) -> Option<(String, String)> {
+        match self {
+            NamespaceMethod::Root => None,
+            NamespaceMethod::User { user, group } => {
+                Some((format!("{user} {user} 1"), format!("{group} {group} 1")))
+            }
+        }
+    }
 }
 
 pub(super) fn is_root() -> bool {
@@ -63,8 +75,10 @@ pub(super) fn is_root() -> bool {
 #[derive(Debug)]
 pub(super) struct MountNamespace {
     clone_flags: libc::c_int,
-    /// The lines for `/proc/self/uid_map` and `gid_map`.
+    /// The lines for `/proc/self/uid_map` and `gid_map` of a new user namespace.
     id_maps: Option<(String, String)>,
+    /// The network whose user namespace the process enters instead.
+    session_network: Option<Arc<SessionNetwork>>,
     /// What stays writable when everything else is made read-only.
     writable: Vec<CString>,
     /// The caches that are to get a private layer, if there is a PID namespace.
@@ -74,10 +88,17 @@ pub(super) struct MountNamespace {
     layered_folders: Vec<LayeredFolder>,
     /// The mounts, in order.
     steps: Vec<MountStep>,
-    /// The Landlock rights on the private shared memory and on caches with a private layer.
-    write_rights: u64,
-    has_loopback: bool,
+    rights: PrivateRights,
     has_private_devices: bool,
+}
+
+/// The Landlock rights on what only the program has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PrivateRights {
+    /// On the private shared memory and on caches with a private layer.
+    pub(super) write: u64,
+    /// On its terminals.
+    pub(super) terminals: u64,
 }
 
 /// A writable folder of which the program changes a layer only. Without a layer it is read-only.
@@ -113,27 +134,20 @@ struct OpenFolder {
 }
 
 impl MountNamespace {
-    /// Plans the namespace for the profile. `hidden` are real paths; `rights` are the Landlock
-    /// rights on a writable folder.
+    /// Plans the namespace for the profile. `hidden` are real paths.
     pub(super) fn plan(
         profile: &SandboxProfile,
         hidden: &[PathBuf],
-        rights: u64,
-        namespaces: NamespaceSupport,
+        rights: PrivateRights,
+        session_network: Option<Arc<SessionNetwork>>,
     ) -> MountNamespace {
-        let has_loopback = profile.network == Network::Loopback && namespaces.network;
         // System V shared memory, message queues and semaphores are private, too.
         let mut clone_flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-        if has_loopback {
-            clone_flags |= libc::CLONE_NEWNET;
+        let has_user_namespace = session_network.as_ref().is_some_and(|it| it.has_user_namespace());
+        let id_maps = NamespaceMethod::of_this_process().id_maps().filter(|_| !has_user_namespace);
+        if id_maps.is_some() {
+            clone_flags |= libc::CLONE_NEWUSER;
         }
-        let id_maps = match NamespaceMethod::of_this_process() {
-            NamespaceMethod::Root => None,
-            NamespaceMethod::User { user, group } => {
-                clone_flags |= libc::CLONE_NEWUSER;
-                Some((format!("{user} {user} 1"), format!("{group} {group} 1")))
-            }
-        };
         let open_folders = hidden_sockets::open_runtime_folders(profile);
         let sockets = hidden_sockets::find(profile, open_folders.is_some());
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
@@ -149,13 +163,13 @@ impl MountNamespace {
         MountNamespace {
             clone_flags,
             id_maps,
+            session_network,
             writable: writable(profile),
             caches: layered_caches(profile),
             overlays: Vec::new(),
             layered_folders: layered_folders(profile),
             steps,
-            write_rights: rights,
-            has_loopback,
+            rights,
             has_private_devices: raw_devices::are_private(profile),
         }
     }
@@ -181,12 +195,12 @@ impl MountNamespace {
 
     /// Moves this process into the namespace, in which nothing is different yet.
     pub(super) fn join(&self) -> io::Result<()> {
+        if let Some(network) = &self.session_network {
+            network.join_user_namespace()?;
+        }
         syscalls::unshare(self.clone_flags)?;
         if let Some((users, groups)) = &self.id_maps {
             map_ids(users, groups)?;
-        }
-        if self.has_loopback {
-            syscalls::bring_up_loopback()?;
         }
         // Mounts made here are not seen outside; mounts made outside later are seen here.
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
@@ -202,13 +216,13 @@ impl MountNamespace {
         self.make_rest_read_only(ruleset)?;
         self.attach_layers(&layers)?;
         if self.has_private_devices {
-            raw_devices::make_private(ruleset)?;
+            raw_devices::make_private(ruleset, self.rights.terminals)?;
         }
         self.mount_all()?;
         if let Some(ruleset) = ruleset {
             let how = OFlags::PATH | OFlags::CLOEXEC;
             let memory = rustix::fs::open(SHARED_MEMORY, how, Mode::empty())?;
-            syscalls::add_rule(ruleset, memory.as_fd(), self.write_rights)?;
+            syscalls::add_rule(ruleset, memory.as_fd(), self.rights.write)?;
         }
         // The working directory still refers to what is below the new mounts.
         syscalls::reenter_working_directory()
@@ -235,7 +249,7 @@ impl MountNamespace {
             let Some(mount) = mount else { continue };
             overlay.attach(mount.as_fd())?;
             if let Some(ruleset) = ruleset {
-                syscalls::add_rule(ruleset, mount.as_fd(), self.write_rights)?;
+                syscalls::add_rule(ruleset, mount.as_fd(), self.rights.write)?;
             }
         }
         for (path, clone) in self.writable.iter().zip(&clones) {
@@ -368,7 +382,7 @@ pub(super) fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()>
 /// not dumpable does not own its files in `/proc`, so it is made dumpable for these three writes.
 /// Until then another process could read its memory, but only one that runs as the user outside of
 /// any sandbox. `exec` resets the flag.
-fn map_ids(users: &str, groups: &str) -> io::Result<()> {
+pub(super) fn map_ids(users: &str, groups: &str) -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     write_file(c"/proc/self/setgroups", b"deny")?;

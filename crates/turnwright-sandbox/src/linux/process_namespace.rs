@@ -45,7 +45,7 @@ impl ProcessNamespace {
         let numbers = io::pipe()?;
         rustix::io::ioctl_fionbio(&numbers.0, true)?;
         let mut kept = locks;
-        kept.extend(supervisor.as_ref().map(SocketSupervisor::kept_descriptor));
+        kept.extend(supervisor.iter().flat_map(SocketSupervisor::kept_descriptors));
         kept.sort_unstable();
         Ok(ProcessNamespace { caller, numbers, kept, supervisor })
     }

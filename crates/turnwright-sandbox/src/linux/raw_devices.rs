@@ -1,6 +1,6 @@
 //! Devices tell what no file does: the whole content of a disk, past everything that is hidden, memory, the
 //! screen, and what the user types, also in the terminal of another program. Of those that a program in the
-//! sandbox could open, only a few are open to it.
+//! sandbox could open, only a few are open to it. It can make terminals of its own.
 
 use std::ffi::CStr;
 use std::fs;
@@ -30,6 +30,10 @@ const LINKS: [(&CStr, &CStr); 4] = [
     (c"/proc/self/fd/2", c"/dev/stderr"),
 ];
 const SHARED_MEMORY: &CStr = c"/dev/shm";
+/// The terminals that the program makes, and the device that makes them.
+const TERMINALS: &CStr = c"/dev/pts";
+const TERMINAL_OPTIONS: &CStr = c"ptmxmode=666,mode=600,max=256";
+const TERMINAL_MAKER: (&CStr, &CStr) = (c"pts/ptmx", c"/dev/ptmx");
 /// Folders without devices: the descriptors of the program, and shared memory.
 const OTHER_FOLDERS: &[&str] = &["fd", "shm"];
 
@@ -65,8 +69,11 @@ pub(super) fn are_private(profile: &SandboxProfile) -> bool {
 }
 
 /// Puts a folder with nothing but the harmless ones over the devices, which costs less than to hide all others.
-/// Makes system calls only.
-pub(super) fn make_private(ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
+/// `terminal_rights` are the Landlock rights on terminals. Makes system calls only.
+pub(super) fn make_private(
+    ruleset: Option<BorrowedFd<'_>>,
+    terminal_rights: u64,
+) -> io::Result<()> {
     let mut clones = [const { None }; PRIVATE_DEVICES.len()];
     for (path, clone) in PRIVATE_DEVICES.iter().zip(&mut clones) {
         *clone = clone_mounts(path)?;
@@ -78,14 +85,24 @@ pub(super) fn make_private(ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         drop(rustix::fs::open(*path, create, Mode::empty())?);
         put_mounts(clone.as_ref(), path)?;
     }
-    for (target, link) in LINKS {
+    for (target, link) in LINKS.into_iter().chain([TERMINAL_MAKER]) {
         rustix::fs::symlink(target, link)?;
     }
     rustix::fs::mkdir(SHARED_MEMORY, Mode::RWXU)?;
+    rustix::fs::mkdir(TERMINALS, Mode::RWXU)?;
     syscalls::make_read_only(PRIVATE_FOLDER)?;
+    // Some containers do not allow it. Then there are no terminals.
+    let has_terminals =
+        rustix::mount::mount(c"devpts", TERMINALS, c"devpts", flags, TERMINAL_OPTIONS).is_ok();
     let Some(ruleset) = ruleset else { return Ok(()) };
-    let folder = rustix::fs::open(PRIVATE_FOLDER, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    syscalls::add_rule(ruleset, folder.as_fd(), landlock_ruleset::read_rights())
+    let how = OFlags::PATH | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(PRIVATE_FOLDER, how, Mode::empty())?;
+    syscalls::add_rule(ruleset, folder.as_fd(), landlock_ruleset::read_rights())?;
+    if has_terminals {
+        let terminals = rustix::fs::open(TERMINALS, how, Mode::empty())?;
+        syscalls::add_rule(ruleset, terminals.as_fd(), terminal_rights)?;
+    }
+    Ok(())
 }
 
 fn can_read(path: &Path) -> bool {

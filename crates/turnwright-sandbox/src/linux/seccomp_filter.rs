@@ -21,19 +21,14 @@ const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
 /// System calls that are denied whatever their arguments.
 const DENIED_CALLS: &[c_long] = &[
     // Access to other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
     // Ways around this filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     // Kernel interfaces.
     libc::SYS_bpf,
-    libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_kexec_load,
     KEXEC_FILE_LOAD,
@@ -78,6 +73,13 @@ const DENIED_CALLS: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_ioperm,
 ];
+
+/// System calls to trace processes. With a PID namespace a program finds no others than its own there, and Landlock
+/// protects the supervisor from it. A traced program is bound by its own filter.
+const TRACING_CALLS: &[c_long] =
+    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
+/// System calls of profilers, and of debuggers that record. They are a large part of the kernel.
+const DEBUGGING_CALLS: &[c_long] = &[libc::SYS_perf_event_open, libc::SYS_kcmp];
 
 /// The `libc` crate does not have it yet.
 const OPEN_TREE_ATTR: c_long = 467;
@@ -137,6 +139,8 @@ const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 
 /// The field `arch` of `seccomp_data`.
 const ARCHITECTURE_OFFSET: u32 = 4;
+/// Where `seccomp_data` has the fifth argument.
+const FIFTH_ARGUMENT_OFFSET: u32 = 48;
 /// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64`.
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
@@ -156,25 +160,46 @@ fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> ArgCondition {
 /// evaluated several hundred times at each start of a command.
 const SEGMENT_COUNT: usize = 8;
 
-/// The BPF program for the kernel. There are four, with and without network and supervision, and each is
-/// built once. With supervision, each `connect` is a notification for the supervisor.
-pub(super) fn program(network: Network, is_supervised: bool) -> io::Result<&'static BpfProgram> {
-    static PROGRAMS: [OnceLock<BpfProgram>; 4] = [const { OnceLock::new() }; 4];
-    let number = usize::from(network == Network::Off) + 2 * usize::from(is_supervised);
+/// What a filter depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FilterKind {
+    pub(super) network: Network,
+    /// Whether the program has a PID namespace.
+    pub(super) has_own_processes: bool,
+    /// Whether the program may profile and record what it has started, if it has a PID namespace.
+    pub(super) may_debug: bool,
+    /// Whether each `connect` is a notification for the supervisor and, with connections to the internet, each `sendto`
+    /// with an address.
+    pub(super) is_supervised: bool,
+}
+
+/// The BPF program for the kernel. Each is built once.
+pub(super) fn program(kind: FilterKind) -> io::Result<&'static BpfProgram> {
+    static PROGRAMS: [OnceLock<BpfProgram>; 24] = [const { OnceLock::new() }; 24];
+    let network = match kind.network {
+        Network::Off => 0,
+        Network::Loopback | Network::On => 1,
+        Network::Internet => 2,
+    };
+    let flags = [kind.has_own_processes, kind.may_debug, kind.is_supervised];
+    let number = flags.iter().fold(network, |number, flag| 2 * number + usize::from(*flag));
     let built = &PROGRAMS[number];
     if let Some(program) = built.get() {
         return Ok(program);
     }
-    let mut program = preamble(is_supervised);
-    program.append(&mut compile_rules(network, is_supervised).map_err(io::Error::other)?);
+    let mut program = preamble(kind);
+    program.append(&mut compile_rules(kind).map_err(io::Error::other)?);
     Ok(built.get_or_init(|| program))
 }
 
-fn compile_rules(network: Network, is_supervised: bool) -> Result<BpfProgram, BackendError> {
+fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
+    let tracing = TRACING_CALLS.iter().filter(|_| !kind.has_own_processes);
+    let debugging = DEBUGGING_CALLS.iter().filter(|_| !(kind.has_own_processes && kind.may_debug));
+    let denied = DENIED_CALLS.iter().chain(tracing).chain(debugging);
     let mut rules: std::collections::BTreeMap<c_long, Vec<SeccompRule>> =
-        DENIED_CALLS.iter().map(|number| (*number, Vec::new())).collect();
-    let supervised = if is_supervised { supervised_rules() } else { Vec::new() };
-    for (call, conditions) in conditional_rules(network).into_iter().chain(supervised) {
+        denied.map(|number| (*number, Vec::new())).collect();
+    let supervised = if kind.is_supervised { supervised_rules() } else { Vec::new() };
+    for (call, conditions) in conditional_rules(kind.network).into_iter().chain(supervised) {
         let conditions = conditions.into_iter().map(|it| {
             SeccompCondition::new(it.index, SeccompCmpArgLen::Dword, it.comparison, it.value)
         });
@@ -301,6 +326,11 @@ fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
             rules.push((call, conditions));
         }
     }
+    // A socket outside of the private network could reach any address in this way.
+    let fast_open = u64::from(libc::MSG_FASTOPEN.cast_unsigned());
+    for (call, position) in [(libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        rules.push((call, vec![argument(position, MaskedEq(fast_open), fast_open)]));
+    }
     // The kernel allows one listener only, but for as long as it is open.
     let listens = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     rules.push((libc::SYS_seccomp, vec![argument(1, MaskedEq(listens), listens)]));
@@ -310,7 +340,7 @@ fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
 /// Denies calls of other architectures, x32 calls, `clone3` and `openat2` before all else. The flags of the
 /// latter two are behind a pointer, where a filter cannot look; programs that get `ENOSYS` fall back to
 /// `clone` and `openat`.
-fn preamble(is_supervised: bool) -> BpfProgram {
+fn preamble(kind: FilterKind) -> BpfProgram {
     const BPF_LD_W_ABS: u16 = 0x20;
     const BPF_JMP_JGE: u16 = 0x35;
     const BPF_JMP_JEQ: u16 = 0x15;
@@ -332,9 +362,21 @@ fn preamble(is_supervised: bool) -> BpfProgram {
         instruction(BPF_JMP_JEQ, 1, number(libc::SYS_openat2)),
         return_errno(libc::ENOSYS),
     ];
-    if is_supervised {
+    if kind.is_supervised {
         program.push(instruction(BPF_JMP_JEQ, 1, number(libc::SYS_connect)));
         program.push(instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF));
+    }
+    if kind.is_supervised && kind.network == Network::Internet {
+        // The pointer to the address is not zero if one of its halves is not.
+        program.extend([
+            instruction(BPF_JMP_JEQ, 6, number(libc::SYS_sendto)),
+            instruction(BPF_LD_W_ABS, 0, FIFTH_ARGUMENT_OFFSET),
+            instruction(BPF_JMP_JEQ, 2, 0),
+            instruction(BPF_LD_W_ABS, 0, FIFTH_ARGUMENT_OFFSET + 4),
+            sock_filter { code: BPF_JMP_JEQ, jt: 1, jf: 0, k: 0 },
+            instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF),
+            instruction(BPF_LD_W_ABS, 0, 0),
+        ]);
     }
     program
 }

@@ -9,8 +9,9 @@
 //!
 //! * What a program can create lies in folders that it may write to, so these and the sockets that the
 //!   profile names are all that is open. Whose socket it is need not be known.
-//! * Of abstract sockets, those of processes in the namespace are open: Landlock's scope does not include the
-//!   first process. Addresses of other families are passed on.
+//! * Abstract sockets are open if they belong to a private network: Landlock's scope does not include the first process.
+//! * Addresses of the internet that lie outside of the program's network are the matter of [`OutsideConnections`]. Then
+//!   each `sendto` with an address is supervised, too.
 //! * The first process has the rights of the program on files: its user, and no capability besides but that
 //!   to look at processes.
 //! * A server sees the first process as its peer, with the user and group of the program.
@@ -26,33 +27,25 @@
 //!
 //! All runs in a process that was forked without `exec`: it makes system calls only and allocates nothing.
 
-use std::ffi::CStr;
-use std::io::{self, Write};
+use std::io::{self, PipeReader};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use seccompiler::sock_filter;
 
-use super::hidden_sockets::NAME_SERVICES;
-use super::{abstract_sockets, capabilities, syscalls};
+use super::connection_notes::{ConnectionNotes, NotedConnections, is_worth_noting};
+use super::open_sockets::OpenSockets;
+use super::outside_connections::{self, Destination, OutsideConnections};
+use super::socket_address::Address;
+use super::supervised_thread::{ThreadIdentity, descriptor_flags, open_folder_of};
+use super::{capabilities, syscalls};
 
-/// The private shared memory, where a program can make sockets, too.
-const SHARED_MEMORY: &str = "/dev/shm";
-/// The longest address of any family, as for the kernel.
-const MAX_ADDRESS: usize = size_of::<libc::sockaddr_storage>();
-/// `AF_UNIX` in an address.
-const UNIX: libc::sa_family_t = 1;
-/// Where the path begins in the address of a Unix socket.
-const PATH_OFFSET: usize = size_of::<libc::sa_family_t>();
-/// The longest name in the address of a Unix socket.
-const MAX_NAME: usize = size_of::<libc::sockaddr_un>() - PATH_OFFSET;
+/// The longest message that is sent for a program at once.
+const MAX_MESSAGE: usize = 64 * 1024;
 /// How long one attempt may take. A server that has room answers at once.
 const ATTEMPT: Duration = Duration::from_millis(1);
 /// How often connections that wait are tried again.
@@ -65,40 +58,43 @@ const MAX_DONE: usize = 16;
 /// What the first process needs in order to supervise.
 #[derive(Debug)]
 pub(super) struct SocketSupervisor {
-    /// The folders and sockets to which the program may connect, as real paths.
-    open: Vec<PathBuf>,
-    /// The caches that have a private layer, or else are read-only.
-    caches: Vec<PathBuf>,
+    sockets: OpenSockets,
+    outside: OutsideConnections,
+    refused: ConnectionNotes,
     /// The ends of the program and of the first process.
     channel: (UnixStream, UnixStream),
 }
 
-/// A connection that is to be made for a thread.
-struct Connection {
+/// What the first process remembers while it supervises.
+#[derive(Default)]
+struct Memory {
+    /// The number of the network of this process, if the program may connect to anything in it.
+    own_network: Option<u64>,
+    done_calls: DoneCalls,
+    noted: NotedConnections,
+}
+
+/// A system call that waits for its answer, with the socket that it is for.
+struct SuspendedCall {
     /// The number of the notification.
     id: u64,
+    user: ThreadIdentity,
     call: Call,
+    /// The number of the socket in the program.
+    descriptor: RawFd,
     socket: OwnedFd,
     address: Address,
+}
+
+/// A connection that is to be made for a thread.
+struct Connection {
+    call: SuspendedCall,
+    /// Whether the socket is to take the place of the program's.
+    is_replacement: bool,
     /// What the address leads to.
     _target: Option<OwnedFd>,
-    user: ThreadIdentity,
     /// When the attempt has taken as long as the socket allows. Set when it has to wait.
     deadline: Option<Instant>,
-}
-
-/// An address, as bytes of the kernel's layout.
-struct Address {
-    bytes: [u8; MAX_ADDRESS],
-    length: usize,
-}
-
-/// The process that a thread belongs to, and in whose name it acts.
-#[derive(Clone, Copy)]
-struct ThreadIdentity {
-    process: Pid,
-    user: u32,
-    group: u32,
 }
 
 /// What a call has in common with the one that is made again after a signal.
@@ -119,18 +115,22 @@ struct DoneCalls {
 }
 
 impl SocketSupervisor {
-    /// `open` are the places of the profile.
     pub(super) fn new(
-        mut open: Vec<PathBuf>,
-        caches: Vec<PathBuf>,
+        sockets: OpenSockets,
+        outside: OutsideConnections,
     ) -> io::Result<SocketSupervisor> {
-        open.extend(NAME_SERVICES.iter().chain([&SHARED_MEMORY]).map(PathBuf::from));
-        Ok(SocketSupervisor { open, caches, channel: UnixStream::pair()? })
+        let refused = ConnectionNotes::new()?;
+        Ok(SocketSupervisor { sockets, outside, refused, channel: UnixStream::pair()? })
     }
 
-    /// The descriptor that the first process keeps open.
-    pub(super) fn kept_descriptor(&self) -> RawFd {
-        self.channel.1.as_raw_fd()
+    /// The descriptors that the first process keeps open.
+    pub(super) fn kept_descriptors(&self) -> [RawFd; 2] {
+        [self.channel.1.as_raw_fd(), self.refused.kept_descriptor()]
+    }
+
+    /// Where the connections are noted that come to nothing because of the sandbox.
+    pub(super) fn refused(&self) -> io::Result<PipeReader> {
+        self.refused.reader()
     }
 
     /// Installs the filter of the program and hands its listener to the first process.
@@ -150,7 +150,10 @@ impl SocketSupervisor {
     }
 
     fn serve(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let mut done_calls = DoneCalls::default();
+        let mut memory = Memory::default();
+        if self.outside.can_be_any() {
+            memory.own_network = Some(outside_connections::own_network()?);
+        }
         let mut waiting = [const { None }; MAX_WAITING];
         let mut next_retry = Instant::now();
         loop {
@@ -166,11 +169,11 @@ impl SocketSupervisor {
             if events.contains(PollFlags::IN) {
                 if let Some(notification) = syscalls::receive_notification(listener)? {
                     let free = waiting.iter_mut().find(|it| it.is_none());
-                    let blocked = self.handle(listener, &notification, &mut done_calls);
+                    let blocked = self.handle(listener, &notification, &mut memory);
                     match (blocked, free) {
                         (Some(connection), Some(place)) => *place = Some(connection),
                         (Some(connection), None) => {
-                            done_calls.answer(listener, connection, libc::EAGAIN);
+                            memory.done_calls.answer(listener, connection, libc::EAGAIN);
                         }
                         (None, _) => {}
                     }
@@ -180,218 +183,259 @@ impl SocketSupervisor {
             }
             if Instant::now() >= next_retry {
                 for place in &mut waiting {
-                    *place = place.take().and_then(|it| it.advance(listener, &mut done_calls));
+                    let waiting = place.take();
+                    *place = waiting.and_then(|it| self.advance(it, listener, &mut memory));
                 }
                 next_retry = Instant::now() + RETRY_INTERVAL;
             }
         }
     }
 
-    /// Makes a connection and answers. Returns it if it has to wait.
+    /// Does what a call asks for and answers. Returns a connection that has to wait.
     fn handle(
         &self,
         listener: BorrowedFd<'_>,
         notification: &libc::seccomp_notif,
-        done_calls: &mut DoneCalls,
+        memory: &mut Memory,
     ) -> Option<Connection> {
-        match self.open_connection(listener, notification) {
-            Ok(connection) => connection?.advance(listener, done_calls),
+        let id = notification.id;
+        if libc::c_long::from(notification.data.nr) == libc::SYS_sendto {
+            match self.send(listener, notification, memory.own_network) {
+                Ok(sent) => syscalls::answer_notification(listener, id, sent, 0),
+                Err(error) => syscalls::answer_notification(listener, id, 0, error_number(&error)),
+            };
+            return None;
+        }
+        match self.open_connection(listener, notification, memory) {
+            Ok(connection) => self.advance(connection, listener, memory),
             Err(error) => {
-                let number = error.raw_os_error().unwrap_or(libc::EACCES);
-                syscalls::answer_notification(listener, notification.id, number);
+                syscalls::answer_notification(listener, id, 0, error_number(&error));
                 None
             }
         }
     }
 
-    /// Copies all that a call consists of. `None` if its thread is gone.
+    /// Copies all that a connection consists of.
     fn open_connection(
         &self,
         listener: BorrowedFd<'_>,
         notification: &libc::seccomp_notif,
-    ) -> io::Result<Option<Connection>> {
-        let [socket, pointer, length, ..] = notification.data.args;
-        let (socket, length) = (lower_half(socket), lower_half(length));
-        let id = notification.id;
+        memory: &mut Memory,
+    ) -> io::Result<Connection> {
+        let [descriptor, pointer, length, ..] = notification.data.args;
+        let mut call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
+        let mut path = [0; syscalls::MAX_ADDRESS + 1];
+        let path = call.address.path(&mut path);
+        let folder = match path {
+            Some(path) if !path.to_bytes().starts_with(b"/") => {
+                Some(open_folder_of(call.call.thread)?)
+            }
+            _ => None,
+        };
+        call.check(listener)?;
+        if call.address.abstract_name().is_some() {
+            self.sockets.check_abstract()?;
+        }
+        let resolve = |path| call.user.run_as_user(|| self.sockets.resolve(folder.as_ref(), path));
+        let target = path.map(resolve).transpose()?;
+        if let Some(target) = &target {
+            call.address = Address::of_descriptor(target)?;
+        }
+        let outside = match memory.own_network {
+            Some(own_network) => {
+                let outside = self.outside_socket(&call, own_network);
+                outside.inspect_err(|error| self.note(&call, error_number(error), memory))?
+            }
+            None => None,
+        };
+        let is_replacement = outside.is_some();
+        call.socket = outside.unwrap_or(call.socket);
+        Ok(Connection { call, is_replacement, _target: target, deadline: None })
+    }
+
+    /// Notes a connection that came to nothing because of the sandbox.
+    fn note(&self, call: &SuspendedCall, error: i32, memory: &mut Memory) {
+        // Whoever does not wait learns it later.
+        let error = match error {
+            libc::EINPROGRESS if syscalls::is_closed(call.socket.as_fd()) => libc::ECONNREFUSED,
+            error => error,
+        };
+        if let Some(address) = call.address.internet()
+            && self.outside.is_out_of_reach(address, error)
+            && is_worth_noting(call.socket.as_fd(), address)
+        {
+            self.refused.note(address, &mut memory.noted);
+        }
+    }
+
+    /// The socket that the program needs for an address outside of its network; `None` if its own is right.
+    fn outside_socket(
+        &self,
+        call: &SuspendedCall,
+        own_network: u64,
+    ) -> io::Result<Option<OwnedFd>> {
+        let socket = call.socket.as_fd();
+        let denied = || Err(io::Error::from_raw_os_error(libc::EACCES));
+        let Some(address) = call.address.internet() else {
+            // Without its address, a socket for datagrams would receive from all of them.
+            let is_kept = syscalls::socket_option(socket, libc::SO_TYPE)? != libc::SOCK_DGRAM
+                || outside_connections::network_of(socket)? != own_network;
+            return if is_kept { Ok(None) } else { denied() };
+        };
+        let is_outside = outside_connections::network_of(socket)? == own_network;
+        match self.outside.destination(address) {
+            Destination::Outside if is_outside => Ok(None),
+            Destination::Outside => outside_connections::open_similar(socket).map(Some),
+            Destination::OwnNetwork if !is_outside => Ok(None),
+            Destination::OwnNetwork | Destination::Refused => denied(),
+        }
+    }
+
+    /// Tries to connect and answers. Returns the connection if it has to wait.
+    fn advance(
+        &self,
+        mut connection: Connection,
+        listener: BorrowedFd<'_>,
+        memory: &mut Memory,
+    ) -> Option<Connection> {
+        if !syscalls::is_waiting(listener, connection.call.id) {
+            return None;
+        }
+        let number = match connection.attempt() {
+            Ok(()) => 0,
+            Err(error) => error_number(&error),
+        };
+        if number != libc::EINTR {
+            self.note(&connection.call, number, memory);
+            memory.done_calls.answer(listener, connection, number);
+            return None;
+        }
+        let socket = connection.call.socket.as_fd();
+        let timeout = || syscalls::connect_timeout(socket).unwrap_or(Duration::MAX);
+        let deadline = match connection.deadline {
+            Some(deadline) => Some(deadline),
+            None => Instant::now().checked_add(timeout()),
+        };
+        if deadline.is_some_and(|it| it <= Instant::now()) {
+            let is_unix = connection.call.address.is_unix();
+            let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
+            memory.done_calls.answer(listener, connection, number);
+            return None;
+        }
+        connection.deadline = deadline;
+        Some(connection)
+    }
+
+    /// Sends a message to an address for the program. Returns how many bytes were sent.
+    fn send(
+        &self,
+        listener: BorrowedFd<'_>,
+        notification: &libc::seccomp_notif,
+        own_network: Option<u64>,
+    ) -> io::Result<i64> {
+        let [descriptor, message, size, flags, pointer, length] = notification.data.args;
+        let mut call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
+        let mut buffer = [0; MAX_MESSAGE];
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let is_stream =
+            syscalls::socket_option(call.socket.as_fd(), libc::SO_TYPE)? == libc::SOCK_STREAM;
+        let buffer = match buffer.get_mut(..size) {
+            Some(part) => part,
+            // The program sends the rest with the next call.
+            None if is_stream => &mut buffer[..],
+            None => return Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
+        };
+        syscalls::read_memory(call.call.thread, message, buffer)?;
+        call.check(listener)?;
+        let flags = lower_half(flags);
+        if call.address.is_unix() || flags & libc::MSG_FASTOPEN != 0 {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        // The address says nothing for a connected socket, and another one sends nothing.
+        if let Some(own_network) = own_network.filter(|_| !is_stream) {
+            let outside = self.outside_socket(&call, own_network)?;
+            let is_replacement = outside.is_some();
+            call.socket = outside.unwrap_or(call.socket);
+            if is_replacement
+                || outside_connections::network_of(call.socket.as_fd())? == own_network
+            {
+                syscalls::connect(call.socket.as_fd(), call.address.bytes())?;
+            }
+            if is_replacement {
+                call.replace(listener)?;
+            }
+        }
+        let sent = syscalls::send_to(call.socket.as_fd(), buffer, flags, call.address.bytes())?;
+        i64::try_from(sent).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl SuspendedCall {
+    /// Copies what a call refers to, once: its socket, and the address with this pointer and length.
+    fn read(
+        notification: &libc::seccomp_notif,
+        descriptor: u64,
+        (pointer, length): (u64, u64),
+    ) -> io::Result<SuspendedCall> {
+        let descriptor = lower_half(descriptor);
         let thread = Pid::from_raw(notification.pid.cast_signed());
         let thread = thread.ok_or(io::ErrorKind::PermissionDenied)?;
         let user = ThreadIdentity::of(thread)?;
         // A thread may have descriptors of its own, but before Linux 6.9 it cannot be asked for them.
         let process = pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
             .or_else(|_| pidfd_open(user.process, PidfdFlags::empty()))?;
-        let socket = pidfd_getfd(process, socket, PidfdGetfdFlags::empty())?;
-        let call = Call { thread, socket: rustix::fs::fstat(&socket)?.st_ino, pointer };
-        let mut address = Address::read(thread, pointer, length)?;
-        let mut path = [0; MAX_ADDRESS + 1];
-        let path = address.path(&mut path);
-        let folder = match path {
-            Some(path) if !path.to_bytes().starts_with(b"/") => Some(open_folder_of(thread)?),
-            _ => None,
-        };
-        // Until here, another thread could have got the number of one that has ended.
-        if !syscalls::is_waiting(listener, id) {
-            return Ok(None);
-        }
-        let target = path.map(|path| user.run_as_user(|| self.resolve(folder.as_ref(), path)));
-        let target = target.transpose()?;
-        if let Some(target) = &target {
-            address = Address::of_descriptor(target)?;
-        }
-        Ok(Some(Connection { id, call, socket, address, _target: target, user, deadline: None }))
+        let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
+        let inode = rustix::fs::fstat(&socket)?.st_ino;
+        Ok(SuspendedCall {
+            id: notification.id,
+            user,
+            call: Call { thread, socket: inode, pointer },
+            descriptor,
+            socket,
+            address: Address::read(thread, pointer, lower_half(length))?,
+        })
     }
 
-    /// Opens what a path leads to, if the program may connect to it.
-    fn resolve(&self, folder: Option<&OwnedFd>, path: &CStr) -> io::Result<OwnedFd> {
-        let folder = folder.map_or(CWD, AsFd::as_fd);
-        let (how, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_MAGICLINKS);
-        let target = rustix::fs::openat2(folder, path, how, Mode::empty(), resolve)?;
-        let mut buffer = [0; libc::PATH_MAX as usize];
-        let mut link = [0; 32];
-        let link = format_path(&mut link, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
-        let length = rustix::fs::readlinkat_raw(CWD, link, &mut buffer[..])?;
-        let place = Path::new(std::ffi::OsStr::from_bytes(&buffer[..length]));
-        let is_below = |folders: &[PathBuf]| folders.iter().any(|it| place.starts_with(it));
-        if is_below(&self.open) || is_below(&self.caches) && is_writable(&target)? {
-            Ok(target)
+    /// Fails if the thread is gone. Until then, another one could have got its number.
+    fn check(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        if syscalls::is_waiting(listener, self.id) {
+            Ok(())
         } else {
-            Err(io::Error::from_raw_os_error(libc::EACCES))
+            Err(io::ErrorKind::Interrupted.into())
         }
+    }
+
+    /// Puts the socket in the place of the program's.
+    fn replace(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = descriptor_flags(self.call.thread, self.descriptor)?;
+        let place = (self.descriptor, flags);
+        syscalls::replace_descriptor(listener, self.id, place, self.socket.as_fd())?;
+        self.call.socket = rustix::fs::fstat(&self.socket)?.st_ino;
+        Ok(())
     }
 }
 
 impl Connection {
-    /// Tries to connect and answers. Returns it if it has to wait.
-    fn advance(
-        mut self,
-        listener: BorrowedFd<'_>,
-        done_calls: &mut DoneCalls,
-    ) -> Option<Connection> {
-        if !syscalls::is_waiting(listener, self.id) {
-            return None;
-        }
-        let result = self.attempt();
-        let number = match result {
-            Ok(()) => 0,
-            Err(error) => error.raw_os_error().unwrap_or(libc::EACCES),
-        };
-        if number != libc::EINTR {
-            done_calls.answer(listener, self, number);
-            return None;
-        }
-        let timeout = || syscalls::connect_timeout(self.socket.as_fd()).unwrap_or(Duration::MAX);
-        let deadline = match self.deadline {
-            Some(deadline) => Some(deadline),
-            None => Instant::now().checked_add(timeout()),
-        };
-        if deadline.is_some_and(|it| it <= Instant::now()) {
-            let is_unix = self.address.family() == Some(UNIX);
-            let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
-            done_calls.answer(listener, self, number);
-            return None;
-        }
-        self.deadline = deadline;
-        Some(self)
-    }
-
     fn attempt(&self) -> io::Result<()> {
-        // Looked up anew each time, and not kept while this waits: a server that ends has to refuse those who wait.
-        let find = |_| abstract_sockets::find_own(self.socket.as_fd(), self.address.bytes());
-        let _server = self.address.abstract_name().map(find).transpose()?;
+        let SuspendedCall { user, socket, address, .. } = &self.call;
         syscalls::set_alarm(ATTEMPT);
-        let connect = || syscalls::connect(self.socket.as_fd(), self.address.bytes());
-        let result = self.user.run_as_user(connect);
+        let result = user.run_as_user(|| syscalls::connect(socket.as_fd(), address.bytes()));
         syscalls::set_alarm(Duration::ZERO);
-        result
-    }
-}
-
-impl Address {
-    /// Reads an address from the memory of a thread, once.
-    fn read(thread: Pid, pointer: u64, length: i32) -> io::Result<Address> {
-        let length = usize::try_from(length).ok().filter(|it| *it <= MAX_ADDRESS);
-        let length = length.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        let mut bytes = [0; MAX_ADDRESS];
-        syscalls::read_memory(thread, pointer, &mut bytes[..length])?;
-        let address = Address { bytes, length };
-        let is_too_long = address.name().is_some_and(|it| it.len() > MAX_NAME);
-        if is_too_long { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(address) }
-    }
-
-    /// The address that leads to what a descriptor of this process refers to.
-    fn of_descriptor(target: &OwnedFd) -> io::Result<Address> {
-        let mut bytes = [0; MAX_ADDRESS];
-        bytes[..PATH_OFFSET].copy_from_slice(&UNIX.to_ne_bytes());
-        let place = &mut bytes[PATH_OFFSET..];
-        let path = format_path(place, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
-        let length = path.count_bytes();
-        Ok(Address { bytes, length: PATH_OFFSET + length + 1 })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-
-    fn family(&self) -> Option<libc::sa_family_t> {
-        let bytes = [self.bytes[0], self.bytes[1]];
-        (self.length >= PATH_OFFSET).then(|| libc::sa_family_t::from_ne_bytes(bytes))
-    }
-
-    /// The name of a Unix socket.
-    fn name(&self) -> Option<&[u8]> {
-        let name = self.bytes().get(PATH_OFFSET..)?;
-        (self.family() == Some(UNIX) && !name.is_empty()).then_some(name)
-    }
-
-    fn abstract_name(&self) -> Option<&[u8]> {
-        self.name().filter(|it| it[0] == 0)
-    }
-
-    /// The path of a Unix socket that has one, copied into a buffer.
-    fn path<'a>(&self, buffer: &'a mut [u8; MAX_ADDRESS + 1]) -> Option<&'a CStr> {
-        let path = self.name().filter(|it| it[0] != 0)?;
-        // It need not end with a zero.
-        buffer[..path.len()].copy_from_slice(path);
-        CStr::from_bytes_until_nul(buffer).ok()
-    }
-}
-
-impl ThreadIdentity {
-    fn of(thread: Pid) -> io::Result<ThreadIdentity> {
-        let mut name = [0; 32];
-        let name = format_path(&mut name, format_args!("/proc/{}/status", thread.as_raw_pid()))?;
-        let file = rustix::fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut buffer = [0; 1024];
-        let length = rustix::io::read(file, &mut buffer)?;
-        let field = |name: &str, position: usize| {
-            let lines = buffer[..length].split(|it| *it == b'\n');
-            let mut values = lines.filter_map(|it| it.strip_prefix(name.as_bytes()));
-            let value = values.next()?.split(u8::is_ascii_whitespace).nth(position)?;
-            std::str::from_utf8(value).ok()?.parse().ok()
-        };
-        // After the name: the real number, then the effective one.
-        let read = || {
-            let process = Pid::from_raw(i32::try_from(field("Tgid:", 1)?).ok()?)?;
-            Some(ThreadIdentity { process, user: field("Uid:", 2)?, group: field("Gid:", 2)? })
-        };
-        read().ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    /// Does something as the user of the thread. Only root can have become another one.
-    fn run_as_user<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if !rustix::process::geteuid().is_root() || (self.user, self.group) == (0, 0) {
-            return work();
-        }
-        syscalls::set_effective_ids(self.user, self.group)?;
-        let result = work();
-        syscalls::set_effective_ids(0, 0)?;
         result
     }
 }
 
 impl DoneCalls {
     /// Answers with an error number, or 0. A call whose result was lost has done its work before.
-    fn answer(&mut self, listener: BorrowedFd<'_>, connection: Connection, number: i32) {
-        let Connection { id, call, .. } = connection;
+    fn answer(&mut self, listener: BorrowedFd<'_>, mut connection: Connection, number: i32) {
+        let is_begun = [0, libc::EINPROGRESS].contains(&number);
+        let replaced = if connection.is_replacement && is_begun {
+            connection.call.replace(listener)
+        } else {
+            Ok(())
+        };
+        let number = replaced.map_or_else(|error| error_number(&error), |()| number);
+        let SuspendedCall { id, call, .. } = connection.call;
         // If the program closes the socket next, nothing else keeps it open.
         drop(connection);
         let done = self.calls.iter_mut().find(|it| **it == Some(call));
@@ -401,7 +445,7 @@ impl DoneCalls {
             libc::EALREADY if was_done => libc::EINPROGRESS,
             number => number,
         };
-        let is_accepted = syscalls::answer_notification(listener, id, answer);
+        let is_accepted = syscalls::answer_notification(listener, id, 0, answer);
         // Once is enough for an answer that was accepted: a program may connect twice on purpose.
         if [0, libc::EINPROGRESS].contains(&answer) && !(is_accepted && answer != number) {
             self.calls[self.next] = Some(call);
@@ -410,28 +454,15 @@ impl DoneCalls {
     }
 }
 
+/// What the program is told about an error.
+fn error_number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EACCES)
+}
+
 /// A number as the kernel takes it from a register.
 fn lower_half(register: u64) -> i32 {
     let [a, b, c, d, ..] = register.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
-}
-
-/// Whether a file is on a mount that is not read-only.
-fn is_writable(file: &OwnedFd) -> io::Result<bool> {
-    let flags = rustix::fs::fstatvfs(file)?.f_flag;
-    Ok(!flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
-}
-
-fn open_folder_of(thread: Pid) -> io::Result<OwnedFd> {
-    let mut name = [0; 32];
-    let name = format_path(&mut name, format_args!("/proc/{}/cwd", thread.as_raw_pid()))?;
-    Ok(rustix::fs::open(name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
-}
-
-/// Writes a short path into a buffer of zeros.
-fn format_path<'a>(buffer: &'a mut [u8], path: std::fmt::Arguments<'_>) -> io::Result<&'a CStr> {
-    (&mut *buffer).write_fmt(path)?;
-    CStr::from_bytes_until_nul(buffer).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
 /// Whether supervision is possible. To be called in a child that has entered the namespaces and will not
@@ -453,36 +484,4 @@ pub(super) fn try_out() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let allow = sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
     syscalls::install_filter_with_listener(&[allow]).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::CString;
-
-    use super::*;
-
-    #[test]
-    fn addresses_are_names_paths_or_neither() {
-        let unix = UNIX.to_ne_bytes();
-        let other = 2_u16.to_ne_bytes();
-        let long = [b'x'; MAX_NAME];
-        for (family, rest, path, name) in [
-            (unix, b"/run/a\0rest".as_slice(), Some(c"/run/a"), None),
-            (unix, b"a", Some(c"a"), None),
-            (unix, &long, Some(CString::new(long).unwrap().as_c_str()), None),
-            (unix, b"\0name\0", None, Some(b"\0name\0".as_slice())),
-            (unix, b"\0", None, Some(b"\0")),
-            (unix, b"", None, None),
-            (other, b"/run/a", None, None),
-        ] {
-            let mut bytes = [0; MAX_ADDRESS];
-            let length = PATH_OFFSET + rest.len();
-            bytes[..length].copy_from_slice(&[&family, rest].concat());
-            let address = Address { bytes, length };
-            assert_eq!(address.path(&mut [0; MAX_ADDRESS + 1]), path);
-            assert_eq!(address.abstract_name(), name);
-        }
-        let cut = Address { bytes: [1; MAX_ADDRESS], length: 1 };
-        assert_eq!((cut.family(), cut.path(&mut [0; MAX_ADDRESS + 1])), (None, None));
-    }
 }

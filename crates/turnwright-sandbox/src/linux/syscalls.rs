@@ -4,6 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ const LANDLOCK_CREATE_RULESET_VERSION: c_uint = 1;
 const LANDLOCK_RULE_PATH_BENEATH: c_int = 1;
 /// With the type of `ifr_flags`.
 const IFF_UP: libc::c_short = 1;
+/// The `libc` crate does not have it.
+const SECCOMP_ADDFD_FLAG_SETFD: c_uint = 1;
+/// The longest address of any family, as for the kernel.
+pub(super) const MAX_ADDRESS: usize = size_of::<libc::sockaddr_storage>();
 /// `getcwd` returns no longer path.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
@@ -305,9 +310,34 @@ pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw const id).into() }).is_ok()
 }
 
-/// Lets the system call of a notification return 0 or this error number. Whether it still waited.
-pub(super) fn answer_notification(listener: BorrowedFd<'_>, id: u64, errno: c_int) -> bool {
-    let mut answer = libc::seccomp_notif_resp { id, val: 0, error: -errno, flags: 0 };
+/// Puts a copy of a descriptor in the place of another one of the process that a notification comes from.
+pub(super) fn replace_descriptor(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    (replaced, flags): (RawFd, u32),
+    source: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let number = |descriptor: RawFd| u32::try_from(descriptor).unwrap_or(u32::MAX);
+    let mut request = libc::seccomp_notif_addfd {
+        id,
+        flags: SECCOMP_ADDFD_FLAG_SETFD,
+        srcfd: number(source.as_raw_fd()),
+        newfd: number(replaced),
+        newfd_flags: flags,
+    };
+    let operation = libc::SECCOMP_IOCTL_NOTIF_ADDFD;
+    // SAFETY: reads the request.
+    check(unsafe { libc::ioctl(listener.as_raw_fd(), operation, &raw mut request).into() })
+}
+
+/// Lets the system call of a notification return this value or this error number. Returns true if it still waited.
+pub(super) fn answer_notification(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    value: i64,
+    errno: c_int,
+) -> bool {
+    let mut answer = libc::seccomp_notif_resp { id, val: value, error: -errno, flags: 0 };
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: reads the answer.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut answer).into() }).is_ok()
@@ -346,14 +376,75 @@ pub(super) fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> 
     check(result.into())
 }
 
-/// The value of an option of a socket, a number.
-pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
-    let (mut value, mut length) = (0, c_uint::BITS / 8);
-    let (level, target) = (libc::SOL_SOCKET, (&raw mut value).cast());
-    // SAFETY: writes at most `length` bytes to `value`.
+/// Opens a socket.
+pub(super) fn open_socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    owned(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) }.into())
+}
+
+/// Sends one message to an address, without waiting. Returns how many bytes were sent.
+pub(super) fn send_to(
+    socket: BorrowedFd<'_>,
+    message: &[u8],
+    flags: c_int,
+    address: &[u8],
+) -> io::Result<usize> {
+    let length =
+        libc::socklen_t::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let target = if address.is_empty() { std::ptr::null() } else { address.as_ptr() };
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: reads the message and the address, which the kernel copies byte by byte.
+    let sent = unsafe {
+        let (message, size) = (message.as_ptr().cast(), message.len());
+        libc::sendto(socket.as_raw_fd(), message, size, flags, target.cast(), length)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The level and the name of an option of a socket.
+pub(super) type SocketOption = (c_int, c_int);
+
+/// Reads an option of a socket into a buffer and returns its part of it.
+pub(super) fn get_option<'a>(
+    socket: BorrowedFd<'_>,
+    (level, name): SocketOption,
+    buffer: &'a mut [u8],
+) -> io::Result<&'a [u8]> {
+    let mut length =
+        libc::socklen_t::try_from(buffer.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let target = buffer.as_mut_ptr().cast();
+    // SAFETY: writes at most `length` bytes to the buffer.
     let result =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, target, &raw mut length) };
-    check(result.into()).map(|()| value)
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, target, &raw mut length) };
+    check(result.into())?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Returns true if a connection has ended. Its error is not consumed.
+pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
+    const CLOSED: u8 = 7;
+    let mut state = [0];
+    get_option(socket, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut state).is_ok() && state == [CLOSED]
+}
+
+/// Sets an option of a socket.
+pub(super) fn set_option(
+    socket: BorrowedFd<'_>,
+    (level, name): SocketOption,
+    value: &[u8],
+) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let value = value.as_ptr().cast();
+    // SAFETY: reads `length` bytes of the value.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) }.into())
+}
+
+/// The value of an option at the level of sockets, a number.
+pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    let mut value = [0; size_of::<c_int>()];
+    get_option(socket, (libc::SOL_SOCKET, option), &mut value)?;
+    Ok(c_int::from_ne_bytes(value))
 }
 
 /// The address that a socket is bound to.
@@ -370,19 +461,50 @@ pub(super) fn socket_address<'a>(
     buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// An address of the internet, as the kernel writes it; `None` for other families.
+pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = bytes.split_first_chunk()?;
+    let (port, rest) = rest.split_first_chunk()?;
+    let port = u16::from_be_bytes(*port);
+    match i32::from(libc::sa_family_t::from_ne_bytes(*family)) {
+        libc::AF_INET => Some((*rest.first_chunk::<4>()?, port).into()),
+        libc::AF_INET6 => {
+            let address: &[u8; 16] = rest.get(4..)?.first_chunk()?;
+            let scope = rest.get(20..).and_then(|scope| scope.first_chunk());
+            let scope = scope.map_or(0, |scope| u32::from_ne_bytes(*scope));
+            Some(SocketAddrV6::new((*address).into(), port, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+/// Writes an address into a buffer, as the kernel reads it.
+pub(super) fn address_bytes(address: SocketAddr, buffer: &mut [u8; MAX_ADDRESS]) -> &[u8] {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = libc::sa_family_t::try_from(family).unwrap_or_default();
+    buffer[..2].copy_from_slice(&family.to_ne_bytes());
+    buffer[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(address) => {
+            buffer[4..8].copy_from_slice(&address.ip().octets());
+            &buffer[..size_of::<libc::sockaddr_in>()]
+        }
+        SocketAddr::V6(address) => {
+            buffer[8..24].copy_from_slice(&address.ip().octets());
+            buffer[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
+            &buffer[..size_of::<libc::sockaddr_in6>()]
+        }
+    }
+}
+
 /// How long a socket waits when it connects; `None` if for ever.
 pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
-    let mut value = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let mut length = libc::socklen_t::try_from(size_of::<libc::timeval>()).ok()?;
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
-    // SAFETY: writes at most `length` bytes to `value`.
-    let result = unsafe {
-        let value = (&raw mut value).cast();
-        libc::getsockopt(socket.as_raw_fd(), level, name, value, &raw mut length)
-    };
-    check(result.into()).ok()?;
-    let seconds = Duration::from_secs(value.tv_sec.try_into().ok()?);
-    let timeout = seconds + Duration::from_micros(value.tv_usec.try_into().ok()?);
+    let mut value = [0; size_of::<libc::timeval>()];
+    get_option(socket, (libc::SOL_SOCKET, libc::SO_SNDTIMEO), &mut value).ok()?;
+    let (seconds, microseconds) = value.split_first_chunk()?;
+    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
+    let microseconds = u64::try_from(i64::from_ne_bytes(microseconds.try_into().ok()?)).ok()?;
+    let timeout = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
     (!timeout.is_zero()).then_some(timeout)
 }
 

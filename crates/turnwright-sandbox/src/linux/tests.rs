@@ -59,7 +59,7 @@ impl TestFolders {
         namespaces: NamespaceSupport,
         script: &str,
     ) -> (String, bool) {
-        let sandbox = LinuxSandbox::with_namespaces(profile, namespaces).unwrap();
+        let sandbox = LinuxSandbox::with_namespaces(profile, None, namespaces).unwrap();
         let mut command = Command::new("/bin/sh");
         let variables = [("OUT", &self.outside), ("HOME", &self.home)];
         // Names of folders may contain spaces, and the scripts do not quote `$OUT`.
@@ -453,7 +453,8 @@ fn dangerous_system_calls_are_denied() {
                 continue;
             }
             let folders = TestFolders::new();
-            let sandbox = LinuxSandbox::with_namespaces(&folders.profile(), namespaces).unwrap();
+            let sandbox =
+                LinuxSandbox::with_namespaces(&folders.profile(), None, namespaces).unwrap();
             assert_eq!(
                 errno_of(sandbox, call(*number, *a, *b, *c)),
                 *expected,
@@ -555,7 +556,8 @@ fn what_programs_share_by_number_is_its_own() {
         return eprintln!("NOT TESTED: there are no mount namespaces here");
     }
     let sandbox =
-        LinuxSandbox::with_namespaces(&TestFolders::new().profile(), namespace_support()).unwrap();
+        LinuxSandbox::with_namespaces(&TestFolders::new().profile(), None, namespace_support())
+            .unwrap();
     let outside =
         fs::metadata("/proc/self/ns/ipc").map(|it| std::os::unix::fs::MetadataExt::ino(&it));
     let mut command = Command::new("stat");
@@ -570,7 +572,7 @@ fn what_programs_share_by_number_is_its_own() {
 fn a_pair_of_unix_sockets_talks() {
     for namespaces in variants() {
         let sandbox =
-            LinuxSandbox::with_namespaces(&SandboxProfile::default(), namespaces).unwrap();
+            LinuxSandbox::with_namespaces(&SandboxProfile::default(), None, namespaces).unwrap();
         let pair = || {
             let mut ends = [0; 2];
             #[expect(unsafe_code, reason = "one system call")]
@@ -590,7 +592,7 @@ fn the_network_is_there_if_it_is_to_be() {
     for namespaces in variants() {
         let sandbox = || {
             let profile = SandboxProfile { network: Network::On, ..SandboxProfile::default() };
-            LinuxSandbox::with_namespaces(&profile, namespaces).unwrap()
+            LinuxSandbox::with_namespaces(&profile, None, namespaces).unwrap()
         };
         assert_eq!(errno_of(sandbox(), socket(libc::AF_INET, 1, 0)), 0);
         assert_eq!(
@@ -611,7 +613,7 @@ fn the_network_is_there_if_it_is_to_be() {
 fn loopback_is_a_network_of_its_own() {
     for namespaces in variants() {
         let profile = SandboxProfile { network: Network::Loopback, ..SandboxProfile::default() };
-        let sandbox = LinuxSandbox::with_namespaces(&profile, namespaces).unwrap();
+        let sandbox = LinuxSandbox::with_namespaces(&profile, None, namespaces).unwrap();
         if !namespaces.network {
             assert_eq!(errno_of(sandbox, call(libc::SYS_socket, 2, 1, 0)), libc::EPERM);
             eprintln!("NOT TESTED: loopback: no network of its own here");
@@ -700,7 +702,7 @@ fn a_writable_place_that_has_become_a_symlink_is_an_error() {
         for write in [place.clone(), place.join("file")] {
             let profile = SandboxProfile { writable: vec![write], ..SandboxProfile::default() };
             let error =
-                LinuxSandbox::with_namespaces(&profile, namespaces).unwrap_err().to_string();
+                LinuxSandbox::with_namespaces(&profile, None, namespaces).unwrap_err().to_string();
             assert!(error.contains("place"), "{error}");
         }
     }
@@ -758,7 +760,8 @@ fn no_write_follows_a_folder_that_becomes_a_symlink() {
 fn a_sandbox_that_cannot_be_entered_says_so_and_nothing_runs() {
     for namespaces in variants() {
         let folders = TestFolders::new();
-        let mut sandbox = LinuxSandbox::with_namespaces(&folders.profile(), namespaces).unwrap();
+        let mut sandbox =
+            LinuxSandbox::with_namespaces(&folders.profile(), None, namespaces).unwrap();
         // More than the kernel takes.
         sandbox.filter = Box::leak(Box::new(vec![sandbox.filter[0].clone(); 5000]));
         let sandbox = Arc::new(sandbox);
@@ -780,7 +783,7 @@ fn a_sandbox_that_cannot_be_entered_says_so_and_nothing_runs() {
         );
         assert!(!Path::new(&ran).exists());
 
-        let sandbox = LinuxSandbox::with_namespaces(&folders.profile(), namespaces).unwrap();
+        let sandbox = LinuxSandbox::with_namespaces(&folders.profile(), None, namespaces).unwrap();
         let error = sandbox.explain(io::ErrorKind::NotFound.into());
         assert!(
             !super::super::is_setup_error(&error),

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::io;
 #[cfg(unix)]
+use std::net::SocketAddr;
+#[cfg(unix)]
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 #[cfg(unix)]
@@ -32,9 +34,9 @@ use super::signal_action;
 use super::watchdog::{self, WatchdogEntry};
 use super::{CommandSpec, Environment};
 use tokio::task::spawn_blocking;
+use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
 #[cfg(unix)]
-use turnwright_sandbox::Sandbox;
-use turnwright_sandbox::{Network, SandboxProfile};
+use turnwright_sandbox::{RefusedConnections, Sandbox};
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
@@ -59,6 +61,8 @@ pub struct ProcessGroup {
     pub(super) pipe: Option<tokio::process::ChildStdout>,
     pub(super) buffer: Box<[u8]>,
     pub(super) mark: ProcessMark,
+    #[cfg(unix)]
+    refused_connections: Option<RefusedConnections>,
     /// The whole group has ended, and its id may be reused by another one.
     pub(super) has_ended: bool,
     /// Dropped last, when the group has been killed. Not needed where the kernel kills the command when
@@ -130,7 +134,7 @@ fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
     for name in SANDBOX_ESCAPE_VARIABLES {
         command.env_remove(name);
     }
-    if profile.network != Network::On {
+    if !profile.network.reaches_other_machines() {
         command.env_remove("SSH_AUTH_SOCK");
     }
 }
@@ -139,24 +143,32 @@ fn remove_escape_variables(command: &mut Command, profile: &SandboxProfile) {
 /// working folder is looked up there too, because the runtime's thread waits for the child to enter it,
 /// and a folder that never answers must not hold up more than this command.
 #[cfg(unix)]
-async fn prepare(profile: Option<SandboxProfile>, workdir: PathBuf) -> io::Result<Option<Sandbox>> {
+async fn prepare(
+    profile: Option<SandboxProfile>,
+    network: Option<Arc<SessionNetwork>>,
+    workdir: PathBuf,
+) -> io::Result<Option<Sandbox>> {
     let preparing = spawn_blocking(move || {
         super::process_mark::reap_orphans();
         // Whether it can be entered is found out when the command starts.
         drop(std::fs::metadata(workdir));
-        profile.as_ref().map(prepare_sandbox).transpose()
+        profile.map(|profile| prepare_sandbox(profile, network)).transpose()
     });
     preparing.await.map_err(io::Error::other)?
 }
 
 #[cfg(unix)]
-fn prepare_sandbox(profile: &SandboxProfile) -> io::Result<Sandbox> {
-    let sandbox = Sandbox::prepare(profile)?;
-    #[cfg(target_os = "linux")]
-    if super::descendants::are_listed() {
-        return sandbox.with_process_namespace();
+fn prepare_sandbox(
+    mut profile: SandboxProfile,
+    network: Option<Arc<SessionNetwork>>,
+) -> io::Result<Sandbox> {
+    let has_process_namespace = cfg!(target_os = "linux") && super::descendants::are_listed();
+    if cfg!(target_os = "linux") && !has_process_namespace && profile.network == Network::Internet {
+        // Nobody supervises its connections.
+        profile.network = Network::On;
     }
-    Ok(sandbox)
+    let sandbox = Sandbox::prepare_in(&profile, network)?;
+    if has_process_namespace { sandbox.with_process_namespace() } else { Ok(sandbox) }
 }
 
 #[cfg(unix)]
@@ -164,7 +176,8 @@ impl ProcessGroup {
     /// Starts the command. Call it on the runtime's thread, because a child is tied to the thread that
     /// forks.
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
-        let sandbox = prepare(spec.sandbox.clone(), spec.workdir.clone()).await?;
+        let sandbox =
+            prepare(spec.sandbox.clone(), spec.network.clone(), spec.workdir.clone()).await?;
         let mark = ProcessMark::new();
         ProcessGroup::spawn(command_for(spec, &mark)?, mark, sandbox)
     }
@@ -174,23 +187,25 @@ impl ProcessGroup {
         program: &[OsString],
         environment: &Environment,
         accepts_input: bool,
-        sandbox: Option<&SandboxProfile>,
+        sandbox: Option<SandboxProfile>,
+        network: Option<Arc<SessionNetwork>>,
     ) -> io::Result<ProcessGroup> {
         let mark = ProcessMark::new();
-        let words = turnwright_sandbox::wrap_command(sandbox, program.to_vec())?;
+        let words = turnwright_sandbox::wrap_command(sandbox.as_ref(), program.to_vec())?;
         let mut command = base_command(&words, environment, &mark);
-        if let Some(profile) = sandbox {
+        if let Some(profile) = &sandbox {
             remove_escape_variables(&mut command, profile);
         }
         command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
-        ProcessGroup::spawn(command, mark, sandbox.map(prepare_sandbox).transpose()?)
+        let sandbox = sandbox.map(|profile| prepare_sandbox(profile, network)).transpose()?;
+        ProcessGroup::spawn(command, mark, sandbox)
     }
 
     /// Starts a program whose three pipes are handed to the caller.
     pub(super) async fn start_piped(
         program: &PipedProgram,
     ) -> io::Result<(ProcessGroup, ProcessPipes)> {
-        let sandbox = prepare(program.sandbox.clone(), program.workdir.clone()).await?;
+        let sandbox = prepare(program.sandbox.clone(), None, program.workdir.clone()).await?;
         let mark = ProcessMark::new();
         let words = turnwright_sandbox::wrap_command(
             program.sandbox.as_ref(),
@@ -231,6 +246,7 @@ impl ProcessGroup {
         let watchdog_entry = needs_watchdog.then(WatchdogEntry::new);
         let key = watchdog_entry.as_ref().map(WatchdogEntry::key);
         configure_child(&mut command, key, &mark, sandbox.clone());
+        let refused_connections = sandbox.as_ref().and_then(|it| it.refused_connections());
         let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
@@ -246,6 +262,7 @@ impl ProcessGroup {
             buffer: vec![0; if reader.is_some() { READ_SIZE } else { 0 }].into(),
             pipe: reader.map(pipe).transpose()?,
             mark,
+            refused_connections,
             has_ended: false,
             _watchdog_entry: watchdog_entry,
         })
@@ -418,6 +435,11 @@ impl RunningCommand for ProcessGroup {
             self.has_ended = true;
             if strays { Leftover::Stopped } else { of_group }
         })
+    }
+
+    #[cfg(unix)]
+    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
+        self.refused_connections.as_mut().map(RefusedConnections::take).unwrap_or_default()
     }
 
     #[cfg(target_os = "linux")]

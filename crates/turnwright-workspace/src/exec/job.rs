@@ -3,6 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt::{self, Debug};
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,8 @@ pub struct JobEnd {
     pub duration: Duration,
     /// Whether it had left processes running.
     pub leftover: Leftover,
+    /// The connections that came to nothing because of its sandbox.
+    pub refused_connections: Vec<SocketAddr>,
 }
 
 /// Why a command ended.
@@ -275,10 +278,11 @@ impl Job {
         self.progress.send_modify(|it| it.bytes = total);
     }
 
-    fn set_end(&self, how: EndReason, leftover: Leftover) {
-        let took = self.begun.elapsed();
-        self.progress.send_modify(|it| {
-            it.end.get_or_insert(JobEnd { reason: how, duration: took, leftover });
+    fn set_end(&self, reason: EndReason, leftover: Leftover, refused_connections: Vec<SocketAddr>) {
+        let duration = self.begun.elapsed();
+        let end = JobEnd { reason, duration, leftover, refused_connections };
+        self.progress.send_modify(|progress| {
+            progress.end.get_or_insert(end);
         });
     }
 
@@ -299,6 +303,7 @@ impl Drop for CloseOnDrop {
         self.0.set_end(
             EndReason::Lost("the task that reads its output has failed".to_owned()),
             Leftover::None,
+            Vec::new(),
         );
     }
 }
@@ -343,10 +348,11 @@ pub(super) async fn supervise(
     // After a normal exit too, because background processes would keep the pipe open or just go on.
     let leftover = command_run.stop(TERM_GRACE).await;
     command_run.drain(&mut sink).await;
+    let refused_connections = command_run.take_refused_connections();
     drop(command_run);
     job.update_output(CommandOutput::finish);
     job.write_to_file(true).await;
-    job.set_end(how, leftover);
+    job.set_end(how, leftover, refused_connections);
     drop(closing);
 }
 

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -15,11 +16,11 @@ use tokio::time::timeout;
 
 use super::Environment;
 use super::group::ProcessGroup;
-use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
+use super::launcher_link::{self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
 use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use tokio::task::JoinHandle;
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 
@@ -106,17 +107,17 @@ pub struct DisplayTask {
 pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();
-    let (link, program, workdir, accepts_input, sandbox) = match &launch.source {
+    let (link, network, program, workdir, accepts_input, sandbox) = match &launch.source {
         LaunchSource::Agent(agent) => {
-            let (link, request) = connect(agent)
+            let (link, network, request) = connect(agent)
                 .await
                 .map_err(|error| LaunchError::Unreachable { at: agent.socket.clone(), error })?;
             let LaunchRequest { program, workdir, accepts_input, sandbox } = request;
             let program = program.into_iter().map(OsString::from).collect();
-            (Some(link), program, Some(workdir), accepts_input, sandbox)
+            (Some(link), network, program, Some(workdir), accepts_input, sandbox)
         }
         LaunchSource::Person { program, sandbox } => {
-            (None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
+            (None, None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
         }
     };
     // What a terminal of the editor shows is seen by more than the person who types there.
@@ -130,7 +131,7 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
     #[expect(clippy::disallowed_methods, reason = "this process runs one command")]
     let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
     let start = || {
-        ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox.as_ref())
+        ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox, network)
     };
     match moved.and_then(|()| start()) {
         Ok(group) => Ok(run(group, targets, signals).await),
@@ -222,6 +223,7 @@ async fn run(
     }
     let leftover = group.stop(grace).await;
     group.drain(&mut sink).await;
+    targets.report(&LinkFrame::Refused(group.take_refused_connections()));
     let exit = match exit {
         Some(exit) => exit,
         None => reap(&mut group).await,
@@ -256,7 +258,9 @@ async fn reap(group: &mut ProcessGroup) -> CommandExit {
 }
 
 /// Connects to the agent and receives what is to be run.
-async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, LaunchRequest)> {
+async fn connect(
+    agent: &AgentAddress,
+) -> io::Result<(LauncherLink, Option<Arc<SessionNetwork>>, LaunchRequest)> {
     if agent.nonce.is_empty() {
         return Err(io::Error::other(format!(
             "{SOCKET_VARIABLE} is set and {NONCE_VARIABLE} is not; unset it if you have set it"
@@ -265,10 +269,11 @@ async fn connect(agent: &AgentAddress) -> io::Result<(LauncherLink, LaunchReques
     let connected = async {
         let mut stream = UnixStream::connect(&agent.socket).await?;
         stream.write_all(agent.nonce.as_bytes()).await?;
+        let network = launcher_link::receive_network(&stream).await?;
         let mut link = LauncherLink::new(stream);
         loop {
             match link.next().await? {
-                LinkEvent::Frame(LinkFrame::Run(request)) => return Ok((link, *request)),
+                LinkEvent::Frame(LinkFrame::Run(request)) => return Ok((link, network, *request)),
                 LinkEvent::Frame(_) | LinkEvent::Drained => {}
                 LinkEvent::End => return Err(io::ErrorKind::ConnectionAborted.into()),
             }

@@ -2,6 +2,10 @@
 //! socket, each with one byte for its type, four for its length, and its content.
 
 use std::io;
+use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -9,7 +13,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::running::{CommandExit, Leftover, Signal};
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 
 /// The longest valid frame. Whoever announces a longer one is not our launcher.
 const MAX_FRAME_BYTES: usize = 1024 * 1024;
@@ -28,6 +32,8 @@ pub(super) enum LinkFrame {
     Input(Vec<u8>),
     /// From the launcher: the command has printed this.
     Output(Vec<u8>),
+    /// From the launcher: the connections of the command that came to nothing because of its sandbox.
+    Refused(Vec<SocketAddr>),
     /// From the launcher: the command has ended, and there is no more output.
     Exit(CommandExit, Leftover),
 }
@@ -138,6 +144,44 @@ impl LauncherLink {
     }
 }
 
+/// Sends the network of the command, before all frames.
+#[cfg(target_os = "linux")]
+pub(super) fn send_network(
+    stream: &UnixStream,
+    network: Option<&SessionNetwork>,
+) -> io::Result<()> {
+    rustix::io::write(stream, &[u8::from(network.is_some())])?;
+    network.map_or(Ok(()), |network| network.send(stream.as_fd()))
+}
+
+/// Receives the network of the command.
+#[cfg(target_os = "linux")]
+pub(super) async fn receive_network(
+    stream: &UnixStream,
+) -> io::Result<Option<Arc<SessionNetwork>>> {
+    let mut is_sent = [0];
+    stream.async_io(Interest::READABLE, || Ok(rustix::io::read(stream, &mut is_sent)?)).await?;
+    if is_sent == [0] {
+        return Ok(None);
+    }
+    let network = SessionNetwork::receive(async |receive| {
+        stream.async_io(Interest::READABLE, || receive(stream.as_fd())).await
+    });
+    Ok(Some(Arc::new(network.await?)))
+}
+
+/// Sends nothing: this system has no private networks.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn send_network(_: &UnixStream, _: Option<&SessionNetwork>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Receives nothing: this system has no private networks.
+#[cfg(not(target_os = "linux"))]
+pub(super) async fn receive_network(_: &UnixStream) -> io::Result<Option<Arc<SessionNetwork>>> {
+    Ok(None)
+}
+
 fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
     let (number, words, request);
     let (kind, content): (u8, &[u8]) = match frame {
@@ -154,6 +198,11 @@ fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
         }
         LinkFrame::Input(bytes) => (b'i', bytes),
         LinkFrame::Output(bytes) => (b'o', bytes),
+        LinkFrame::Refused(addresses) => {
+            let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            words = texts.join(" ").into_bytes();
+            (b'd', &words)
+        }
         LinkFrame::Exit(exit, leftover) => {
             words = encode_exit(exit, *leftover);
             (b'x', &words)
@@ -184,6 +233,11 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
         }
         (b'i', bytes) => LinkFrame::Input(bytes.to_vec()),
         (b'o', bytes) => LinkFrame::Output(bytes.to_vec()),
+        (b'd', words) => {
+            let words = std::str::from_utf8(words).map_err(|_| invalid_frame())?;
+            let addresses = words.split_whitespace().map(str::parse);
+            LinkFrame::Refused(addresses.collect::<Result<_, _>>().map_err(|_| invalid_frame())?)
+        }
         (b'x', words) => {
             let (exit, leftover) = decode_exit(words).ok_or_else(invalid_frame)?;
             LinkFrame::Exit(exit, leftover)
@@ -270,6 +324,8 @@ mod tests {
             LinkFrame::Input(b"yes\n".to_vec()),
             LinkFrame::Output(vec![0, 255, 10]),
             LinkFrame::Output(Vec::new()),
+            LinkFrame::Refused(vec!["127.0.0.1:80".parse().unwrap(), "[::1]:53".parse().unwrap()]),
+            LinkFrame::Refused(Vec::new()),
             LinkFrame::Exit(CommandExit::Code(-3), Leftover::None),
             LinkFrame::Exit(CommandExit::Signal("SIGKILL".to_owned()), Leftover::Stopped),
             LinkFrame::Exit(CommandExit::TerminalClosed, Leftover::Stopped),
@@ -295,6 +351,7 @@ mod tests {
             b"o\xff\xff\xff\xff",
             b"x\x03\0\0\0c-a",
             b"s\x01\0\0\0z",
+            b"d\x01\0\0\0z",
             b"r\0\0\0\0",
             b"r\x01\0\0\0?",
         ] {

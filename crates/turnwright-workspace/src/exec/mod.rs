@@ -40,8 +40,9 @@ mod watchdog;
 mod windows_group;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::dialect::ShellDialect;
 
 pub use activity::{ActivitySample, ProgramActivity};
@@ -76,6 +77,8 @@ pub struct CommandSpec {
     pub extra_variables: Vec<(&'static str, String)>,
     /// Its confinement; `None` to run it unconfined.
     pub sandbox: Option<SandboxProfile>,
+    /// The private network that it shares with other commands.
+    pub network: Option<Arc<SessionNetwork>>,
 }
 
 impl CommandSpec {

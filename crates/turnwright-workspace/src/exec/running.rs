@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -30,6 +31,11 @@ pub trait RunningCommand: Send {
     /// Its memory, if the system tells it.
     fn memory(&self) -> Option<MemoryMeter> {
         None
+    }
+
+    /// The connections that came to nothing because of its sandbox, each returned once.
+    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
+        Vec::new()
     }
 
     /// Sends a signal to all its processes.

@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::group::{ProcessGroup, shell};
-use super::launcher_link::{LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
+use super::launcher_link::{self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
 use super::launcher_listener::{LauncherListener, NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 use super::{CommandSpec, Environment};
@@ -78,6 +79,7 @@ pub struct TerminalRun {
     unread_output: Vec<u8>,
     exit: Option<CommandExit>,
     leftover: Leftover,
+    refused_connections: Vec<SocketAddr>,
 }
 
 enum TerminalState {
@@ -178,6 +180,7 @@ impl TerminalRun {
             unread_output: Vec::new(),
             exit: None,
             leftover: Leftover::None,
+            refused_connections: Vec::new(),
         })
     }
 
@@ -191,6 +194,7 @@ impl TerminalRun {
             TerminalState::Waiting { listener, end_query } => tokio::select! {
                 biased;
                 stream = listener.accept() => {
+                    launcher_link::send_network(&stream, self.spec.network.as_deref())?;
                     let mut link = LauncherLink::new(stream);
                     link.send(&LinkFrame::Run(Box::new(LaunchRequest {
                         program: shell(&self.spec.command),
@@ -209,6 +213,9 @@ impl TerminalRun {
             },
             TerminalState::Connected(link) => match link.next().await {
                 Ok(LinkEvent::Frame(LinkFrame::Output(bytes))) => sink(&bytes),
+                Ok(LinkEvent::Frame(LinkFrame::Refused(addresses))) => {
+                    self.refused_connections = addresses;
+                }
                 Ok(LinkEvent::Frame(LinkFrame::Exit(exit, leftover))) => {
                     self.leftover = leftover;
                     self.state = TerminalState::Ended;
@@ -350,6 +357,13 @@ impl RunningCommand for TerminalRun {
             self.state = TerminalState::Ended;
             Leftover::Stopped
         })
+    }
+
+    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
+        match &mut self.state {
+            TerminalState::Local(group) => group.take_refused_connections(),
+            _ => std::mem::take(&mut self.refused_connections),
+        }
     }
 
     fn send_signal(&mut self, signal: Signal) {

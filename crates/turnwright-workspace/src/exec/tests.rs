@@ -14,6 +14,7 @@ fn spec(command: &str) -> CommandSpec {
         environment: Environment::scrubbed(variables, &[]),
         extra_variables: Vec::new(),
         sandbox: None,
+        network: None,
         accepts_input: false,
     }
 }

@@ -49,6 +49,7 @@ impl Fixture {
             environment: Environment::scrubbed(variables, &[]),
             extra_variables: Vec::new(),
             sandbox: None,
+            network: None,
             accepts_input: false,
         }
     }

@@ -1,0 +1,68 @@
+//! The Unix sockets to which a supervised program may connect. It makes system calls only and allocates nothing once it
+//! is built.
+
+use std::ffi::{CStr, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use super::hidden_sockets::NAME_SERVICES;
+use super::socket_address::format_path;
+
+/// The private shared memory, where a program can make sockets, too.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The places where a program may connect to sockets.
+#[derive(Debug)]
+pub(super) struct OpenSockets {
+    /// Folders and sockets, as real paths.
+    open: Vec<PathBuf>,
+    /// The caches that have a private layer, or else are read-only.
+    caches: Vec<PathBuf>,
+    /// Whether abstract sockets are only those of programs with the same private network.
+    has_private_names: bool,
+}
+
+impl OpenSockets {
+    /// `open` are the places of the profile.
+    pub(super) fn new(
+        mut open: Vec<PathBuf>,
+        caches: Vec<PathBuf>,
+        has_private_names: bool,
+    ) -> OpenSockets {
+        open.extend(NAME_SERVICES.iter().chain([&SHARED_MEMORY]).map(PathBuf::from));
+        OpenSockets { open, caches, has_private_names }
+    }
+
+    /// Fails if another program of the user may have an abstract socket. The kernel does not tell whose it is.
+    pub(super) fn check_abstract(&self) -> io::Result<()> {
+        if self.has_private_names { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+    }
+
+    /// Opens what a path leads to, if the program may connect to it.
+    pub(super) fn resolve(&self, folder: Option<&OwnedFd>, path: &CStr) -> io::Result<OwnedFd> {
+        let folder = folder.map_or(CWD, AsFd::as_fd);
+        let (how, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_MAGICLINKS);
+        let target = rustix::fs::openat2(folder, path, how, Mode::empty(), resolve)?;
+        let mut buffer = [0; libc::PATH_MAX as usize];
+        let mut link = [0; 32];
+        let link = format_path(&mut link, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
+        let length = rustix::fs::readlinkat_raw(CWD, link, &mut buffer[..])?;
+        let place = Path::new(OsStr::from_bytes(&buffer[..length]));
+        let is_below = |folders: &[PathBuf]| folders.iter().any(|it| place.starts_with(it));
+        if is_below(&self.open) || is_below(&self.caches) && is_writable(&target)? {
+            Ok(target)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EACCES))
+        }
+    }
+}
+
+/// Whether a file is on a mount that is not read-only.
+fn is_writable(file: &OwnedFd) -> io::Result<bool> {
+    let flags = rustix::fs::fstatvfs(file)?.f_flag;
+    Ok(!flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}

@@ -1,0 +1,283 @@
+//! Connections of a program to addresses outside of its private network. Where they are allowed, the supervisor makes
+//! them with a socket of the machine's network, which takes the place of the program's.
+//!
+//! * The machine itself is not outside: its loopback, all addresses that it has, whatever listens there, and what is
+//!   only valid on one of its links, such as the metadata address of clouds. Only addresses that the profile names
+//!   are reached there: nameservers, proxies, and what the user was asked about.
+//! * Addresses that IPv6 has for IPv4 addresses count as those.
+//! * A socket for datagrams is always connected, so it receives from that address only. It could still send to others
+//!   with `sendmsg`, whose address is behind pointers: to look at each would make all sockets slow.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::syscalls::{self, SocketOption};
+use crate::Network;
+
+/// The services that clouds offer to their machines, besides those at link-local addresses.
+const CLOUD_SERVICES: &[IpAddr] = &[
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// The options that a program may have set before it connects.
+const COPIED_OPTIONS: &[SocketOption] = &[
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_TCP, libc::TCP_SYNCNT),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+];
+/// The `libc` crate does not have it yet.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
+/// The port of nameservers.
+pub(super) const NAMESERVER_PORT: u16 = 53;
+
+/// What a program in a private network reaches outside of it. The default is nothing.
+#[derive(Debug, Default)]
+pub(super) struct OutsideConnections {
+    has_internet: bool,
+    /// The addresses that are reached although they are those of this machine.
+    named: Vec<SocketAddr>,
+}
+
+/// Where an address lies.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// In the network of the program's socket.
+    OwnNetwork,
+    /// Outside, and the program may connect to it.
+    Outside,
+    /// Outside, and the program may not connect to it.
+    Refused,
+}
+
+impl OutsideConnections {
+    /// `named` are the addresses of the profile. Reads the list of nameservers.
+    pub(super) fn new(network: Network, named: &[SocketAddr]) -> OutsideConnections {
+        let has_internet = network == Network::Internet;
+        let list = has_internet.then(|| fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+        let nameservers = list.as_deref().map(nameservers).unwrap_or_default();
+        OutsideConnections { has_internet, named: [named, &nameservers].concat() }
+    }
+
+    /// Returns true if there is anything outside that the program may connect to.
+    pub(super) fn can_be_any(&self) -> bool {
+        self.has_internet || !self.named.is_empty()
+    }
+
+    /// Returns true if this address is out of reach only because of the sandbox: it lies outside, or a server of the
+    /// machine may listen there.
+    pub(super) fn is_out_of_reach(&self, address: SocketAddr, error: i32) -> bool {
+        let host = canonical(address.ip());
+        if host.is_loopback() || host.is_unspecified() {
+            let is_lookup = address.port() == NAMESERVER_PORT && !self.has_internet;
+            return error == libc::ECONNREFUSED || is_lookup;
+        }
+        [libc::EACCES, libc::ENETUNREACH].contains(&error)
+            && (error == libc::EACCES || !self.has_internet)
+    }
+
+    /// Where an address lies. Makes system calls only.
+    pub(super) fn destination(&self, address: SocketAddr) -> Destination {
+        let host = canonical(address.ip());
+        let is_named =
+            |named: &SocketAddr| named.port() == address.port() && canonical(named.ip()) == host;
+        if self.named.iter().any(is_named) {
+            return Destination::Outside;
+        }
+        if !self.has_internet || host.is_loopback() || host.is_unspecified() {
+            return Destination::OwnNetwork;
+        }
+        if is_of_link(host) || CLOUD_SERVICES.contains(&host) || is_of_machine(address) {
+            return Destination::Refused;
+        }
+        Destination::Outside
+    }
+}
+
+/// An IPv4 address if this is an IPv6 form of one, otherwise the same address.
+fn canonical(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(address) = address else { return address };
+    let halves = match address.segments() {
+        // Mapped, compatible, NAT64 and 6to4. The compatible form of 0.0.0.1 is the loopback address.
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => Some((high, low)),
+        [0, 0, 0, 0, 0, 0, high, low] if high > 0 => Some((high, low)),
+        _ => None,
+    };
+    let Some((high, low)) = halves else { return IpAddr::V6(address) };
+    IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+}
+
+/// Returns true if an address is valid on one of the machine's links only, or stands for several hosts.
+fn is_of_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            address.is_link_local() || address.is_multicast() || address.is_broadcast()
+        }
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.is_multicast(),
+    }
+}
+
+/// Returns true if the machine has this address: then it is also the one that the machine sends from.
+fn is_of_machine(address: SocketAddr) -> bool {
+    let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let find_source = || {
+        let socket = syscalls::open_socket(domain, libc::SOCK_DGRAM, 0)?;
+        let mut bytes = [0; syscalls::MAX_ADDRESS];
+        syscalls::connect(socket.as_fd(), syscalls::address_bytes(address, &mut bytes))?;
+        let own = syscalls::socket_address(socket.as_fd(), &mut bytes)?;
+        io::Result::Ok(syscalls::internet_address(own))
+    };
+    let source = find_source().ok().flatten();
+    source.is_some_and(|source| canonical(source.ip()) == canonical(address.ip()))
+}
+
+/// The number of the network that a socket belongs to.
+pub(super) fn network_of(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut cookie = [0; size_of::<u64>()];
+    syscalls::get_option(socket, (libc::SOL_SOCKET, SO_NETNS_COOKIE), &mut cookie)?;
+    Ok(u64::from_ne_bytes(cookie))
+}
+
+/// The number of the network of this process.
+pub(super) fn own_network() -> io::Result<u64> {
+    network_of(syscalls::open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?.as_fd())
+}
+
+/// A socket of this process's network that is like this one.
+pub(super) fn open_similar(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let option = |name| syscalls::socket_option(socket, name);
+    let domain = option(libc::SO_DOMAIN)?;
+    if ![libc::AF_INET, libc::AF_INET6].contains(&domain) {
+        return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+    }
+    let protocol = match option(libc::SO_PROTOCOL)? {
+        libc::IPPROTO_MPTCP => libc::IPPROTO_TCP,
+        protocol => protocol,
+    };
+    let known = [libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6];
+    if !known.contains(&protocol) {
+        return Err(io::Error::from_raw_os_error(libc::EPROTONOSUPPORT));
+    }
+    let similar = syscalls::open_socket(domain, option(libc::SO_TYPE)?, protocol)?;
+    for name in COPIED_OPTIONS {
+        let mut value = [0; 16];
+        // Not every socket has every option.
+        if let Ok(value) = syscalls::get_option(socket, *name, &mut value) {
+            syscalls::set_option(similar.as_fd(), *name, value).ok();
+        }
+    }
+    let flags = rustix::fs::fcntl_getfl(socket)?;
+    rustix::fs::fcntl_setfl(&similar, flags)?;
+    Ok(similar)
+}
+
+/// The addresses of the nameservers in the text of `resolv.conf`.
+fn nameservers(list: &str) -> Vec<SocketAddr> {
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let value = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
+        let without_scope = value.split('%').next()?;
+        Some(SocketAddr::new(without_scope.parse().ok()?, NAMESERVER_PORT))
+    };
+    list.lines().filter_map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_not_outside_whatever_its_addresses_look_like() {
+        use Destination::{Outside, OwnNetwork, Refused};
+        let named = ["127.0.0.1:5432".parse().unwrap(), "[::1]:5432".parse().unwrap()];
+        let internet = OutsideConnections { has_internet: true, named: named.to_vec() };
+        let nothing = OutsideConnections { has_internet: false, named: named.to_vec() };
+        for (address, expected) in [
+            ("1.1.1.1:443", Outside),
+            ("[2606:4700::1]:443", Outside),
+            ("[::ffff:1.1.1.1]:443", Outside),
+            ("10.1.2.3:80", Outside),
+            ("127.0.0.1:80", OwnNetwork),
+            ("127.9.9.9:80", OwnNetwork),
+            ("0.0.0.0:80", OwnNetwork),
+            ("[::1]:80", OwnNetwork),
+            ("[::]:80", OwnNetwork),
+            ("[::ffff:127.0.0.1]:80", OwnNetwork),
+            ("[::127.0.0.1]:80", OwnNetwork),
+            ("[64:ff9b::7f00:1]:80", OwnNetwork),
+            ("[2002:7f00:1::]:80", OwnNetwork),
+            ("127.0.0.1:5432", Outside),
+            ("[::ffff:127.0.0.1]:5432", Outside),
+            ("[::1]:5432", Outside),
+            ("127.0.0.2:5432", OwnNetwork),
+            ("169.254.169.254:80", Refused),
+            ("[::ffff:169.254.169.254]:80", Refused),
+            ("[64:ff9b::a9fe:a9fe]:80", Refused),
+            ("[fe80::1]:80", Refused),
+            ("[fd00:ec2::254]:80", Refused),
+            ("168.63.129.16:80", Refused),
+            ("224.0.0.251:5353", Refused),
+            ("[ff02::fb]:5353", Refused),
+            ("255.255.255.255:9", Refused),
+        ] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(internet.destination(address), expected, "{address}");
+            let is_named =
+                canonical_of(&named).contains(&(canonical(address.ip()), address.port()));
+            let without = if is_named { Outside } else { OwnNetwork };
+            assert_eq!(nothing.destination(address), without, "{address}");
+        }
+    }
+
+    fn canonical_of(addresses: &[SocketAddr]) -> Vec<(IpAddr, u16)> {
+        addresses.iter().map(|address| (canonical(address.ip()), address.port())).collect()
+    }
+
+    #[test]
+    fn every_address_of_the_machine_is_found() {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_err() {
+            eprintln!("NOT TESTED: this machine has no address but loopback");
+            return;
+        }
+        let own = socket.local_addr().unwrap();
+        let internet = OutsideConnections { has_internet: true, named: Vec::new() };
+        assert_eq!(internet.destination(own), Destination::Refused);
+    }
+
+    #[test]
+    fn nameservers_are_read_from_their_list() {
+        let list = "# nameserver 9.9.9.9\nsearch lan\nnameserver 127.0.0.53\n\tnameserver  fe80::1%eth0 x\n\
+                    nameserver\nnameserver name\noptions edns0";
+        let expected = ["127.0.0.53:53", "[fe80::1]:53"].map(|it| it.parse().unwrap());
+        assert_eq!(nameservers(list), expected);
+    }
+}

@@ -1,0 +1,49 @@
+//! The connections of a program that came to nothing because of its sandbox, as the process learns that has started it.
+
+use std::io::{PipeReader, Read};
+use std::net::{IpAddr, SocketAddr};
+
+/// The length of an address in the pipe: its host as one of IPv6, and its port.
+const LENGTH: usize = 18;
+
+/// The end of a pipe in which connections of a program are noted, while it runs. Not all are.
+#[derive(Debug)]
+pub struct RefusedConnections(PipeReader);
+
+impl RefusedConnections {
+    /// `notes` must not block.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new(notes: PipeReader) -> RefusedConnections {
+        RefusedConnections(notes)
+    }
+
+    /// The addresses, each returned once: nothing of the program's network listens there, or it may not connect to
+    /// anything there.
+    pub fn take(&mut self) -> Vec<SocketAddr> {
+        let mut all = Vec::new();
+        let mut bytes = [0; LENGTH];
+        while self.0.read_exact(&mut bytes).is_ok() {
+            all.push(decode(bytes));
+        }
+        all
+    }
+}
+
+/// The bytes of an address in the pipe.
+#[cfg(target_os = "linux")]
+pub(crate) fn encode(address: SocketAddr) -> [u8; LENGTH] {
+    let host = match address.ip() {
+        IpAddr::V4(host) => host.to_ipv6_mapped(),
+        IpAddr::V6(host) => host,
+    };
+    let mut bytes = [0; LENGTH];
+    bytes[..16].copy_from_slice(&host.octets());
+    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    bytes
+}
+
+fn decode(bytes: [u8; LENGTH]) -> SocketAddr {
+    let [host @ .., high, low] = bytes;
+    let host: [u8; 16] = host;
+    SocketAddr::new(IpAddr::from(host).to_canonical(), u16::from_be_bytes([high, low]))
+}

@@ -57,9 +57,18 @@ const RUNNING_SUBCOMMANDS: WordList =
     "run exec x shell start task script invoke do dev dlx run-script tool";
 
 /// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
-/// there should be no such permission: for interpreters, wrappers, and programs that can do too many
-/// things.
+/// there should be no such permission: for interpreters, wrappers, programs that can do too many
+/// things, and those that fail without the network, which a permission does not open.
 pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
+    // `npx` may do without.
+    let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
+    let is_useless = network::needs_network(command) && !is_runner;
+    suggest_prefix_with_access(command).filter(|_| !is_useless)
+}
+
+/// The words of a command that a lasting permission should name which also gives it the network or other access;
+/// `None` as above.
+pub fn suggest_prefix_with_access(command: &SimpleCommand) -> Option<SuggestedWords> {
     let is_indirect = !command.wrappers.is_empty() || command.has_unknown_args;
     if is_indirect
         || !is_program_name(command.words.first()?)
@@ -72,10 +81,7 @@ pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
         WordCount::All => (command.words.len(), true),
     };
     let words = command.words.get(..count)?;
-    // A permission does not open the network, without which the command fails. `npx` may do without.
-    let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
-    let is_useless = network::needs_network(command) && !is_runner;
-    (!is_useless && words.iter().all(is_literal)).then(|| SuggestedWords {
+    words.iter().all(is_literal).then(|| SuggestedWords {
         words: words.iter().map(|it| it.text.clone()).collect(),
         is_exact,
     })

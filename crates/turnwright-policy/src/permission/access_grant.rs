@@ -1,7 +1,7 @@
 //! Access beyond the sandbox that the user has allowed for the session, and the command lines that get it. Pure.
 
 use super::Grants;
-use super::extra_access::access_phrases;
+use super::extra_access::access_of_command;
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
@@ -27,7 +27,7 @@ pub(crate) enum GrantedCommands {
 impl AccessGrant {
     /// Says what is allowed to which commands, as a line of a list.
     pub fn describe(&self, bases: &PathBases) -> String {
-        let access = access_phrases(&self.access, bases).join(" and ");
+        let access = access_of_command(&self.access, bases);
         match &self.commands {
             GrantedCommands::All => format!("every command {access}"),
             GrantedCommands::Matching(pattern) => format!("{pattern} {access}"),

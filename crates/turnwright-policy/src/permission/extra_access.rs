@@ -54,27 +54,28 @@ pub(super) fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> Str
     listed(&parts)
 }
 
-/// What is allowed, each part as it follows the name of a command: "`make …` with network".
-pub(super) fn access_phrases(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
+/// What is allowed, as it follows the name of a command: "with network and write access to `/x`".
+pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> String {
     if access.unsandboxed {
-        return vec![WITHOUT_SANDBOX.to_owned()];
+        return WITHOUT_SANDBOX.to_owned();
     }
-    access_nouns(access, bases).into_iter().map(|noun| format!("with {noun}")).collect()
+    format!("with {}", listed(&access_nouns(access, bases)))
 }
 
-/// What is allowed, as nouns: "network", "writing `/x`".
+/// What is allowed, as nouns: "network", "write access to `/x`".
 pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
     let mut parts = Vec::new();
     if access.network {
         parts.push("network".to_owned());
     }
     for target in &access.writes {
-        parts.push(format!("writing {}", markdown_code(&display_path(&target.path, bases))));
+        parts
+            .push(format!("write access to {}", markdown_code(&display_path(&target.path, bases))));
     }
     if access.debug {
         parts.push("debugging".to_owned());
     }
-    parts.extend(address_names(access).into_iter().map(|name| format!("connecting to {name}")));
+    parts.extend(address_names(access).into_iter().map(|name| format!("connections to {name}")));
     parts.extend(access.publishes.iter().map(|port| format!("port {port} open to you")));
     parts
 }
@@ -99,7 +100,8 @@ fn address_names(access: &ExtraAccess) -> Vec<String> {
             SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
             SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
         ];
-        let is_localhost = both.contains(address) && both.iter().all(|it| access.connects.contains(it));
+        let is_localhost =
+            both.contains(address) && both.iter().all(|it| access.connects.contains(it));
         let name = if is_localhost {
             format!("localhost:{}", address.port())
         } else {

@@ -198,8 +198,12 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
     let rejected = grants
         .rejected_effects()
         .map(|it| format!("reject {}", describe_effect(it, &policy.bases)));
-    let mut rows: Vec<_> =
-        rules.chain(exact).chain(access).chain(rejected).map(|it| escape_hidden_line(&it)).collect();
+    let mut rows: Vec<_> = rules
+        .chain(exact)
+        .chain(access)
+        .chain(rejected)
+        .map(|it| escape_hidden_line(&it))
+        .collect();
     rows.sort();
     rows.join("\n")
 }

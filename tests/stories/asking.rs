@@ -98,8 +98,9 @@ fn a_rule_file_that_is_broken_or_newer_is_ignored() {
 
 #[test]
 fn an_escalation_is_named_in_the_title_and_each_answer_for_the_session_says_what_it_covers() {
-    let mut agent = TestAgent::builder().folder("../out").start();
-    let place = agent.workspace().parent().unwrap().join("out").display().to_string();
+    let mut agent = TestAgent::builder().start();
+    let folder = turnwright_testing::temporary_folder();
+    let place = folder.path().canonicalize().unwrap().display().to_string();
     let title = format!("[may write {place}] npm test");
     let outside = format!("Outside the project: `{place}`");
     for (wanted, title, explanation, answers) in [

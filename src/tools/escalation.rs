@@ -96,7 +96,8 @@ impl Escalation {
         if let Ok(words) = serde_json::from_str::<Vec<String>>(text) {
             return Escalation::of_words(words.iter().map(String::as_str).collect());
         }
-        let parts: Vec<_> = text.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
+        let parts: Vec<_> =
+            text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
         let is_absolute = |part: &&str| part.starts_with("~/") || Path::new(part).is_absolute();
         let are_separate = parts.len() > 1
             && (parts.iter().any(|part| Known::of(part).is_some())
@@ -105,7 +106,7 @@ impl Escalation {
             return Escalation::of_words(parts);
         }
         let words: Vec<_> =
-            text.split([',', ' ', '\t', '\n']).filter(|it| !it.is_empty()).collect();
+            text.split([',', ' ', '\t', '\n']).filter(|part| !part.is_empty()).collect();
         if Known::of(text).is_none() && words.iter().all(|word| Known::of(word).is_some()) {
             return Escalation::of_words(words);
         }

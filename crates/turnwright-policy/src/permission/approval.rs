@@ -216,9 +216,8 @@ impl ApprovalRequest {
 
 /// The button of a lasting approval.
 fn session_button(what: &str) -> String {
-    let (before, after) = ("Allow ", " in this session");
-    let space = MAX_BUTTON_CHARS.saturating_sub(before.chars().count() + after.chars().count());
-    format!("{before}{}{after}", text::clip_within(what.to_owned(), space))
+    let space = MAX_BUTTON_CHARS - "Allow  in this session".len();
+    format!("Allow {} in this session", text::clip_within(what.to_owned(), space))
 }
 
 /// A rule in words: a command as it is typed, a path as it is seen from the project.

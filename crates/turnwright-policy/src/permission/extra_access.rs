@@ -101,7 +101,7 @@ fn address_names(access: &ExtraAccess) -> Vec<String> {
             SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
         ];
         let is_localhost =
-            both.contains(address) && both.iter().all(|it| access.connects.contains(it));
+            both.contains(address) && both.iter().all(|one| access.connects.contains(one));
         let name = if is_localhost {
             format!("localhost:{}", address.port())
         } else {

@@ -149,8 +149,7 @@ impl Confinement {
         decision: &Decision,
         effects: &[Effect],
     ) -> Confinement {
-        let is_unsandboxed =
-            |it: &Effect| matches!(it, Effect::Exec(it) if it.extra_access.unsandboxed);
+        let is_unsandboxed = |effect: &Effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed);
         if mode == Mode::Full || !policy.can_confine || effects.iter().any(is_unsandboxed) {
             return Confinement::Unconfined;
         }

@@ -57,7 +57,10 @@ fn offered(policy: &PolicyRules, mode: Mode, effects: Vec<Effect>) -> Vec<(Choic
     };
     let choices = asked.choices().into_iter();
     let lasting = [ChoiceKind::AllowSession, ChoiceKind::AllowSessionForAll];
-    choices.filter(|it| lasting.contains(&it.kind)).map(|it| (it.kind, it.name)).collect()
+    choices
+        .filter(|choice| lasting.contains(&choice.kind))
+        .map(|choice| (choice.kind, choice.name))
+        .collect()
 }
 
 fn answered(mode: Mode, kind: ChoiceKind, line: &str, words: &str) -> Grants {
@@ -166,7 +169,8 @@ fn each_question_about_access_offers_a_narrow_and_a_wide_answer_for_the_session(
         (Mode::Auto, "touch x", "/ws/.git/hooks/x", "", ""),
         (Mode::Auto, "touch x", "/x\u{202e}y", "", ""),
     ] {
-        let expected: Vec<_> = [narrow, wide].into_iter().filter(|it| !it.is_empty()).collect();
+        let expected: Vec<_> =
+            [narrow, wide].into_iter().filter(|answer| !answer.is_empty()).collect();
         assert_eq!(answers(mode, line, words), expected.join(" | "), "{mode:?} {line} [{words}]");
     }
 }

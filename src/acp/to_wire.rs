@@ -235,7 +235,9 @@ pub(super) fn permission_request(
 fn option(choice: &PermissionChoice) -> PermissionOption {
     let kind = match choice.kind {
         ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
-        ChoiceKind::AllowSession => PermissionOptionKind::AllowAlways,
+        ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll => {
+            PermissionOptionKind::AllowAlways
+        }
         ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
         ChoiceKind::RejectSession => PermissionOptionKind::RejectAlways,
     };
@@ -246,6 +248,7 @@ pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
     match kind {
         ChoiceKind::AllowOnce => "allow_once",
         ChoiceKind::AllowSession => "allow_always",
+        ChoiceKind::AllowSessionForAll => "allow_always_for_all",
         ChoiceKind::RejectOnce => "reject_once",
         ChoiceKind::RejectSession => "reject_always",
     }

@@ -193,11 +193,17 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
     let rules = grants.rules().iter().map(|it| format!("allow  {}", it.pattern));
     let exact =
         grants.exact_effects().map(|it| format!("allow  {}", describe_effect(it, &policy.bases)));
+    let access =
+        grants.access().iter().map(|grant| format!("allow  {}", grant.describe(&policy.bases)));
     let rejected = grants
         .rejected_effects()
         .map(|it| format!("reject {}", describe_effect(it, &policy.bases)));
-    let mut rows: Vec<_> =
-        rules.chain(exact).chain(rejected).map(|it| escape_hidden_line(&it)).collect();
+    let mut rows: Vec<_> = rules
+        .chain(exact)
+        .chain(access)
+        .chain(rejected)
+        .map(|it| escape_hidden_line(&it))
+        .collect();
     rows.sort();
     rows.join("\n")
 }

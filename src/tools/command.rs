@@ -5,20 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::escalation::Escalation;
 use super::restricted_files::RestrictedFiles;
 use super::{repository, toolchain};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_policy::shell::{
     self, GitContentQuery, LookUp, NamedFile, NamedPlace, SimpleCommand,
 };
-use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
-
-/// The values of the argument `escalate` that are not a path: access to the network, and no sandbox.
-const NETWORK: &str = "network";
-const FULL_ACCESS: &str = "full";
 
 /// At most this many names in a folder are compared with a pattern.
 const MAX_MATCHED: usize = 4_096;
@@ -55,17 +52,17 @@ pub(super) enum CommandPath {
     WriteOutsideSandbox(PathBuf),
 }
 
-/// The paths that a call names when its line runs in `workdir`. Deterministic: the same words give
+/// The paths that a call names when its line runs in `workdir`, those of `escalate` first. Deterministic: the same words give
 /// the same list.
 pub(super) fn paths_in_script(
     script: &shell::Script,
     workdir: &Path,
-    escalate: Option<&str>,
+    escalation: &Escalation,
 ) -> Vec<CommandPath> {
-    let wanted = escalate.filter(|it| ![NETWORK, FULL_ACCESS].contains(it));
-    let wanted = wanted.map(|it| CommandPath::WriteOutsideSandbox(workdir.join(it)));
+    let wanted = escalation.paths.iter();
+    let wanted = wanted.map(|path| CommandPath::WriteOutsideSandbox(workdir.join(path)));
     let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
-    wanted.into_iter().chain(files).collect()
+    wanted.chain(files).collect()
 }
 
 /// Variables that lead git to another repository, or to other objects, files or settings.
@@ -247,7 +244,7 @@ pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRul
     let workdir = roots.resolve(".");
     let script = Arc::new(parse_line(line, &workdir, roots));
     let command = ShellCommand::new(line, &workdir.path, script);
-    let named = paths_in_script(&command.script, Path::new("."), None);
+    let named = paths_in_script(&command.script, Path::new("."), &Escalation::default());
     let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
     let mut command = command;
     command.uncertainty =
@@ -258,7 +255,7 @@ pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRul
     let (changes, reads) = files.split();
     command.changes = changes;
     command.reads.extend(reads);
-    effects(command, &workdir, None, named.into_iter().zip(targets))
+    effects(command, &workdir, &Escalation::default(), named.into_iter().zip(targets))
 }
 
 impl CommandPath {
@@ -304,7 +301,7 @@ impl LookUp for Disk<'_> {
 pub(super) fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,
-    escalate: Option<&str>,
+    escalation: &Escalation,
     touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
 ) -> Vec<Effect> {
     if workdir.scope != PathScope::Workspace {
@@ -312,19 +309,14 @@ pub(super) fn effects(
         // is information that needs a permission, too.
         command.reads.push(workdir.clone());
     }
-    command.extra_access = match escalate {
-        Some(NETWORK) => ExtraAccess::Network,
-        Some(FULL_ACCESS) => ExtraAccess::Unsandboxed,
-        _ => ExtraAccess::None,
-    };
     let mut files = Vec::new();
+    let mut writes = Vec::new();
     for (touch, target) in touched {
         match touch {
             CommandPath::File(file) => files.push((file, target)),
-            CommandPath::WriteOutsideSandbox(_) => {
-                command.extra_access = ExtraAccess::Write(target);
-            }
+            CommandPath::WriteOutsideSandbox(_) => writes.push(target),
         }
     }
+    command.extra_access = escalation.access(writes);
     shell::effects_with_files(command, files)
 }

@@ -3,15 +3,17 @@
 
 mod environments;
 mod kept_places;
-mod machine_addresses;
 mod package_managers;
+mod proxy_addresses;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::escalation::refusal_of_missing_path;
 use super::hidden_paths::DeniedFiles;
 use super::kept_history::KeptHistory;
 use super::linked_files::{ChangedLayers, SharedPlaces};
@@ -21,12 +23,12 @@ use super::unfinished_commands::RunningMark;
 use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
-use machine_addresses::machine_addresses;
+use proxy_addresses::proxy_addresses;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
-use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_types::effect::{Effect, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
@@ -131,8 +133,14 @@ pub(super) async fn confine(
         extra_variables
             .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
     }
-    let Confinement::Sandboxed { workspace_writable: may_write, network, extra_writable: write } =
-        pass.confinement().clone()
+    let Confinement::Sandboxed {
+        workspace_writable: may_write,
+        network,
+        extra_writable: write,
+        debug,
+        connects,
+        publishes,
+    } = pass.confinement().clone()
     else {
         let env = Arc::clone(env);
         let environment =
@@ -171,6 +179,9 @@ pub(super) async fn confine(
             may_write,
             network,
             write,
+            debug,
+            connects,
+            publishes,
             denied_paths,
             real_paths: RealPaths::default(),
         };
@@ -207,6 +218,12 @@ struct ConfinementBuilder<'a> {
     may_write: bool,
     network: bool,
     write: Vec<PathBuf>,
+    /// Whether it may trace and debug its own processes.
+    debug: bool,
+    /// Addresses to which it may connect without the network, also on the machine itself.
+    connects: Vec<SocketAddr>,
+    /// Its ports that the user's own programs may reach.
+    publishes: Vec<u16>,
     denied_paths: DeniedPaths,
     real_paths: RealPaths,
 }
@@ -311,18 +328,15 @@ impl ConfinementBuilder<'_> {
         write
     }
 
-    /// Refuses to open a path for writing that does not exist.
+    /// Refuses to open a path for writing that does not exist, or does not any more.
     fn check_extra_access(&self) -> Result<(), ToolRefusal> {
-        let ExtraAccess::Write(target) = &self.command.extra_access else { return Ok(()) };
-        if fs::symlink_metadata(&target.path).is_ok() {
-            return Ok(());
+        let mut writes = self.command.extra_access.writes.iter();
+        match writes.find(|target| fs::symlink_metadata(&target.path).is_err()) {
+            Some(missing) => {
+                Err(refusal_of_missing_path(&missing.path.to_string_lossy(), &missing.path))
+            }
+            None => Ok(()),
         }
-        Err(format!(
-            "{} does not exist, so only its folder could be opened. Nothing was run. Name that \
-             folder in \"escalate\".",
-            turnwright_types::effect::escape_hidden_line(&target.path.to_string_lossy())
-        )
-        .into())
     }
 
     fn session_access(&self) -> SessionAccess<'_> {
@@ -364,18 +378,18 @@ impl ConfinementBuilder<'_> {
         let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
         let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
         let network = self.network();
+        let mut machine_addresses = self.connects.clone();
+        if network.reaches_other_machines() {
+            machine_addresses.extend(proxy_addresses(environment));
+        }
         // The files that a command without write access may read are restricted below.
         let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
         let mut profile = self.session_access().profile(ProgramAccess {
             writable,
             has_caches: self.may_write,
             network,
-            debug: false,
-            machine_addresses: if network.reaches_other_machines() {
-                machine_addresses(environment)
-            } else {
-                Vec::new()
-            },
+            debug: self.debug,
+            machine_addresses,
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
             may_write_protected: &may_write_protected,
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
@@ -461,8 +475,9 @@ impl ConfinementBuilder<'_> {
         let environments = self.environments();
         let is_all = |it: &Path| protected.roots().iter().any(|root| root.starts_with(it));
         // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
-        // it alone.
-        let is_asked_for = |it: &Path| matches!(&self.command.extra_access, ExtraAccess::Write(asked) if asked.path == it);
+        // exactly it.
+        let asked = &self.command.extra_access.writes;
+        let is_asked_for = |it: &Path| asked.iter().any(|target| target.path == it);
         let is_in_environment = |it: &Path| environments.iter().any(|to| it.starts_with(to));
         let is_protected =
             |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
@@ -493,7 +508,17 @@ impl ConfinementBuilder<'_> {
             "writes only where its output is redirected to, because it was judged read-only"
                 .to_owned()
         };
-        format!("sandbox: {network}; {writes}")
+        let mut limits = format!("sandbox: {network}; {writes}");
+        for address in &self.connects {
+            limits.push_str(&format!("; connections to {address}"));
+        }
+        for port in &self.publishes {
+            limits.push_str(&format!("; port {port} open to the user"));
+        }
+        if self.debug {
+            limits.push_str("; debugging");
+        }
+        limits
     }
 }
 

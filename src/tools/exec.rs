@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::command::{self, CommandPath};
+use super::escalation::Escalation;
 use super::restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 use super::shown_argument::{COMMAND, ShownArgument};
 use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
@@ -68,9 +69,11 @@ pub(super) struct ExecArgs {
     /// Do not wait: for servers and watchers
     #[serde(default)]
     background: Option<bool>,
-    /// Access beyond the sandbox: network, a path to write to, or full
+    /// Access beyond the sandbox: some of network, path to write, localhost:PORT, publish:PORT, debug,
+    /// full
     #[serde(default)]
-    escalate: Option<String>,
+    #[schemars(with = "Option<String>")]
+    escalate: Escalation,
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,
@@ -92,16 +95,12 @@ pub(super) struct ExecArgs {
 }
 
 impl ExecArgs {
-    fn escalate(&self) -> Option<&str> {
-        self.escalate.as_deref().map(str::trim).filter(|it| !it.is_empty() && *it != "none")
-    }
-
     fn script(&self) -> &Arc<Script> {
         self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
     }
 
     fn named_paths(&self) -> Vec<CommandPath> {
-        command::paths_in_script(self.script(), Path::new(self.workdir()), self.escalate())
+        command::paths_in_script(self.script(), Path::new(self.workdir()), &self.escalate)
     }
 
     fn workdir(&self) -> &str {
@@ -144,13 +143,14 @@ impl Tool for Exec {
     type Preview = ();
 
     fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
-        let paths = args.workdir.iter_mut().chain(&mut args.escalate);
+        let paths = args.workdir.iter_mut().chain(&mut args.escalate.paths);
         paths.map(PathArgument::of_existing).collect()
     }
 
     fn paths(&self, args: &mut ExecArgs, env: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
         let roots = env.files.roots();
+        args.escalate.expand_home(env.shared.folders.home.as_deref());
         let folder = roots.resolve(&workdir);
         if args.script.get().is_none() {
             let sent = command::parse_line(&args.command, &folder, roots);
@@ -178,6 +178,8 @@ impl Tool for Exec {
         let edits = command::edited_files(script, &workdir.path, roots);
         let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
         args.uncertainty = uncertainty;
+        let refusal = args.escalate.refusal_of_paths(targets.get(1..).unwrap_or_default(), env);
+        args.escalate.refusal = args.escalate.refusal.take().or(refusal);
         args.secrets_shown_by_git = secrets_shown_by_git;
         args.edits = edits;
         args.restricted = files;
@@ -208,7 +210,7 @@ impl Tool for Exec {
         let (changes, reads) = args.restricted.split();
         command.changes = changes;
         command.reads.extend(reads);
-        command::effects(command, workdir, args.escalate(), touched)
+        command::effects(command, workdir, &args.escalate, touched)
     }
 
     async fn preview(
@@ -231,6 +233,9 @@ impl Tool for Exec {
         }
         if args.restricted.is_incomplete {
             return Err(TOO_MANY_FILES.into());
+        }
+        if let Some(refusal) = &args.escalate.refusal {
+            return Err(refusal.clone());
         }
         if let Some(editor) = interactive_editor(&args.command) {
             return Err(format!(

@@ -17,6 +17,7 @@ mod sandbox_denial;
 mod sandbox_profile;
 mod edit_file;
 mod entered_folder;
+mod escalation;
 mod exec;
 mod exec_output;
 mod exit_plan;

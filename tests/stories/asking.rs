@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 use turnwright_testing::questions::{
-    ask_and_answer, ask_and_keep, option_names, project_rules, run_without_question,
+    ask_and_answer, ask_and_keep, attempt, option_names, project_rules, run_without_question,
 };
 
 use crate::agent::{TestAgent, calls, says};
@@ -97,23 +97,110 @@ fn a_rule_file_that_is_broken_or_newer_is_ignored() {
 }
 
 #[test]
-fn an_escalation_is_named_in_the_title_and_can_only_be_allowed_once() {
+fn an_escalation_is_named_in_the_title_and_each_answer_for_the_session_says_what_it_covers() {
     let mut agent = TestAgent::builder().start();
-    let place = if cfg!(windows) { r"C:\opt\x" } else { "/opt/x" };
-    let (title, outside) =
-        (format!("[may write {place}] touch x"), format!("Outside the project: `{place}`"));
-    for (wanted, title, explanation) in [
-        ("network", "[with network] touch x", "asks for network access"),
-        ("full", "[without the sandbox] touch x", "without the sandbox"),
-        (place, title.as_str(), outside.as_str()),
+    let folder = turnwright_testing::temporary_folder();
+    let place = folder.path().canonicalize().unwrap().display().to_string();
+    let title = format!("[may write {place}] npm test");
+    let outside = format!("Outside the project: `{place}`");
+    for (wanted, title, explanation, answers) in [
+        (
+            "network",
+            "[with network] npm test",
+            "asks for network access",
+            &[
+                "Allow `npm test …` with network in this session",
+                "Allow `npm test …`, and network for all commands, in this session",
+            ][..],
+        ),
+        (
+            "full",
+            "[without the sandbox] npm test",
+            "what the agent has changed by then in the files that it runs",
+            &["Allow exactly this command without the sandbox in this session"],
+        ),
+        (place.as_str(), title.as_str(), outside.as_str(), &[]),
     ] {
-        let call = json!({ "command": "touch x", "escalate": wanted });
+        let call = json!({ "command": "npm test", "escalate": wanted });
         let question = ask_and_answer(&mut agent, calls("exec", &call), "reject_once");
         let call = &question["params"]["toolCall"];
         assert_eq!(call["title"], title);
         assert!(cards::card_text(call).contains(explanation), "{call}");
-        assert_eq!(option_names(&question).len(), 3, "{question}");
+        let names = option_names(&question);
+        let lasting: Vec<_> = names[1..names.len() - 2].iter().map(String::as_str).collect();
+        assert!(answers.is_empty() && lasting.len() == 2 || lasting == answers, "{question}");
     }
+}
+
+#[test]
+fn several_escalations_are_one_question_and_an_answer_for_the_session_spares_the_next() {
+    let mut agent = TestAgent::builder().file("out/a.txt", "").start();
+    let out = agent.path("out").display().to_string();
+    let call = |command: &str, escalate: Value| {
+        calls("exec", &json!({ "command": command, "escalate": escalate }))
+    };
+    let wanted = json!(["network", out, "localhost:5432", "publish:5173"]);
+    let question = ask_and_answer(&mut agent, call("touch b", wanted.clone()), "allow_always");
+    let shown = &question["params"]["toolCall"];
+    assert_eq!(
+        shown["title"],
+        "[with network, may write out, may reach localhost:5432, opens port 5173 to you] touch b"
+    );
+    let text = cards::card_text(shown);
+    let list = "asks for network access, to write `out`, to connect to `localhost:5432` and to open its port 5173";
+    assert!(text.contains(list), "{text}");
+    run_without_question(&mut agent, call("touch b", wanted));
+    // Less is covered, and so are other ways to write the list.
+    run_without_question(&mut agent, call("touch c", json!("publish:5173, network")));
+    let permissions = agent.turn_text("/permissions");
+    assert!(
+        permissions.contains("exec(touch) with network, write access to `out`"),
+        "{permissions}"
+    );
+    // More is not.
+    ask_and_answer(&mut agent, call("touch b", json!("network, debug")), "reject_once");
+    ask_and_answer(&mut agent, call("mkdir d", json!("network")), "reject_once");
+    agent.turn_text("/permissions forget");
+    ask_and_answer(&mut agent, call("touch b", json!("network")), "reject_once");
+}
+
+#[test]
+fn an_answer_for_all_commands_opens_the_access_and_does_not_permit_to_run_them() {
+    let mut agent = TestAgent::builder().start();
+    let call = |command: &str, escalate: &str| {
+        calls("exec", &json!({ "command": command, "escalate": escalate }))
+    };
+    ask_and_answer(&mut agent, call("touch a", "network"), "allow_always_for_all");
+    run_without_question(&mut agent, call("touch b", "network"));
+    let question = ask_and_answer(&mut agent, call("mkdir d", "network"), "allow_always");
+    let names = option_names(&question);
+    assert_eq!(names[1], "Allow `mkdir …` in this session");
+    run_without_question(&mut agent, call("mkdir e", "network"));
+    ask_and_answer(&mut agent, call("mkdir e", "full"), "reject_once");
+}
+
+#[test]
+fn a_useless_escalation_is_refused_before_anybody_is_asked() {
+    let mut agent = TestAgent::builder().start();
+    let missing = agent.path("missing/x").display().to_string();
+    for (wanted, expected) in [
+        (json!(missing), "does not exist"),
+        (json!(["network", missing]), "does not exist"),
+        (json!("everything"), "Values of \"escalate\": network"),
+        (json!("localhost:0"), "a port is a number"),
+        (json!("db.lan:5432"), "only localhost and IP addresses"),
+        (json!(true), "must be a text"),
+    ] {
+        let call = json!({ "command": "touch x", "escalate": wanted });
+        let (questions, result) = attempt(&mut agent, "exec", &call);
+        assert_eq!(questions, 0, "{wanted}");
+        assert!(result.contains(expected), "{wanted}: {result}");
+    }
+    assert!(!agent.path("x").exists());
+    // Commands have a loopback anyway, so nothing more than usual is asked.
+    let call = calls("exec", &json!({ "command": "touch x", "escalate": "loopback" }));
+    let question = ask_and_answer(&mut agent, call, "reject_once");
+    assert_eq!(question["params"]["toolCall"]["title"], "touch x");
 }
 
 #[test]

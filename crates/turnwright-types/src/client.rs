@@ -141,6 +141,8 @@ pub enum ChoiceKind {
     AllowOnce,
     /// Also allows everything that the choice's name describes, for the rest of the session.
     AllowSession,
+    /// Also gives every command the access that the choice's name describes, for the rest of the session.
+    AllowSessionForAll,
     RejectOnce,
     /// Also rejects exactly the same call for the rest of the session.
     RejectSession,

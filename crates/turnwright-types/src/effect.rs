@@ -4,6 +4,7 @@
 mod secrets;
 
 use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -123,7 +124,7 @@ impl ShellCommand {
             line: line.into(),
             script,
             workdir: workdir.into(),
-            extra_access: ExtraAccess::None,
+            extra_access: ExtraAccess::default(),
             reads: Vec::new(),
             changes: Vec::new(),
             edits: None,
@@ -132,17 +133,62 @@ impl ShellCommand {
     }
 }
 
-/// Access that a command requests beyond what the sandbox allows. Anything but `None` is always
-/// asked about.
+/// Access that a command requests beyond what the sandbox allows. Anything is asked about that the user has not allowed for
+/// the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ExtraAccess {
-    #[default]
-    None,
-    Network,
-    /// Writing one more file or folder.
-    Write(ResolvedPath),
-    /// Running without the sandbox.
-    Unsandboxed,
+pub struct ExtraAccess {
+    /// Using the network.
+    pub network: bool,
+    /// Writing more files or folders.
+    pub writes: Vec<ResolvedPath>,
+    /// Tracing and debugging its own processes.
+    pub debug: bool,
+    /// Addresses to which it may connect, also on the machine itself.
+    pub connects: Vec<SocketAddr>,
+    /// Ports of the session that the user's own programs may reach.
+    pub publishes: Vec<u16>,
+    /// Running without the sandbox, which includes everything else.
+    pub unsandboxed: bool,
+}
+
+impl ExtraAccess {
+    /// The network and nothing else.
+    pub fn network() -> ExtraAccess {
+        ExtraAccess { network: true, ..ExtraAccess::default() }
+    }
+
+    /// No sandbox.
+    pub fn unsandboxed() -> ExtraAccess {
+        ExtraAccess { unsandboxed: true, ..ExtraAccess::default() }
+    }
+
+    /// Writing this file or folder and nothing else.
+    pub fn write(target: ResolvedPath) -> ExtraAccess {
+        ExtraAccess { writes: vec![target], ..ExtraAccess::default() }
+    }
+
+    /// Returns true if it requests nothing.
+    pub fn is_none(&self) -> bool {
+        *self == ExtraAccess::default()
+    }
+
+    /// The part of it that `allowed` does not include.
+    #[must_use]
+    pub fn beyond(&self, allowed: &ExtraAccess) -> ExtraAccess {
+        ExtraAccess {
+            network: self.network && !allowed.network,
+            writes: missing_in(&self.writes, &allowed.writes),
+            debug: self.debug && !allowed.debug,
+            connects: missing_in(&self.connects, &allowed.connects),
+            publishes: missing_in(&self.publishes, &allowed.publishes),
+            unsandboxed: self.unsandboxed && !allowed.unsandboxed,
+        }
+    }
+}
+
+/// The items that are not among others.
+fn missing_in<T: Clone + PartialEq>(items: &[T], others: &[T]) -> Vec<T> {
+    items.iter().filter(|item| !others.contains(item)).cloned().collect()
 }
 
 /// A path with every symbolic link resolved.

@@ -79,6 +79,9 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
     match answer {
         PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => permission::ALLOW_ONCE_ANSWER,
         PermissionAnswer::Chosen(ChoiceKind::AllowSession) => "allow in this session",
+        PermissionAnswer::Chosen(ChoiceKind::AllowSessionForAll) => {
+            "allow for all commands in this session"
+        }
         PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => "reject",
         PermissionAnswer::Chosen(ChoiceKind::RejectSession) => "reject in this session",
         PermissionAnswer::Cancelled => "withdrawn",

@@ -130,7 +130,9 @@ impl HelperClient {
         let answer = card.turn.cancel.run_until_cancelled(asking).await;
         card.is_allowed = matches!(
             answer,
-            Some(PermissionAnswer::Chosen(ChoiceKind::AllowOnce | ChoiceKind::AllowSession))
+            Some(PermissionAnswer::Chosen(
+                ChoiceKind::AllowOnce | ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll
+            ))
         );
         answer.unwrap_or_else(nobody)
     }

@@ -2,8 +2,9 @@
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Verdict};
-use super::describe::{self, QuestionText, WITH_NETWORK};
-use super::lasting_grant::{LastingGrant, find_lasting_grant};
+use super::describe::{self, QuestionText, markdown_code};
+use super::extra_access::{WITH_NETWORK, title_of_access};
+use super::lasting_grant::{LastingGrant, LastingGrants, find_lasting_grants};
 use super::{Grants, Mode, Pass, PolicyRules, refusal};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
 use turnwright_types::effect::Effect;
@@ -14,14 +15,17 @@ use turnwright_types::text;
 /// The maximum length of the text on a button in characters.
 const MAX_BUTTON_CHARS: usize = 80;
 
+/// What an answer for the session means for a command that runs without the sandbox.
+const RUNS_CHANGED_FILES: &str = "an answer for the session also covers what the agent has changed by then in the files that it runs";
+
 /// A call that needs the user's approval.
 #[derive(Debug)]
 pub struct ApprovalRequest {
     effects: Vec<Effect>,
     decision: Decision,
-    /// What a lasting approval would cover. It is determined once, so that exactly what was offered
+    /// What lasting approvals would cover. It is determined once, so that exactly what was offered
     /// is granted.
-    lasting: Option<LastingGrant>,
+    lasting: LastingGrants,
 }
 
 impl ApprovalRequest {
@@ -32,7 +36,7 @@ impl ApprovalRequest {
         effects: Vec<Effect>,
         decision: Decision,
     ) -> ApprovalRequest {
-        let lasting = find_lasting_grant(policy, mode, grants, &effects, &decision);
+        let lasting = find_lasting_grants(policy, mode, grants, &effects, &decision);
         ApprovalRequest { effects, decision, lasting }
     }
 
@@ -59,27 +63,30 @@ impl ApprovalRequest {
         all.filter(|(index, _)| is_asked(*index)).map(|(_, it)| it.clone()).collect()
     }
 
-    /// The choices to offer, one of each kind, because some clients show the kind and not the name.
-    /// "Allow once" comes first, because some use the first option as the default. A lasting approval
-    /// names what it covers, and is not offered where it cannot. That of the project is given by
+    /// The choices to offer. "Allow once" comes first, because some clients use the first option as the default, and an
+    /// answer for all commands comes after the narrower one, because some show the kind and not the name. A lasting
+    /// approval names what it covers, and is not offered where it cannot. That of the project is given by
     /// `/permissions keep`.
     pub fn choices(&self) -> Vec<PermissionChoice> {
         let choice = |kind, name: String| PermissionChoice { kind, name };
-        let button = |before: &str, names: &[String], after: &str| {
-            let space =
-                MAX_BUTTON_CHARS.saturating_sub(before.chars().count() + after.chars().count());
-            let labels: Vec<_> = names.iter().map(|it| button_label(it)).collect();
-            format!("{before}{}{after}", text::clip_within(labels.join(" and "), space))
-        };
         let mut choices = vec![choice(ChoiceKind::AllowOnce, "Allow once".to_owned())];
-        if let Some(LastingGrant { names, .. }) = &self.lasting {
-            let session = button("Allow ", names, " in this session");
-            choices.push(choice(ChoiceKind::AllowSession, session));
+        for (kind, lasting) in self.lasting_choices() {
+            choices.push(choice(kind, session_button(&lasting.describe(button_label))));
         }
         choices.push(choice(ChoiceKind::RejectOnce, "Reject".to_owned()));
         let never = format!("Reject {} in this session", self.rejection_subject());
         choices.push(choice(ChoiceKind::RejectSession, never));
         choices
+    }
+
+    /// The lasting approvals that are offered.
+    fn lasting_choices(&self) -> impl Iterator<Item = (ChoiceKind, &LastingGrant)> {
+        let narrow = self.lasting.narrow.as_ref();
+        let wide = self.lasting.wide.as_ref();
+        narrow
+            .map(|lasting| (ChoiceKind::AllowSession, lasting))
+            .into_iter()
+            .chain(wide.map(|lasting| (ChoiceKind::AllowSessionForAll, lasting)))
     }
 
     /// True if the mode `auto` would not ask: what the call can do is bounded by the project's folders
@@ -107,22 +114,39 @@ impl ApprovalRequest {
     /// Why approval is needed, effect by effect, and how the call would be confined, as Markdown.
     /// Empty if the call's title and content say it all.
     pub fn description(&self, policy: &PolicyRules, mode: Mode) -> String {
-        let (effects, decision) = (&self.effects, &self.decision);
+        let mut answer_notes = Vec::new();
         // What a button has no space for is listed here.
-        let names = self.lasting.as_ref().map(|it| it.names.as_slice());
-        let is_truncated = self.choices().iter().any(|it| it.name.replace("…`", "").contains('…'));
-        QuestionText { policy, mode, effects, decision, names: names.filter(|_| is_truncated) }
-            .render()
+        if self.choices().iter().any(|choice| choice.name.replace("…`", "").contains('…')) {
+            let answers: Vec<_> = self
+                .lasting_choices()
+                .map(|(_, lasting)| lasting.describe(markdown_code))
+                .collect();
+            answer_notes.push(format!("“Always” means {}", answers.join(", or ")));
+        }
+        let is_unsandboxed = self.effects.iter().any(
+            |effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed),
+        );
+        if is_unsandboxed && self.lasting.narrow.is_some() {
+            answer_notes.push(RUNS_CHANGED_FILES.to_owned());
+        }
+        let (effects, decision) = (self.effects.as_slice(), &self.decision);
+        QuestionText { policy, mode, effects, decision, answer_notes }.render()
     }
 
     /// The title of the call, preceded by the access that it asks for beyond the sandbox.
     pub fn title(&self, policy: &PolicyRules, title: String) -> String {
         let access = self.effects.iter().find_map(|it| match it {
-            Effect::Exec(command) => describe::extra_access(command, &policy.bases),
+            Effect::Exec(command) => title_of_access(&command.extra_access, &policy.bases),
             _ => None,
         });
-        let opens_network = self.decision.opens_network();
-        let access = access.or_else(|| opens_network.then(|| WITH_NETWORK.to_owned()));
+        let has_network = self
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Exec(command) if command.extra_access.network));
+        let added =
+            (self.decision.opens_network() && !has_network).then(|| WITH_NETWORK.to_owned());
+        let parts: Vec<_> = added.into_iter().chain(access).collect();
+        let access = (!parts.is_empty()).then(|| parts.join(", "));
         match access {
             Some(access) => format!("[{access}] {title}"),
             None => title,
@@ -132,7 +156,7 @@ impl ApprovalRequest {
     /// The rules that a lasting approval would add, as they are written in the settings; `None` if a
     /// lasting approval is not offered.
     pub fn lasting_rules(&self) -> Option<String> {
-        self.lasting.as_ref().map(|lasting| lasting.names.join(" and "))
+        self.lasting.narrow.as_ref().and_then(LastingGrant::rule_names)
     }
 
     /// Applies the user's answer. An answer for the session is added to `grants`.
@@ -154,8 +178,10 @@ impl ApprovalRequest {
         }
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
-            PermissionAnswer::Chosen(ChoiceKind::AllowSession) => match &self.lasting {
-                Some(lasting) => {
+            PermissionAnswer::Chosen(
+                kind @ (ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll),
+            ) => match self.lasting_choices().find(|offered| offered.0 == kind) {
+                Some((_, lasting)) => {
                     lasting.grant(grants);
                     self.note_project_rules(lasting, policy, grants);
                 }
@@ -186,6 +212,12 @@ impl ApprovalRequest {
             grants.note_project_rules(lasting.rules(), lasting.exact_effects(), &origin);
         }
     }
+}
+
+/// The button of a lasting approval.
+fn session_button(what: &str) -> String {
+    let space = MAX_BUTTON_CHARS - "Allow  in this session".len();
+    format!("Allow {} in this session", text::clip_within(what.to_owned(), space))
 }
 
 /// A rule in words: a command as it is typed, a path as it is seen from the project.
@@ -302,7 +334,7 @@ mod tests {
         for line in
             ["git push", "npm install && npm test", "git push --force", "x=$(date); curl a.b"]
         {
-            let effects = || vec![exec(line, ExtraAccess::None)];
+            let effects = || vec![exec(line, ExtraAccess::default())];
             let grants = Grants::default();
             let asked = match judge(&policy, Mode::Auto, &grants, effects()) {
                 Judgement::NeedsApproval(asked) => asked,
@@ -310,9 +342,10 @@ mod tests {
             };
             assert_eq!(asked.title(&policy, line.to_owned()), format!("[with network] {line}"));
             let offered = asked.choices();
-            assert!(offered.iter().all(|it| it.kind != ChoiceKind::AllowSession), "{offered:?}");
+            let is_lasting = offered.iter().any(|it| it.kind == ChoiceKind::AllowSession);
+            assert_eq!(is_lasting, !line.contains("--force"), "{offered:?}");
             let pass = asked.resolve(yes(), &policy, Mode::Auto, &mut Grants::default()).unwrap();
-            let escalated = vec![exec(line, ExtraAccess::Network)];
+            let escalated = vec![exec(line, ExtraAccess::network())];
             let escalated = match judge(&policy, Mode::Auto, &grants, escalated) {
                 Judgement::NeedsApproval(asked) => asked,
                 other => panic!("{line}: {other:?}"),
@@ -321,7 +354,7 @@ mod tests {
             assert_eq!(pass.confinement(), same.unwrap().confinement(), "{line}");
         }
         let verdict = |policy: &PolicyRules, mode, line| {
-            let effects = [exec(line, ExtraAccess::None)];
+            let effects = [exec(line, ExtraAccess::default())];
             decide(policy, mode, &Grants::default(), &effects).verdict()
         };
         for line in ["cargo build", "npm ci --offline", "pip install ./x --no-index", "npx tsc"] {
@@ -439,11 +472,11 @@ mod tests {
                 "Reject | Reject changes to this file in this session",
             ),
             (
-                vec![exec("make", ExtraAccess::Unsandboxed)],
-                "Reject | Reject this exact command in this session",
+                vec![exec("make", ExtraAccess::unsandboxed())],
+                "Allow exactly this command without the sandbox in this session | Reject | Reject this exact command in this session",
             ),
             (
-                vec![exec("make \"$X\"", ExtraAccess::None)],
+                vec![exec("make \"$X\"", ExtraAccess::default())],
                 "Reject | Reject this exact command in this session",
             ),
         ];
@@ -492,7 +525,7 @@ mod tests {
         let asked = ask(&policy, &grants, vec![Effect::Write(outside("/etc/hosts"))]);
         asked.resolve(always.clone(), &policy, Mode::Ask, &mut grants).unwrap();
         assert_eq!(grants.project_rules().len(), 1, "only for the session");
-        let asked = ask(&policy, &grants, vec![exec("make \"$X\"", ExtraAccess::None)]);
+        let asked = ask(&policy, &grants, vec![exec("make \"$X\"", ExtraAccess::default())]);
         asked.resolve(always, &policy, Mode::Ask, &mut grants).unwrap_err();
     }
 
@@ -502,10 +535,10 @@ mod tests {
             let asked = ask(&policy(), &Grants::default(), vec![exec("make", reach)]);
             asked.title(&policy(), "make".to_owned())
         };
-        assert_eq!(title(ExtraAccess::None), "make");
-        assert_eq!(title(ExtraAccess::Network), "[with network] make");
-        assert_eq!(title(ExtraAccess::Unsandboxed), "[without the sandbox] make");
-        assert_eq!(title(ExtraAccess::Write(outside("/x"))), "[may write /x] make");
+        assert_eq!(title(ExtraAccess::default()), "make");
+        assert_eq!(title(ExtraAccess::network()), "[with network] make");
+        assert_eq!(title(ExtraAccess::unsandboxed()), "[without the sandbox] make");
+        assert_eq!(title(ExtraAccess::write(outside("/x"))), "[may write /x] make");
     }
 
     #[test]
@@ -516,7 +549,7 @@ mod tests {
             let rule = Rule { action: RuleAction::Ask, pattern, scope: Scope::User, why: None };
             PolicyRules { rules: vec![rule], ..sandboxed.clone() }
         };
-        let none = ExtraAccess::None;
+        let none = ExtraAccess::default();
         let table = [
             (&sandboxed, Mode::Full, vec![Effect::Write(inside("/ws/a"))], true),
             (&sandboxed, Mode::Full, vec![Effect::Delete(inside("/ws/a"))], true),
@@ -528,8 +561,8 @@ mod tests {
             (&ask_rule, Mode::Full, vec![exec("make", none.clone())], false),
             (&sandboxed, Mode::Ask, vec![exec("make", none.clone())], false),
             // Beyond the sandbox or the project, dangerous, or not known.
-            (&sandboxed, Mode::Full, vec![exec("make", ExtraAccess::Network)], false),
-            (&sandboxed, Mode::Full, vec![exec("make", ExtraAccess::Unsandboxed)], false),
+            (&sandboxed, Mode::Full, vec![exec("make", ExtraAccess::network())], false),
+            (&sandboxed, Mode::Full, vec![exec("make", ExtraAccess::unsandboxed())], false),
             (&sandboxed, Mode::Full, vec![exec("git reset --hard", none)], false),
             (&sandboxed, Mode::Full, vec![Effect::Write(outside("/etc/a"))], false),
             (&sandboxed, Mode::Full, vec![Effect::Read(outside("/etc/a"))], false),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Grants;
 use super::decision::{Decision, Finding, Reason, Verdict};
+use super::extra_access::access_of_command;
 use super::mode::Mode;
 use super::policy_rules::PolicyRules;
 use super::rule::{Rule, RuleAction};
@@ -195,8 +196,8 @@ impl Decider<'_> {
         }
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
-        self.extra_access(command);
-        self.network_need(command, is_granted);
+        self.extra_access(command, effect);
+        self.network_need(command, effect);
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
@@ -235,7 +236,33 @@ impl Decider<'_> {
             };
             self.add_file(target, ruling);
         }
-        for target in &command.changes {
+        self.restricted_changes(&command.changes);
+    }
+
+    /// Access that the model has asked for beyond the sandbox.
+    fn extra_access(&mut self, command: &ShellCommand, effect: &Effect) {
+        let access = &command.extra_access;
+        if access.is_none() || self.mode == Mode::Full {
+            return;
+        }
+        let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
+        if verdict == Verdict::Ask && self.grants.gives_access(effect, access) {
+            let access = access_of_command(access, &self.policy.bases);
+            self.add(None, (Verdict::Allow, Reason::Granted(access)));
+        } else {
+            self.add(None, (verdict, Reason::Escalation));
+        }
+        for target in &access.writes {
+            if let Some(what) = self.policy.protected.reason(&target.path) {
+                self.add(None, (verdict, Reason::ProtectedPath(what)));
+            }
+        }
+        self.restricted_changes(&access.writes);
+    }
+
+    /// Rules that deny or ask about changing files hold for commands, too.
+    fn restricted_changes(&mut self, targets: &[ResolvedPath]) {
+        for target in targets {
             let bases = &self.policy.bases;
             let restricts = |rule: &Rule| {
                 rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
@@ -247,35 +274,26 @@ impl Decider<'_> {
         }
     }
 
-    /// Access that the model has asked for beyond the sandbox.
-    fn extra_access(&mut self, command: &ShellCommand) {
-        if command.extra_access != ExtraAccess::None && self.mode != Mode::Full {
-            let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
-            self.add(None, (verdict, Reason::Escalation));
-            if let ExtraAccess::Write(target) = &command.extra_access
-                && let Some(what) = self.policy.protected.reason(&target.path)
-            {
-                self.add(None, (verdict, Reason::ProtectedPath(what)));
-            }
+    /// A line that fails without the network gets it if the user has allowed that for the session, and is asked about
+    /// otherwise: it gets the network with a yes.
+    fn network_need(&mut self, command: &ShellCommand, effect: &Effect) {
+        let access = &command.extra_access;
+        let has_network = self.policy.has_network || access.network || access.unsandboxed;
+        let is_confined = self.policy.can_confine && !matches!(self.mode, Mode::Plan | Mode::Full);
+        if has_network || !is_confined || !fails_offline(command) {
+            return;
         }
-    }
-
-    /// Asks about a line that fails without the network, which it gets with a yes.
-    fn network_need(&mut self, command: &ShellCommand, is_granted: bool) {
-        if !is_granted && self.needs_network(command) {
+        if self.grants.gives_access(effect, &ExtraAccess::network()) {
+            self.add(None, (Verdict::Allow, Reason::Network));
+        } else if self.mode == Mode::Auto && self.fails_unasked(command) {
             self.add(None, (Verdict::Ask, Reason::Network));
         }
     }
 
-    /// Returns true if a line would run in the sandbox without a question and fail there, because it has no network. What
-    /// a rule allows runs as the rule says.
-    fn needs_network(&self, command: &ShellCommand) -> bool {
-        let has_network = self.policy.has_network
-            || matches!(command.extra_access, ExtraAccess::Network | ExtraAccess::Unsandboxed);
+    /// Returns true if a line would run in the sandbox without a question although it fails there. What a rule allows
+    /// runs as the rule says.
+    fn fails_unasked(&self, command: &ShellCommand) -> bool {
         let script = &command.script;
-        if self.mode != Mode::Auto || !self.policy.can_confine || has_network {
-            return false;
-        }
         script.commands.iter().filter(|simple| shell::classify(simple).fails_offline).any(
             |simple| {
                 let default = (Verdict::Ask, Reason::Mode);
@@ -362,7 +380,7 @@ impl Decider<'_> {
         self.mode == Mode::AutoEdit
             && policy.can_confine
             && !(policy.protected_exposed)()
-            && command.extra_access == ExtraAccess::None
+            && command.extra_access.is_none()
             && command.edits.as_ref().is_some_and(|edits| edits.iter().all(is_free))
     }
 
@@ -380,6 +398,11 @@ impl Decider<'_> {
     }
 }
 
+/// Returns true if a command of the line fails without the network.
+fn fails_offline(command: &ShellCommand) -> bool {
+    command.script.commands.iter().any(|simple| shell::classify(simple).fails_offline)
+}
+
 /// Why a line may do more than the list of its commands says.
 fn ambiguity(script: &Script) -> Option<String> {
     match &script.ambiguity {
@@ -392,7 +415,7 @@ fn ambiguity(script: &Script) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::permission::lasting_grant::find_lasting_grant;
+    use crate::permission::lasting_grant::{LastingGrants, find_lasting_grants};
     use crate::permission::{PathBases, ProtectedPaths, Scope};
     use turnwright_types::dialect::ShellDialect;
 
@@ -532,8 +555,8 @@ mod tests {
             for mode in [Mode::Ask, Mode::AutoEdit] {
                 let decision = decide(&policy, mode, &grants, &effects);
                 assert_eq!(decision.verdict(), Verdict::Ask, "{mode:?}: {line}");
-                let lasting = find_lasting_grant(&policy, mode, &grants, &effects, &decision);
-                assert_eq!(lasting, None, "{mode:?}: {line}");
+                let lasting = find_lasting_grants(&policy, mode, &grants, &effects, &decision);
+                assert_eq!(lasting, LastingGrants::default(), "{mode:?}: {line}");
             }
         }
         // The user may allow exactly this line.
@@ -670,7 +693,7 @@ mod tests {
         for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
             let mut command = shell::command("make", "/ws", ShellDialect::Bash);
             command.extra_access =
-                ExtraAccess::Write(ResolvedPath { path: path.into(), scope: PathScope::Workspace });
+                ExtraAccess::write(ResolvedPath { path: path.into(), scope: PathScope::Workspace });
             let effects = [Effect::Exec(Box::new(command))];
             let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
             assert_eq!(decision.verdict(), Verdict::Ask, "{path}");

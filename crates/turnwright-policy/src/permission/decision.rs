@@ -90,7 +90,8 @@ impl Decision {
         self.findings.iter().find(|it| it.verdict == verdict)
     }
 
-    /// Returns true if the user is asked about giving a command the network that it needs.
+    /// Returns true if a command gets the network that it needs, because the user is asked about that or has allowed it for
+    /// the session.
     pub(super) fn opens_network(&self) -> bool {
         self.findings.iter().any(|finding| finding.reason == Reason::Network)
     }

@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use super::decision::{Decision, Finding, Reason, Verdict};
+use super::extra_access::{WITH_NETWORK, further_access, request_for_access, title_of_access};
 use super::glob::slashed;
 use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
-    Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
+    Effect, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
 };
 use turnwright_types::text;
 
@@ -20,9 +21,6 @@ const MAX_PATHS: usize = 12;
 /// The maximum length of one command or path in characters.
 const MAX_CHARS: usize = 200;
 
-/// How a title says that a command gets the network.
-pub(super) const WITH_NETWORK: &str = "with network";
-
 /// An effect in a few words, on one line.
 pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
     match effect {
@@ -30,8 +28,8 @@ pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
         Effect::Write(target) => format!("change {}", display_path(&target.path, bases)),
         Effect::Delete(target) => format!("delete {}", display_path(&target.path, bases)),
         Effect::Exec(command) => {
-            let access =
-                extra_access(command, bases).map(|it| format!("[{it}] ")).unwrap_or_default();
+            let access = title_of_access(&command.extra_access, bases);
+            let access = access.map(|access| format!("[{access}] ")).unwrap_or_default();
             format!("{access}run {}", escape_hidden_line(&command.line))
         }
         Effect::Input { job, .. } => format!("give input to {job}"),
@@ -72,6 +70,9 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
         Reason::Ambiguous(why) => escape_hidden_line(why),
         Reason::Destructive(what) => format!("⚠ irreversible: {what}"),
         Reason::Escalation => "asks for more than the sandbox allows".to_owned(),
+        Reason::Network if finding.verdict == Verdict::Allow => {
+            "gets the network, as you have allowed in this session".to_owned()
+        }
         Reason::Network => "needs the network, which it gets if you allow it".to_owned(),
         Reason::ProtectedPath(what) => format!("protected: {what}"),
         Reason::SecretPath => "likely to hold keys or passwords".to_owned(),
@@ -136,18 +137,6 @@ pub fn explain(
     decision.findings.iter().filter_map(row).collect()
 }
 
-/// The access that a command asks for beyond the sandbox, for its title.
-pub(super) fn extra_access(command: &ShellCommand, bases: &PathBases) -> Option<String> {
-    match &command.extra_access {
-        ExtraAccess::None => None,
-        ExtraAccess::Network => Some(WITH_NETWORK.to_owned()),
-        ExtraAccess::Write(target) => {
-            Some(format!("may write {}", display_path(&target.path, bases)))
-        }
-        ExtraAccess::Unsandboxed => Some("without the sandbox".to_owned()),
-    }
-}
-
 /// How the command of a call would be confined, as Markdown.
 pub fn describe_confinement(
     policy: &PolicyRules,
@@ -166,6 +155,9 @@ pub fn describe_confinement(
             workspace_writable: may_write,
             network,
             extra_writable: write,
+            debug,
+            connects,
+            publishes,
         } => {
             let mut places: Vec<_> =
                 may_write.then(|| "the project".to_owned()).into_iter().collect();
@@ -187,7 +179,8 @@ pub fn describe_confinement(
                 (false, true) => "no network, without which it fails",
                 (false, false) => "no network",
             };
-            format!("in the sandbox: may change {places}; {network}")
+            let further = further_access(debug, &connects, &publishes);
+            format!("in the sandbox: may change {places}; {network}{further}")
         }
     }
 }
@@ -198,8 +191,8 @@ pub(super) struct QuestionText<'a> {
     pub(super) mode: Mode,
     pub(super) effects: &'a [Effect],
     pub(super) decision: &'a Decision,
-    /// The patterns of a lasting approval, if the buttons cannot show them in full.
-    pub(super) names: Option<&'a [String]>,
+    /// What has to be said about the answers.
+    pub(super) answer_notes: Vec<String>,
 }
 
 impl QuestionText<'_> {
@@ -215,10 +208,7 @@ impl QuestionText<'_> {
             lines.push(format!("writes {}", join_list(&written)));
         }
         self.add_outside_paths(&mut lines);
-        if let Some(names) = self.names {
-            let names: Vec<_> = names.iter().map(|it| markdown_code(it)).collect();
-            lines.push(format!("“Always” means {}", names.join(" and ")));
-        }
+        lines.extend_from_slice(&self.answer_notes);
         // A list keeps its lines in every client; line breaks made of two trailing spaces get lost
         // where lines are trimmed.
         lines.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")
@@ -289,8 +279,11 @@ impl QuestionText<'_> {
                 let why = escape_markdown(&escape_hidden_line(why));
                 format!("? cannot be fully analysed: {why}")
             }
-            Reason::Escalation => format!("⚠ {}", self.escalation(command)),
-            Reason::Network => format!("⚠ {}", why()),
+            Reason::Escalation => {
+                let access = &command.extra_access;
+                format!("⚠ asks {}", request_for_access(access, &self.policy.bases))
+            }
+            Reason::Network if finding.verdict == Verdict::Ask => format!("⚠ {}", why()),
             Reason::SecretPath => {
                 let secrets = command.reads.iter().filter(|it| is_secret_path(&it.path));
                 let place =
@@ -308,21 +301,6 @@ impl QuestionText<'_> {
                 format!("{} {subject}{}", sign(finding), why())
             }
         })
-    }
-
-    fn escalation(&self, command: &ShellCommand) -> String {
-        match &command.extra_access {
-            ExtraAccess::Network => "asks for network access".to_owned(),
-            ExtraAccess::Write(target) => {
-                format!(
-                    "asks to write {}",
-                    markdown_code(&display_path(&target.path, &self.policy.bases))
-                )
-            }
-            ExtraAccess::Unsandboxed | ExtraAccess::None => {
-                "asks to run without the sandbox".to_owned()
-            }
-        }
     }
 
     /// Adds what the call's title does not say about an effect that is not a command.
@@ -369,9 +347,7 @@ impl QuestionText<'_> {
                 Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => places.push(it),
                 Effect::Exec(command) => {
                     places.extend(&command.reads);
-                    if let ExtraAccess::Write(target) = &command.extra_access {
-                        places.push(target);
-                    }
+                    places.extend(&command.extra_access.writes);
                 }
                 Effect::Input { .. }
                 | Effect::Signal { .. }
@@ -466,6 +442,7 @@ mod tests {
     use crate::shell;
     use expect_test::expect;
     use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::ExtraAccess;
 
     #[test]
     fn foreign_text_stays_in_its_span() {
@@ -477,8 +454,13 @@ mod tests {
 
     fn described(policy: &PolicyRules, effects: &[Effect], findings: Vec<Finding>) -> String {
         let decision = Decision { findings };
-        let text =
-            QuestionText { policy, mode: Mode::Ask, effects, decision: &decision, names: None };
+        let text = QuestionText {
+            policy,
+            mode: Mode::Ask,
+            effects,
+            decision: &decision,
+            answer_notes: Vec::new(),
+        };
         text.render()
     }
 
@@ -551,24 +533,24 @@ mod tests {
         expect![[r"
             - ? cannot be fully analysed: it contains \`$\`\\n- ✓ \`ls\` – only reads
             - in the sandbox: may change the project; no network"]]
-        .assert_eq(&described(&policy(), &command(ExtraAccess::None), vec![ambiguous()]));
+        .assert_eq(&described(&policy(), &command(ExtraAccess::default()), vec![ambiguous()]));
         let escalated = || vec![finding(0, None, Verdict::Ask, Reason::Escalation)];
         expect![[r"
             - ⚠ asks for network access
             - in the sandbox: may change the project; with network"]]
-        .assert_eq(&described(&policy(), &command(ExtraAccess::Network), escalated()));
+        .assert_eq(&described(&policy(), &command(ExtraAccess::network()), escalated()));
         let there = ResolvedPath { path: "/x".into(), scope: PathScope::Outside };
         expect![[r"
             - ⚠ asks to write `/x`
             - in the sandbox: may change the project, `/x`; no network
             - Outside the project: `/x`"]]
-        .assert_eq(&described(&policy(), &command(ExtraAccess::Write(there)), escalated()));
+        .assert_eq(&described(&policy(), &command(ExtraAccess::write(there)), escalated()));
         expect![[r"
             - ⚠ asks to run without the sandbox
             - no sandbox: it can change everything that you can, and use the network"]]
-        .assert_eq(&described(&policy(), &command(ExtraAccess::Unsandboxed), escalated()));
+        .assert_eq(&described(&policy(), &command(ExtraAccess::unsandboxed()), escalated()));
         let open = PolicyRules { can_confine: false, ..policy() };
         expect![[r"- no sandbox here: it can change everything that you can, and use the network"]]
-            .assert_eq(&described(&open, &command(ExtraAccess::None), Vec::new()));
+            .assert_eq(&described(&open, &command(ExtraAccess::default()), Vec::new()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::access_grant::AccessGrant;
 use super::rule::Rule;
 use turnwright_types::effect::{Effect, RemoteCall};
 
@@ -12,6 +13,8 @@ pub struct Grants {
     allowed: Vec<Rule>,
     /// Effects that the user has allowed exactly, without a pattern.
     exact: HashSet<Effect>,
+    /// Access beyond the sandbox that the user has allowed.
+    access: Vec<AccessGrant>,
     rejected: HashSet<Effect>,
     /// The rules that allow the same in later sessions of the project, with what was asked.
     project_rules: Vec<(Rule, String)>,
@@ -30,6 +33,13 @@ impl Grants {
     /// Allows exactly this effect.
     pub fn allow_exactly(&mut self, effect: Effect) {
         self.exact.insert(effect);
+    }
+
+    /// Allows access beyond the sandbox.
+    pub(crate) fn allow_access(&mut self, grant: AccessGrant) {
+        if !self.access.contains(&grant) {
+            self.access.push(grant);
+        }
     }
 
     /// Rejects exactly these effects.
@@ -74,6 +84,11 @@ impl Grants {
     /// The effects that were allowed exactly.
     pub fn exact_effects(&self) -> impl Iterator<Item = &Effect> {
         self.exact.iter()
+    }
+
+    /// The access beyond the sandbox that was allowed.
+    pub fn access(&self) -> &[AccessGrant] {
+        &self.access
     }
 
     /// The rejected effects.

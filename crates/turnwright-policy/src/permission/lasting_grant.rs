@@ -3,13 +3,16 @@
 
 use std::path::Path;
 
+use super::access_grant::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
+use super::extra_access::{access_nouns, access_of_command, listed};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
-use crate::shell::{self, SimpleCommand};
+use crate::shell::{self, SimpleCommand, SuggestedWords};
 use turnwright_types::effect::{
-    Effect, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
+    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line,
+    is_secret_path,
 };
 
 /// The maximum length of a server's or tool's name in a rule, in bytes.
@@ -23,35 +26,108 @@ pub(super) struct LastingGrant {
     patterns: Vec<Pattern>,
     /// The effects to allow exactly, for the session.
     exact: Vec<Effect>,
-    /// All of it, as shown to the user.
-    pub(super) names: Vec<String>,
+    /// Access beyond the sandbox, for the session.
+    access: Vec<AccessGrant>,
+    /// That access in words; empty if there is none.
+    access_text: String,
+    /// All of it but for the access and the commands that get it, as shown to the user.
+    names: Vec<String>,
     /// Whether it can be stored as rules for the project.
     pub(super) for_project: bool,
 }
 
-/// The lasting approval of everything that is asked about; `None` if there must be none.
-pub(super) fn find_lasting_grant(
+/// The lasting approvals that a question offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LastingGrants {
+    /// Of what is asked about.
+    pub(super) narrow: Option<LastingGrant>,
+    /// Of the access beyond the sandbox that is asked about, for all commands.
+    pub(super) wide: Option<LastingGrant>,
+}
+
+/// The commands of a line that get the access beyond the sandbox which is asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Those that begin like the commands of this line.
+    Alike,
+    /// This very line.
+    Exact,
+    All,
+}
+
+/// The lasting approvals of everything that is asked about.
+pub(super) fn find_lasting_grants(
     policy: &PolicyRules,
     mode: Mode,
     grants: &Grants,
     effects: &[Effect],
     decision: &Decision,
-) -> Option<LastingGrant> {
-    let mut lasting = LastingGrant { for_project: true, ..LastingGrant::default() };
-    for finding in decision.findings.iter().filter(|it| it.verdict == Verdict::Ask) {
-        lasting.cover(policy, effects.get(finding.effect_index)?, finding)?;
+) -> LastingGrants {
+    let finder = Finder { policy, mode, grants, effects, decision };
+    if finder.asked_access().is_none() {
+        return LastingGrants { narrow: finder.find(None), wide: None };
     }
-    // Only offer what will work: an "always" that asks again would be worse than none.
-    let mut session = grants.clone();
-    lasting.grant(&mut session);
-    if decide(policy, mode, &session, effects).verdict() != Verdict::Allow {
-        return None;
+    LastingGrants {
+        narrow: finder.find(Some(Reach::Alike)).or_else(|| finder.find(Some(Reach::Exact))),
+        wide: finder.find(Some(Reach::All)),
     }
-    let mut project = policy.clone();
-    project.rules.extend(lasting.rules());
-    let is_sufficient = || decide(&project, mode, grants, effects).verdict() == Verdict::Allow;
-    lasting.for_project = lasting.for_project && is_sufficient();
-    Some(lasting)
+}
+
+/// What the lasting approvals of a call depend on.
+struct Finder<'a> {
+    policy: &'a PolicyRules,
+    mode: Mode,
+    grants: &'a Grants,
+    effects: &'a [Effect],
+    decision: &'a Decision,
+}
+
+impl Finder<'_> {
+    fn asked(&self) -> impl Iterator<Item = &Finding> {
+        self.decision.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
+    }
+
+    /// The access beyond the sandbox that is asked about, with the command that gets it.
+    fn asked_access(&self) -> Option<(&Effect, &ShellCommand, ExtraAccess)> {
+        let finding = self
+            .asked()
+            .find(|finding| matches!(finding.reason, Reason::Escalation | Reason::Network))?;
+        let effect = self.effects.get(finding.effect_index)?;
+        let Effect::Exec(command) = effect else { return None };
+        let needs_network = self.asked().any(|finding| finding.reason == Reason::Network);
+        let mut access = command.extra_access.clone();
+        access.network |= needs_network;
+        Some((effect, command, access))
+    }
+
+    /// The lasting approval of everything that is asked about; `None` if there must be none. `reach` says which commands
+    /// get the access beyond the sandbox.
+    fn find(&self, reach: Option<Reach>) -> Option<LastingGrant> {
+        let mut lasting = LastingGrant { for_project: true, ..LastingGrant::default() };
+        if let Some(reach) = reach {
+            let (effect, command, access) = self.asked_access()?;
+            lasting.add_access(self.policy, (effect, command), access, reach)?;
+        }
+        for finding in self.asked() {
+            let effect = self.effects.get(finding.effect_index)?;
+            lasting.cover(self.policy, effect, finding, reach)?;
+        }
+        // Only offer what will work: an "always" that asks again would be worse than none.
+        let mut session = self.grants.clone();
+        lasting.grant(&mut session);
+        let decided = decide(self.policy, self.mode, &session, self.effects);
+        if decided.verdict() != Verdict::Allow {
+            return None;
+        }
+        let mut project = self.policy.clone();
+        project.rules.extend(lasting.rules());
+        let is_sufficient = || {
+            let decided = decide(&project, self.mode, self.grants, self.effects);
+            decided.verdict() == Verdict::Allow
+        };
+        lasting.for_project = lasting.for_project && is_sufficient();
+        Some(lasting)
+    }
 }
 
 impl LastingGrant {
@@ -82,21 +158,115 @@ impl LastingGrant {
         for effect in &self.exact {
             grants.allow_exactly(effect.clone());
         }
+        for access in &self.access {
+            grants.allow_access(access.clone());
+        }
+    }
+
+    /// The rules in the settings that would allow the same; `None` if none can.
+    pub(super) fn rule_names(&self) -> Option<String> {
+        self.access.is_empty().then(|| self.names.join(" and "))
+    }
+
+    /// What is allowed, after "allow". `write_rule` says how a rule is written.
+    pub(super) fn describe(&self, write_rule: fn(&str) -> String) -> String {
+        let mut commands = Vec::new();
+        let mut is_for_all = false;
+        for grant in &self.access {
+            match &grant.commands {
+                GrantedCommands::All => is_for_all = true,
+                GrantedCommands::Matching(pattern) => commands.push(rule_text(pattern)),
+                GrantedCommands::Exactly(_) => commands.push("exactly this command".to_owned()),
+            }
+        }
+        let others = self.names.iter().filter(|name| !commands.contains(name));
+        let mut parts: Vec<_> = others.map(|name| write_rule(name)).collect();
+        if !commands.is_empty() {
+            let commands: Vec<_> = commands.iter().map(|command| write_rule(command)).collect();
+            parts.insert(0, format!("{} {}", commands.join(" and "), self.access_text));
+        }
+        let parts = parts.join(" and ");
+        match is_for_all {
+            true if parts.is_empty() => self.access_text.clone(),
+            true => format!("{parts}, and {},", self.access_text),
+            false => parts,
+        }
+    }
+
+    /// Gives the commands of a line the access beyond the sandbox that is asked about. `None` if that can only be approved
+    /// once.
+    fn add_access(
+        &mut self,
+        policy: &PolicyRules,
+        (effect, command): (&Effect, &ShellCommand),
+        access: ExtraAccess,
+        reach: Reach,
+    ) -> Option<()> {
+        // A button cannot grant what it cannot show.
+        for target in &access.writes {
+            rule_path(&target.path, &policy.bases)?;
+        }
+        let is_dangerous = |simple: &SimpleCommand| shell::classify(simple).danger.is_some();
+        if command.script.commands.iter().any(is_dangerous) {
+            return None;
+        }
+        let is_understood = is_understood(command);
+        // Where no sandbox bounds what it does, a line that is not understood is asked about each time.
+        if !is_understood && !policy.can_confine {
+            return None;
+        }
+        // Without the sandbox nothing bounds what other commands could do.
+        if reach != Reach::Exact && (access.unsandboxed || !is_understood) {
+            return None;
+        }
+        let commands = match reach {
+            Reach::All => vec![GrantedCommands::All],
+            Reach::Exact => {
+                self.exact.push(effect.clone());
+                vec![GrantedCommands::Exactly(Box::new(effect.clone()))]
+            }
+            Reach::Alike => {
+                let mut commands = Vec::new();
+                for simple in commands_with_access(command) {
+                    let granted = GrantedCommands::Matching(pattern_with_access(simple)?);
+                    if !commands.contains(&granted) {
+                        commands.push(granted);
+                    }
+                }
+                commands
+            }
+        };
+        self.for_project = false;
+        self.access_text = match reach {
+            Reach::All => {
+                format!("{} for all commands", listed(&access_nouns(&access, &policy.bases)))
+            }
+            Reach::Alike | Reach::Exact => access_of_command(&access, &policy.bases),
+        };
+        let grants = commands.into_iter();
+        self.access.extend(grants.map(|commands| AccessGrant { commands, access: access.clone() }));
+        Some(())
     }
 
     /// Extends it to one finding. `None` if that can only be approved once.
-    fn cover(&mut self, policy: &PolicyRules, effect: &Effect, finding: &Finding) -> Option<()> {
-        // Every other reason asks each time: a rule, an ambiguous line, destruction, an escalation,
-        // a protected path.
-        if !matches!(
-            finding.reason,
-            Reason::Mode | Reason::OutsideWorkspace | Reason::NoSandbox | Reason::SecretPath
-        ) {
-            return None;
+    fn cover(
+        &mut self,
+        policy: &PolicyRules,
+        effect: &Effect,
+        finding: &Finding,
+        reach: Option<Reach>,
+    ) -> Option<()> {
+        match finding.reason {
+            Reason::Mode | Reason::OutsideWorkspace | Reason::NoSandbox | Reason::SecretPath => {}
+            // The access covers it.
+            Reason::Escalation | Reason::Network => return Some(()),
+            Reason::Ambiguous(_) if reach == Some(Reach::Exact) => return Some(()),
+            // Every other reason asks each time: a rule, an ambiguous line, destruction, a protected path.
+            _ => return None,
         }
         let shown = |it: &ResolvedPath| rule_path(&it.path, &policy.bases);
         match effect {
-            Effect::Exec(command) => self.cover_command(policy, effect, command, finding)?,
+            Effect::Exec(command) => self.cover_command(policy, effect, command, finding, reach)?,
             // If the path is a folder, a pattern would include everything below it, which may be
             // secret.
             Effect::Read(target) => self.add_exact(effect, &format!("read({})", shown(target)?)),
@@ -141,14 +311,21 @@ impl LastingGrant {
         effect: &Effect,
         command: &ShellCommand,
         finding: &Finding,
+        reach: Option<Reach>,
     ) -> Option<()> {
         match finding.command_index {
+            Some(_) if reach == Some(Reach::Exact) => {}
             Some(index) => {
                 let script = &command.script;
                 let simple = script.commands.get(index).filter(|_| script.ambiguity.is_none())?;
-                self.add_pattern(suggest_pattern(simple)?);
+                let pattern = match reach {
+                    Some(_) => pattern_with_access(simple)?,
+                    None => suggest_pattern(simple)?,
+                };
+                self.add_pattern(pattern);
             }
             // A pattern would let the program read there forever, which is more than was asked.
+            None if finding.reason == Reason::OutsideWorkspace && reach == Some(Reach::Exact) => {}
             None if finding.reason == Reason::OutsideWorkspace => {
                 self.add_exact(effect, "exactly this command");
             }
@@ -166,7 +343,7 @@ impl LastingGrant {
 
     fn add_pattern(&mut self, pattern: Pattern) {
         if !self.patterns.contains(&pattern) {
-            self.names.push(escape_hidden_line(&pattern.to_string()));
+            self.names.push(rule_text(&pattern));
             self.patterns.push(pattern);
         }
     }
@@ -199,18 +376,32 @@ pub(super) fn remote_pattern(call: &RemoteCall) -> Option<Pattern> {
 
 /// The pattern that a lasting approval of a command would get; `None` if it must not have one.
 pub fn suggest_pattern(simple: &SimpleCommand) -> Option<Pattern> {
+    pattern_of(simple, shell::suggest_prefix(simple))
+}
+
+/// The pattern for commands that get access beyond the sandbox; `None` if there must be none.
+fn pattern_with_access(simple: &SimpleCommand) -> Option<Pattern> {
+    pattern_of(simple, shell::suggest_prefix_with_access(simple))
+}
+
+fn pattern_of(simple: &SimpleCommand, suggested: Option<SuggestedWords>) -> Option<Pattern> {
     if simple.has_unknown_args
         || !simple.wrappers.is_empty()
         || shell::classify(simple).danger.is_some()
     {
         return None;
     }
-    let shell::SuggestedWords { words, is_exact } = shell::suggest_prefix(simple)?;
+    let SuggestedWords { words, is_exact } = suggested?;
     let pattern = Pattern::Exec { words, exact: is_exact };
     // The pattern must survive being written and parsed again.
     let round_trips =
         Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);
     round_trips.then_some(pattern)
+}
+
+/// A pattern as it is shown.
+fn rule_text(pattern: &Pattern) -> String {
+    escape_hidden_line(&pattern.to_string())
 }
 
 /// A path in the syntax of rules, where it means exactly this path; `None` if the text could mean

@@ -9,6 +9,7 @@
 //! [`ProjectRuleStore`] keeps the rules that a user has granted for a project, and [`AuditLog`]
 //! records decisions.
 
+mod access_grant;
 mod approval;
 mod audit_log;
 mod command_words;
@@ -18,6 +19,7 @@ mod denied_paths;
 mod describe;
 #[cfg(test)]
 mod everyday_tests;
+mod extra_access;
 mod glob;
 mod grants;
 mod harmless_contents;
@@ -36,12 +38,16 @@ mod rule_parser;
 mod rule_store;
 #[cfg(test)]
 mod ruinous_tests;
+#[cfg(test)]
+mod session_access_tests;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use turnwright_types::effect::{Effect, ExtraAccess};
+use turnwright_types::effect::Effect;
 use turnwright_types::refusal::ToolRefusal;
 
+pub use access_grant::AccessGrant;
 pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
@@ -127,6 +133,12 @@ pub enum Confinement {
         network: bool,
         /// Other paths that it may change, with symlinks resolved.
         extra_writable: Vec<PathBuf>,
+        /// Whether it may trace and debug its own processes.
+        debug: bool,
+        /// Addresses to which it may connect without the network, also on the machine itself.
+        connects: Vec<SocketAddr>,
+        /// Its ports that the user's own programs may reach.
+        publishes: Vec<u16>,
     },
 }
 
@@ -137,20 +149,26 @@ impl Confinement {
         decision: &Decision,
         effects: &[Effect],
     ) -> Confinement {
-        let is_unsandboxed = |it: &Effect| matches!(it, Effect::Exec(it) if it.extra_access == ExtraAccess::Unsandboxed);
+        let is_unsandboxed = |effect: &Effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed);
         if mode == Mode::Full || !policy.can_confine || effects.iter().any(is_unsandboxed) {
             return Confinement::Unconfined;
         }
         let mut extra_writable = Vec::new();
         let mut network = decision.opens_network();
+        let mut debug = false;
+        let mut connects = Vec::new();
+        let mut publishes = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Write(target) => extra_writable.push(target.path.clone()),
-                Effect::Exec(command) => match &command.extra_access {
-                    ExtraAccess::Network => network = true,
-                    ExtraAccess::Write(target) => extra_writable.push(target.path.clone()),
-                    ExtraAccess::None | ExtraAccess::Unsandboxed => {}
-                },
+                Effect::Exec(command) => {
+                    let access = &command.extra_access;
+                    network |= access.network;
+                    extra_writable.extend(access.writes.iter().map(|target| target.path.clone()));
+                    debug |= access.debug;
+                    connects.extend_from_slice(&access.connects);
+                    publishes.extend_from_slice(&access.publishes);
+                }
                 _ => {}
             }
         }
@@ -158,7 +176,14 @@ impl Confinement {
         // so that a wrong classification does no harm.
         let only_reads = decision.is_read_only() || decision.runs_only_readers(effects);
         let workspace_writable = mode != Mode::Plan && !only_reads;
-        Confinement::Sandboxed { workspace_writable, network, extra_writable }
+        Confinement::Sandboxed {
+            workspace_writable,
+            network,
+            extra_writable,
+            debug,
+            connects,
+            publishes,
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use file_use::{FileUse, file_use};
-pub use prefix::{SuggestedWords, suggest_prefix};
+pub use prefix::{SuggestedWords, suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};

@@ -1,6 +1,7 @@
 //! Suggests the words of a lasting permission: the program and what it does, so that the user knows
 //! what is granted. Programs that can do anything get none.
 
+use super::network::NetworkUse;
 use super::programs::{self, WordList, is_in};
 use super::read_only::Reads;
 use super::{SimpleCommand, Word, exceeding_args, network};
@@ -52,14 +53,26 @@ pub struct SuggestedWords {
     pub is_exact: bool,
 }
 
+/// Subcommands that send content away, to a place that further words may name.
+const PUBLISHING: WordList = "push publish upload deploy unpublish release";
+
 /// Subcommands after which a program runs what is named next.
 const RUNNING_SUBCOMMANDS: WordList =
     "run exec x shell start task script invoke do dev dlx run-script tool";
 
 /// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
-/// there should be no such permission: for interpreters, wrappers, and programs that can do too many
-/// things.
+/// there should be no such permission: for interpreters, wrappers, programs that can do too many
+/// things, and those that fail without the network, which a permission does not open.
 pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
+    // `npx` may do without.
+    let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
+    let is_useless = network::needs_network(command) && !is_runner;
+    suggest_prefix_with_access(command).filter(|_| !is_useless)
+}
+
+/// The words of a command that a lasting permission should name which also gives it the network or other access;
+/// `None` as above.
+pub fn suggest_prefix_with_access(command: &SimpleCommand) -> Option<SuggestedWords> {
     let is_indirect = !command.wrappers.is_empty() || command.has_unknown_args;
     if is_indirect
         || !is_program_name(command.words.first()?)
@@ -67,15 +80,13 @@ pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
     {
         return None;
     }
-    let (count, is_exact) = match word_count(&command.words)? {
+    let counted = word_count(&command.words).or_else(|| network_word_count(&command.words));
+    let (count, is_exact) = match counted? {
         WordCount::First(count) => (count, false),
         WordCount::All => (command.words.len(), true),
     };
     let words = command.words.get(..count)?;
-    // A permission does not open the network, without which the command fails. `npx` may do without.
-    let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
-    let is_useless = network::needs_network(command) && !is_runner;
-    (!is_useless && words.iter().all(is_literal)).then(|| SuggestedWords {
+    words.iter().all(is_literal).then(|| SuggestedWords {
         words: words.iter().map(|it| it.text.clone()).collect(),
         is_exact,
     })
@@ -125,6 +136,17 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
         }
         _ => all,
     }
+}
+
+/// The words of a command that say what it does with the network: those of `npm install`, `git fetch`, `pip install`.
+/// `None` if it sends content away, or its subcommand does not say enough.
+fn network_word_count(words: &[Word]) -> Option<WordCount> {
+    let (program, rest) = words.split_first()?;
+    let network = programs::find(&program.text).network;
+    let sub = rest.first().filter(|sub| is_action(sub) && !is_in(PUBLISHING, &sub.text))?;
+    let is_by_subcommand = !matches!(network, NetworkUse::Never | NetworkUse::Always);
+    (is_by_subcommand && network.is_used(rest) && network.is_used(std::slice::from_ref(sub)))
+        .then_some(WordCount::First(2))
 }
 
 /// The index of the program that a runner runs: `npx jest`, `uv run pytest`.

@@ -9,14 +9,14 @@ use url::{Host, Url};
 const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "ftp_proxy"];
 
 /// The addresses of the proxies that programs are told to use, if the proxies may run on this machine.
-pub(super) fn machine_addresses(environment: &Environment) -> Vec<SocketAddr> {
+pub(super) fn proxy_addresses(environment: &Environment) -> Vec<SocketAddr> {
     let names = PROXY_VARIABLES.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]);
     let values = names.filter_map(|name| Some(environment.get(&name)?.to_str()?.to_owned()));
-    values.flat_map(|value| proxy_addresses(&value)).collect()
+    values.flat_map(|value| addresses_of(&value)).collect()
 }
 
 /// The addresses of a proxy that is not named by a host of the network.
-fn proxy_addresses(value: &str) -> Vec<SocketAddr> {
+fn addresses_of(value: &str) -> Vec<SocketAddr> {
     let value = value.trim();
     let whole = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
     let Ok(url) = Url::parse(&whole) else { return Vec::new() };
@@ -50,7 +50,7 @@ mod tests {
             ("http://proxy.example:3128", vec![]),
             ("", vec![]),
         ] {
-            let found: Vec<_> = proxy_addresses(value).iter().map(ToString::to_string).collect();
+            let found: Vec<_> = addresses_of(value).iter().map(ToString::to_string).collect();
             assert_eq!(found, expected, "{value}");
         }
     }

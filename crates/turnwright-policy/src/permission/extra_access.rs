@@ -1,0 +1,123 @@
+//! Access beyond the sandbox in words: for titles, questions, answers and lists. Pure.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::describe::{display_path, markdown_code};
+use super::rule::PathBases;
+use turnwright_types::effect::ExtraAccess;
+
+/// How a title says that a command gets the network.
+pub(super) const WITH_NETWORK: &str = "with network";
+/// How a title says that a command gets no sandbox.
+const WITHOUT_SANDBOX: &str = "without the sandbox";
+
+/// The access for the title of a call; `None` if there is none.
+pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option<String> {
+    let mut parts = Vec::new();
+    if access.unsandboxed {
+        parts.push(WITHOUT_SANDBOX.to_owned());
+    }
+    if access.network {
+        parts.push(WITH_NETWORK.to_owned());
+    }
+    let writes = access.writes.iter();
+    parts.extend(writes.map(|target| format!("may write {}", display_path(&target.path, bases))));
+    if access.debug {
+        parts.push("may debug".to_owned());
+    }
+    parts.extend(address_names(access).into_iter().map(|name| format!("may reach {name}")));
+    parts.extend(access.publishes.iter().map(|port| format!("opens port {port} to you")));
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The question about the access, after "asks".
+pub(super) fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> String {
+    let mut parts = Vec::new();
+    if access.unsandboxed {
+        parts.push("to run without the sandbox".to_owned());
+    }
+    if access.network {
+        parts.push("for network access".to_owned());
+    }
+    for target in &access.writes {
+        parts.push(format!("to write {}", markdown_code(&display_path(&target.path, bases))));
+    }
+    if access.debug {
+        parts.push("to trace and debug its own processes".to_owned());
+    }
+    for name in address_names(access) {
+        parts.push(format!("to connect to {}", markdown_code(&name)));
+    }
+    for port in &access.publishes {
+        parts.push(format!("to open its port {port} to your own programs (`localhost:{port}`)"));
+    }
+    listed(&parts)
+}
+
+/// What is allowed, as it follows the name of a command: "with network and write access to `/x`".
+pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> String {
+    if access.unsandboxed {
+        return WITHOUT_SANDBOX.to_owned();
+    }
+    format!("with {}", listed(&access_nouns(access, bases)))
+}
+
+/// What is allowed, as nouns: "network", "write access to `/x`".
+pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
+    let mut parts = Vec::new();
+    if access.network {
+        parts.push("network".to_owned());
+    }
+    for target in &access.writes {
+        parts
+            .push(format!("write access to {}", markdown_code(&display_path(&target.path, bases))));
+    }
+    if access.debug {
+        parts.push("debugging".to_owned());
+    }
+    parts.extend(address_names(access).into_iter().map(|name| format!("connections to {name}")));
+    parts.extend(access.publishes.iter().map(|port| format!("port {port} open to you")));
+    parts
+}
+
+/// The access of a confined command beyond writing and the network, for the line about its confinement.
+pub(super) fn further_access(debug: bool, connects: &[SocketAddr], publishes: &[u16]) -> String {
+    let access = ExtraAccess {
+        debug,
+        connects: connects.to_vec(),
+        publishes: publishes.to_vec(),
+        ..ExtraAccess::default()
+    };
+    let nouns = access_nouns(&access, &PathBases::default());
+    nouns.into_iter().map(|noun| format!("; {noun}")).collect()
+}
+
+/// The addresses to connect to. `localhost` stands for both of its addresses.
+fn address_names(access: &ExtraAccess) -> Vec<String> {
+    let mut names = Vec::new();
+    for address in &access.connects {
+        let both = [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
+        ];
+        let is_localhost =
+            both.contains(address) && both.iter().all(|one| access.connects.contains(one));
+        let name = if is_localhost {
+            format!("localhost:{}", address.port())
+        } else {
+            address.to_string()
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Joins parts of a sentence: "a, b and c".
+pub(super) fn listed(parts: &[String]) -> String {
+    match parts {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => parts.concat(),
+    }
+}

@@ -1,0 +1,337 @@
+//! The answers for the session to questions about access beyond the sandbox, and what each of them covers.
+
+use super::{
+    Decision, Grants, Judgement, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction,
+    Scope, Verdict, decide, judge,
+};
+use crate::shell;
+use turnwright_types::client::{ChoiceKind, PermissionAnswer};
+use turnwright_types::dialect::ShellDialect;
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
+
+fn policy() -> PolicyRules {
+    let bases = PathBases { roots: vec!["/ws".into()], home: None };
+    let protected = ProtectedPaths::new(vec!["/ws".into()], Vec::new());
+    PolicyRules { bases, protected, can_confine: true, ..PolicyRules::default() }
+}
+
+fn outside(path: &str) -> ResolvedPath {
+    ResolvedPath { path: path.into(), scope: PathScope::Outside }
+}
+
+/// Access in words: `network`, `debug`, `full`, `/path`, `host:port` or `publish:port`, separated by blanks.
+fn access(words: &str) -> ExtraAccess {
+    let mut access = ExtraAccess::default();
+    for word in words.split_whitespace() {
+        match word {
+            "network" => access.network = true,
+            "debug" => access.debug = true,
+            "full" => access.unsandboxed = true,
+            path if path.starts_with('/') => access.writes.push(outside(path)),
+            other => match other.strip_prefix("publish:") {
+                Some(port) => access.publishes.push(port.parse().unwrap()),
+                None => access.connects.push(other.parse().unwrap()),
+            },
+        }
+    }
+    access
+}
+
+fn command(line: &str, words: &str) -> ShellCommand {
+    ShellCommand { extra_access: access(words), ..shell::command(line, "/ws", ShellDialect::Bash) }
+}
+
+fn effects(line: &str, words: &str) -> Vec<Effect> {
+    vec![Effect::Exec(Box::new(command(line, words)))]
+}
+
+fn decided(mode: Mode, grants: &Grants, line: &str, words: &str) -> Decision {
+    decide(&policy(), mode, grants, &effects(line, words))
+}
+
+/// The answers for the session.
+fn offered(policy: &PolicyRules, mode: Mode, effects: Vec<Effect>) -> Vec<(ChoiceKind, String)> {
+    let asked = match judge(policy, mode, &Grants::default(), effects) {
+        Judgement::NeedsApproval(asked) => asked,
+        _ => return vec![],
+    };
+    let choices = asked.choices().into_iter();
+    let lasting = [ChoiceKind::AllowSession, ChoiceKind::AllowSessionForAll];
+    choices
+        .filter(|choice| lasting.contains(&choice.kind))
+        .map(|choice| (choice.kind, choice.name))
+        .collect()
+}
+
+fn answered(mode: Mode, kind: ChoiceKind, line: &str, words: &str) -> Grants {
+    let mut grants = Grants::default();
+    let asked = match judge(&policy(), mode, &grants, effects(line, words)) {
+        Judgement::NeedsApproval(asked) => asked,
+        other => panic!("{line}: {other:?}"),
+    };
+    asked.resolve(PermissionAnswer::Chosen(kind), &policy(), mode, &mut grants).unwrap();
+    grants
+}
+
+/// The answers for the session, without the words that all of them have.
+fn answers(mode: Mode, line: &str, words: &str) -> String {
+    let answers = offered(&policy(), mode, effects(line, words)).into_iter();
+    let short = answers.map(|(_, name)| {
+        let name = name.strip_prefix("Allow ").unwrap();
+        name.strip_suffix(" in this session").unwrap().to_owned()
+    });
+    short.collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn each_question_about_access_offers_a_narrow_and_a_wide_answer_for_the_session() {
+    let network = "network for all commands";
+    let exactly = "exactly this command with network";
+    for (mode, line, words, narrow, wide) in [
+        (Mode::Auto, "npm install left-pad", "", "`npm install …` with network", network),
+        (Mode::Auto, "npm install x", "network", "`npm install …` with network", network),
+        (Mode::Auto, "pip install -r a.txt", "", "`pip install …` with network", network),
+        (Mode::Auto, "uv sync", "", "`uv sync …` with network", network),
+        (Mode::Auto, "cargo add serde", "", "`cargo add …` with network", network),
+        (Mode::Auto, "git fetch origin", "", "`git fetch …` with network", network),
+        (Mode::Auto, "go mod download", "", "`go mod download …` with network", network),
+        (
+            Mode::Auto,
+            "cd sub && npm i && npm test",
+            "network",
+            "`npm i …` and `npm test …` with network",
+            network,
+        ),
+        (
+            Mode::AutoEdit,
+            "npm install",
+            "network",
+            "`npm install …` with network",
+            "`npm install …`, and network for all commands,",
+        ),
+        (
+            Mode::Auto,
+            "cargo test",
+            "/x",
+            "`cargo test …` with write access to `/x`",
+            "write access to `/x` for all commands",
+        ),
+        (
+            Mode::Auto,
+            "pytest",
+            "127.0.0.1:5432 [::1]:5432",
+            "`pytest …` with connections to localhost:5432",
+            "connections to localhost:5432 for all commands",
+        ),
+        (
+            Mode::Auto,
+            "cargo test",
+            "debug",
+            "`cargo test …` with debugging",
+            "debugging for all commands",
+        ),
+        (
+            Mode::Auto,
+            "npm run dev",
+            "publish:5173",
+            "`npm run dev …` with port 5173 open to you",
+            "port 5173 open to you for all commands",
+        ),
+        (
+            Mode::Auto,
+            "npm i",
+            "network /x",
+            "`npm i …` with network and write access to `/x`",
+            "network and write access to `/x` for all commands",
+        ),
+        // The first words do not say what these do or where they send it.
+        (Mode::Auto, "git push origin main", "", exactly, network),
+        (Mode::Auto, "curl -s https://a.example", "", exactly, network),
+        (Mode::Auto, "sh ./x.sh", "network", exactly, network),
+        (Mode::Auto, "python3 x.py", "network", exactly, network),
+        (Mode::Auto, "timeout 9 npm install", "", exactly, network),
+        (Mode::Auto, "npm install --prefix /x", "", exactly, network),
+        (Mode::Auto, "npm install && ./x", "", exactly, network),
+        // Only what is allowed for longer than once is offered for all.
+        (Mode::Ask, "python3 x.py", "network", exactly, ""),
+        (Mode::Auto, "sudo npm i", "", exactly, ""),
+        // A line that is not understood is never more than itself.
+        (Mode::Auto, "curl \"$X\"", "network", exactly, ""),
+        (Mode::Ask, "x=$(date); npm install", "network", exactly, ""),
+        (Mode::Auto, "NODE_OPTIONS=x npm install", "network", exactly, ""),
+        (Mode::Auto, "make", "full", "exactly this command without the sandbox", ""),
+        (Mode::Ask, "make \"$X\"", "full", "exactly this command without the sandbox", ""),
+        // What destroys, publishes or is protected asks each time.
+        (Mode::Auto, "git push --force", "", "", ""),
+        (Mode::Auto, "npm publish", "", "", ""),
+        (Mode::Auto, "git reset --hard", "full", "", ""),
+        (Mode::Ask, "git reset --hard", "network", "", ""),
+        (Mode::Auto, "touch x", "/ws/.git/hooks/x", "", ""),
+        (Mode::Auto, "touch x", "/x\u{202e}y", "", ""),
+    ] {
+        let expected: Vec<_> =
+            [narrow, wide].into_iter().filter(|answer| !answer.is_empty()).collect();
+        assert_eq!(answers(mode, line, words), expected.join(" | "), "{mode:?} {line} [{words}]");
+    }
+}
+
+#[test]
+fn an_answer_for_the_session_covers_what_it_says_and_no_more() {
+    let narrow = ChoiceKind::AllowSession;
+    let wide = ChoiceKind::AllowSessionForAll;
+    let both = "127.0.0.1:5432 [::1]:5432";
+    for (kind, line, words, allowed, asked) in [
+        (
+            narrow,
+            "npm install",
+            "network",
+            &[
+                ("npm install", ""),
+                ("npm install left-pad", "network"),
+                ("cd sub && npm install", "network"),
+                ("npm install && cat a.txt", "network"),
+            ][..],
+            &[
+                ("npm test", "network"),
+                ("npm ci", ""),
+                ("npm install && npm test", "network"),
+                ("npm install && curl https://a.example", ""),
+                ("npm install --prefix /x", "network"),
+                ("npm install \"$X\"", "network"),
+                ("X=1 npm install", "network"),
+                ("cat a.txt", "network"),
+                ("npm install", "network /x"),
+                ("npm install", "127.0.0.1:5432"),
+                ("npm install", "full"),
+            ][..],
+        ),
+        (
+            wide,
+            "npm install",
+            "network",
+            &[("pip install x", ""), ("make", "network"), ("curl \"$X\"", "network")],
+            &[
+                ("make", "network debug"),
+                ("make", "/x"),
+                ("make", "127.0.0.1:80"),
+                ("make", "full"),
+                ("git push --force", ""),
+                ("touch x", "network /ws/.git/hooks/x"),
+            ],
+        ),
+        (
+            narrow,
+            "x=$(date); make",
+            "network",
+            &[("x=$(date); make", "network")],
+            &[
+                ("x=$(date); make all", "network"),
+                ("x=$(date); make", "network /x"),
+                ("make", "network"),
+            ],
+        ),
+        (
+            narrow,
+            "make x",
+            "full",
+            &[("make x", "full")],
+            &[("make", "full"), ("make x y", "full"), ("make x; make x", "full")],
+        ),
+        (
+            wide,
+            "cargo test",
+            "/x",
+            &[("make", "/x"), ("python3 a.py", "/x")],
+            &[("make", "/y"), ("make", "/x/y"), ("make", "/x network"), ("make", "/")],
+        ),
+        (
+            narrow,
+            "cargo test",
+            both,
+            &[("cargo test -q", "127.0.0.1:5432"), ("cargo test", both)],
+            &[("cargo test", "127.0.0.1:5433"), ("cargo build", both), ("cargo test", "network")],
+        ),
+        (
+            wide,
+            "npm run dev",
+            "publish:5173",
+            &[("npm start", "publish:5173")],
+            &[("npm start", "publish:5174"), ("npm start", "127.0.0.1:5173")],
+        ),
+        (wide, "cargo test", "debug", &[("make", "debug")], &[("make", "full")]),
+    ] {
+        let grants = answered(Mode::Auto, kind, line, words);
+        for (line, words) in allowed {
+            let verdict = decided(Mode::Auto, &grants, line, words).verdict();
+            assert_eq!(verdict, Verdict::Allow, "{line} [{words}]");
+            assert_eq!(decided(Mode::Plan, &grants, line, words).verdict(), Verdict::Deny);
+        }
+        for (line, words) in asked {
+            let verdict = decided(Mode::Auto, &grants, line, words).verdict();
+            assert_eq!(verdict, Verdict::Ask, "{line} [{words}]");
+        }
+    }
+}
+
+#[test]
+fn a_command_in_another_folder_is_not_the_exact_one() {
+    let grants = answered(Mode::Auto, ChoiceKind::AllowSession, "make", "full");
+    let elsewhere = ShellCommand { workdir: "/ws/sub".into(), ..command("make", "full") };
+    let effects = [Effect::Exec(Box::new(elsewhere))];
+    assert_eq!(decide(&policy(), Mode::Auto, &grants, &effects).verdict(), Verdict::Ask);
+}
+
+#[test]
+fn what_needs_the_network_gets_it_from_the_answer_for_the_session_and_access_is_no_permission_to_run()
+ {
+    let grants = answered(Mode::Ask, ChoiceKind::AllowSession, "npm install", "network");
+    for mode in [Mode::Ask, Mode::AutoEdit, Mode::Auto] {
+        let decision = decided(mode, &grants, "npm install x", "");
+        assert_eq!((decision.verdict(), decision.opens_network()), (Verdict::Allow, true));
+    }
+    let grants = answered(Mode::Auto, ChoiceKind::AllowSessionForAll, "npm install", "network");
+    let decision = decided(Mode::Ask, &grants, "make", "network");
+    assert_eq!(decision.verdict(), Verdict::Ask, "{decision:?}");
+    let decision = decided(Mode::Auto, &grants, "make", "");
+    assert!(!decision.opens_network(), "{decision:?}");
+}
+
+#[test]
+fn rules_hold_for_what_a_command_asks_to_write() {
+    let grants = answered(Mode::Auto, ChoiceKind::AllowSessionForAll, "make", "/x");
+    let rule = |action| Rule::parse("edit(//x)", action, Scope::User).unwrap();
+    for (action, expected) in [(RuleAction::Deny, Verdict::Deny), (RuleAction::Ask, Verdict::Ask)] {
+        let policy = PolicyRules { rules: vec![rule(action)], ..policy() };
+        let decision = decide(&policy, Mode::Auto, &grants, &effects("make", "/x"));
+        assert_eq!(decision.verdict(), expected);
+    }
+}
+
+#[test]
+fn where_nothing_bounds_a_line_that_is_not_understood_it_asks_each_time() {
+    let policy = PolicyRules { can_confine: false, ..policy() };
+    for words in ["network", "full"] {
+        let offered = offered(&policy, Mode::Ask, effects("make \"$X\"", words));
+        assert!(offered.is_empty(), "{offered:?}");
+    }
+}
+
+#[test]
+fn several_values_are_one_question_with_a_list() {
+    let words = "network /x debug 127.0.0.1:5432 [::1]:5432 publish:5173";
+    let asked = match judge(&policy(), Mode::Auto, &Grants::default(), effects("make", words)) {
+        Judgement::NeedsApproval(asked) => asked,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        asked.title(&policy(), "make".to_owned()),
+        "[with network, may write /x, may debug, may reach localhost:5432, opens port 5173 to you] make"
+    );
+    expect_test::expect![[r#"
+        - ✓ `make` – allowed in auto mode
+        - ⚠ asks for network access, to write `/x`, to trace and debug its own processes, to connect to `localhost:5432` and to open its port 5173 to your own programs (`localhost:5173`)
+        - in the sandbox: may change the project, `/x`; with network; debugging; connections to localhost:5432; port 5173 open to you
+        - Outside the project: `/x`
+        - “Always” means `exactly this command` with network, write access to `/x`, debugging, connections to localhost:5432 and port 5173 open to you, or network, write access to `/x`, debugging, connections to localhost:5432 and port 5173 open to you for all commands"#]]
+    .assert_eq(&asked.description(&policy(), Mode::Auto));
+}

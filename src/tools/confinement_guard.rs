@@ -27,7 +27,7 @@ use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::effect::{CallContent, Effect};
+use turnwright_types::effect::{CallContent, Effect, escape_hidden_line};
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, Jobs};
@@ -282,7 +282,18 @@ impl ConfinementGuard {
             outcome.append_note(report);
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
-        let is_denial_likely = !outcome.ok && output.is_some_and(sandbox_denial::is_likely);
+        let output = output.filter(|_| !outcome.ok).unwrap_or_default();
+        let read_only = watch.read_only_inodes.iter().map(|it| it.0.as_path());
+        if let Some(path) = sandbox_denial::refused_path(output, read_only) {
+            let path = escape_hidden_line(&path.to_string_lossy());
+            outcome.add_line(&format!(
+                "[sandbox: {path} is protected, because other programs obey it. To have the user asked, call again \
+                 with \"escalate\": \"{path}\".]"
+            ));
+            outcome.content.push(CallContent::Text(format!("[sandbox: {path} is protected]")));
+            return;
+        }
+        let is_denial_likely = sandbox_denial::is_likely(output);
         if let Some(limits) = watch.limits.as_ref().filter(|_| is_denial_likely) {
             outcome.add_line(&format!("[{limits}. {HOW_TO_ESCALATE}]"));
             outcome.content.push(CallContent::Text(format!("[{limits}]")));

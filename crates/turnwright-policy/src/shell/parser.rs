@@ -7,8 +7,8 @@ use super::lexer::{
     Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
     check_characters,
 };
-use super::wrappers::{ShellLine, strip_wrappers};
 use super::shell_folder::changes_folder;
+use super::wrappers::{ShellLine, strip_wrappers};
 use super::{Redirect, SimpleCommand, Word, compound, known_words, read_only};
 use turnwright_types::dialect::ShellDialect;
 
@@ -168,8 +168,8 @@ impl PartialCommand {
     fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<Terminator, Ambiguity> {
         let mut number = None;
         loop {
-            lexer.is_at_folder = self.words.len() == 1
-                && matches!(self.words[0].text.as_str(), "cd" | "pushd");
+            lexer.is_at_folder =
+                self.words.len() == 1 && matches!(self.words[0].text.as_str(), "cd" | "pushd");
             match lexer.next()? {
                 Token::Terminator(end) => return Ok(end),
                 Token::Word(raw) if raw.touches_redirect && raw.is_number() => {

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+#[cfg(unix)]
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
@@ -286,8 +288,8 @@ impl ProcessGroup {
         if self.has_stopped_running().await {
             return Leftover::None;
         }
-        if self.process.has_exited()
-            && tokio::time::timeout(LEFTOVER_GRACE, self.wait_until_gone()).await.is_ok()
+        let has_exited = self.process.wait().now_or_never().is_some();
+        if has_exited && tokio::time::timeout(LEFTOVER_GRACE, self.wait_until_gone()).await.is_ok()
         {
             return Leftover::None;
         }

@@ -101,7 +101,8 @@ async fn stdin_is_empty_and_there_is_no_terminal() {
 #[tokio::test]
 async fn what_ends_by_itself_after_the_command_is_not_left_running() {
     // As Python's `multiprocessing` does, it ignores signals and ends when its pipe is closed.
-    let command = "mkfifo p; (trap '' INT TERM; exec <p >/dev/null 2>&1; cat; sleep 0.01) & exec 9>p; rm p";
+    let command =
+        "mkfifo p; (trap '' INT TERM; exec <p >/dev/null 2>&1; cat; sleep 0.01) & exec 9>p; rm p";
     let folder = tempfile::tempdir().unwrap();
     let (_, end) = finish(&format!("cd {} && {command}", folder.path().display())).await;
     assert_eq!(end.leftover, Leftover::None);

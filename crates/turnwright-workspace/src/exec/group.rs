@@ -44,7 +44,7 @@ const DRAIN_TIME: Duration = Duration::from_millis(100);
 /// How long what is left of a command that has ended may take to end by itself, as helpers of Python's
 /// `multiprocessing` do.
 #[cfg(unix)]
-const LEFTOVER_GRACE: Duration = Duration::from_millis(100);
+const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// How often the remaining processes of a group are checked.
 #[cfg(unix)]
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -10,7 +10,7 @@ use super::restricted_files::RestrictedFiles;
 use super::toolchain;
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_policy::shell::{
-    self, GitContentQuery, GitUse, LookUp, NamedFile, NamedPlace, SimpleCommand,
+    self, Classification, GitContentQuery, GitUse, LookUp, NamedFile, NamedPlace, SimpleCommand,
 };
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, Uncertainty,
@@ -109,19 +109,10 @@ pub(super) fn uncertainty_of(
     let mut known: Vec<(PathBuf, Option<GitUse>)> = Vec::new();
     let only_edits = shell::project_edits(script).is_some();
     let only_reads = only_reads(script);
-    let keeps_variables = script.ambiguity.is_none()
-        && !script.commands.iter().any(|it| SETTERS.contains(&it.program()));
     let mut of_settings = None;
     for simple in &script.commands {
         let class = shell::classify(simple);
-        if class.leads_elsewhere {
-            let reason = "its options lead git to another repository or working tree";
-            return Some(reason.to_owned().into());
-        }
-        if class.is_git
-            && let Some(name) = variable_leading_elsewhere(script, line)
-        {
-            let reason = format!("with {name}, git may use another repository or other settings");
+        if let Some(reason) = lead_elsewhere(&class, script, line) {
             return Some(reason.into());
         }
         let may_be_version_managed =
@@ -148,8 +139,7 @@ pub(super) fn uncertainty_of(
         if let Some(shown) = shows_any.then(|| secret_kept_in(&folder, restricted)).flatten() {
             return Some(shown.into());
         }
-        let git =
-            class.is_git.then(|| if keeps_variables { GitUse::of(simple) } else { GitUse::ANY });
+        let git = class.is_git.then(|| git_use(simple, script));
         let place = (folder, git);
         if known.contains(&place) {
             continue;
@@ -166,6 +156,23 @@ pub(super) fn uncertainty_of(
         known.push(place);
     }
     of_settings
+}
+
+/// Why git may use another repository than that of its folder.
+fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) -> Option<String> {
+    if class.leads_elsewhere {
+        return Some("its options lead git to another repository or working tree".to_owned());
+    }
+    let name = variable_leading_elsewhere(script, line).filter(|_| class.is_git)?;
+    Some(format!("with {name}, git may use another repository or other settings"))
+}
+
+/// The use that a command makes of git. In a line that may change the variables which keep git from starting an editor,
+/// it may start any program.
+fn git_use(simple: &SimpleCommand, script: &shell::Script) -> GitUse {
+    let keeps_variables = script.ambiguity.is_none()
+        && !script.commands.iter().any(|it| SETTERS.contains(&it.program()));
+    if keeps_variables { GitUse::of(simple) } else { GitUse::ANY }
 }
 
 /// Returns true if a line does nothing but read, so that git runs without the repository's hooks.

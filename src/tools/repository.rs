@@ -3,15 +3,14 @@
 
 mod config_parser;
 mod index;
+mod risk;
 mod settings;
 
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use config_parser::GitSetting;
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_policy::shell::GitUse;
 use turnwright_types::effect::{Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::GitSettings;
@@ -19,6 +18,8 @@ use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
+use risk::config_risk;
+pub(super) use risk::{Obeyed, new_repository_risk, program_risk, settings_file_risk};
 pub(super) use settings::only_changes_tracking;
 
 /// Config files that are longer are not understood.
@@ -33,57 +34,6 @@ const MAX_SETTINGS_FILES: usize = 16;
 const MAX_SUBMODULES: usize = 64;
 /// At most this many files are asked about before git shows all changes.
 const MAX_TRACKED_SECRETS: usize = 4_096;
-
-/// Which settings of a repository are obeyed.
-#[derive(Clone, Copy)]
-pub(super) enum Obeyed<'a> {
-    /// Those that matter to any program of git, now or later.
-    Always,
-    /// Those that matter to one command. One that only reads gets settings in place of the repository's hooks
-    /// and file system monitor.
-    By { git: &'a GitUse, only_reads: bool },
-}
-
-impl Obeyed<'_> {
-    fn is_risky(self, setting: &GitSetting, fetches_on_demand: bool) -> bool {
-        let Obeyed::By { git, .. } = self else { return !setting.is_harmless() };
-        setting.matters_to(git) || fetches_on_demand && setting.matters_to(&GitUse::FETCH)
-    }
-
-    /// The same in a submodule. A git that is started there does not get the settings for readers.
-    fn within(self, is_submodule: bool) -> Self {
-        match self {
-            Obeyed::By { git, only_reads } => {
-                Obeyed::By { git, only_reads: only_reads && !is_submodule }
-            }
-            Obeyed::Always => Obeyed::Always,
-        }
-    }
-
-    /// Returns true if the settings that readers get replace this one.
-    fn is_replaced(self, setting: &GitSetting) -> bool {
-        matches!(self, Obeyed::By { only_reads: true, .. })
-            && ["core.fsmonitor", "core.hookspath"].contains(&setting.key.as_str())
-    }
-}
-
-/// Why git may start a program of the repository's choice when it runs in this real folder. Reads
-/// the disk: not for the runtime's thread.
-pub(super) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
-    let mut at = Some(folder);
-    while let Some(folder) = at {
-        if GitLayout::of(folder).is_repository() {
-            let reason = "git would obey this folder's own settings as those of a repository";
-            return Some(reason.to_owned().into());
-        }
-        match GitRepository::at(folder) {
-            Ok(Some(found)) => return repository_risk(found, obeyed),
-            Ok(None) => at = folder.parent(),
-            Err(reason) => return Some(reason.to_string().into()),
-        }
-    }
-    None
-}
 
 /// Why git may start a program in this folder, whose `.git` has just appeared. One that leads to a place where nothing
 /// looks for changes counts: what is harmless there now may start programs later.
@@ -125,35 +75,6 @@ fn is_of_known_repository(found: &GitRepository) -> bool {
         (folder.ends_with("modules") || folder.ends_with("worktrees"))
             && folder.parent().is_some_and(|git| is_beside(git) || is_used_around(git))
     })
-}
-
-/// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
-fn repository_risk(found: GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
-    let mut pending = vec![found];
-    let mut count = 0;
-    let mut of_settings = None;
-    while let Some(repository) = pending.pop() {
-        let is_submodule = count > 0;
-        let foreign = foreign_content_risk(&repository).map(Uncertainty::from);
-        match foreign.or_else(|| config_risk(&repository, obeyed.within(is_submodule))) {
-            Some(risk) if risk.only_runs_programs => of_settings = of_settings.or(Some(risk)),
-            Some(risk) => return Some(risk),
-            None => {}
-        }
-        let Some(submodules) = submodules(&repository) else { return Some(not_understood()) };
-        count += submodules.len();
-        if count > MAX_SUBMODULES {
-            return Some("the repository has too many submodules".to_owned().into());
-        }
-        for path in submodules {
-            match GitRepository::at(&repository.top.join(path)) {
-                Ok(Some(inner)) => pending.push(inner),
-                Ok(None) => {}
-                Err(reason) => return Some(reason.to_string().into()),
-            }
-        }
-    }
-    of_settings
 }
 
 /// Why the repository may show the content of another one.
@@ -324,53 +245,6 @@ fn is_worktree(git: &Path, top: &Path) -> bool {
     named.is_some_and(|it| real_path(git.join(it)).is_ok_and(|it| it == top))
 }
 
-fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
-    let Some(common) = common_folder(found) else { return Some(not_understood()) };
-    let is_its_tree = is_worktree(&common, &found.top);
-    let own = [common.join("config"), found.git.join("config.worktree")];
-    let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
-    if !is_complete {
-        return Some(not_understood());
-    }
-    let (Ok(own), Ok(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
-        return Some(not_understood());
-    };
-    let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
-    let is_own_risk = |it: &&GitSetting| {
-        let is_known_tree = is_its_tree && it.key == "core.worktree";
-        !is_known_tree && !obeyed.is_replaced(it) && obeyed.is_risky(it, fetches_on_demand)
-    };
-    let is_risk_of_module =
-        |it: &&GitSetting| it.key != "core.worktree" && obeyed.is_risky(it, fetches_on_demand);
-    let risky = own.iter().find(is_own_risk);
-    risky.or_else(|| of_modules.iter().find(is_risk_of_module)).map(setting_risk)
-}
-
-fn setting_risk(setting: &GitSetting) -> Uncertainty {
-    Uncertainty { reason: setting.reason(), only_runs_programs: true }
-}
-
-/// All settings of config files. Those that are not there have none.
-fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, config_parser::GitConfigError> {
-    let mut all = Vec::new();
-    for file in files.iter().filter(|it| fs::symlink_metadata(it).is_ok()) {
-        let text = read_text(file, MAX_CONFIG_BYTES).ok_or(config_parser::GitConfigError)?;
-        all.extend(config_parser::parse(&text)?);
-    }
-    Ok(all)
-}
-
-/// Why git may start a program because of the settings in the own folder of a repository that has just
-/// appeared. Any folder of hooks counts, because it may be in the repository.
-pub(super) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
-    let is_submodule = git.ancestors().any(|it| it.ends_with(".git/modules"));
-    let config = git.join("config");
-    settings_file_risk(&config, is_submodule).or_else(|| {
-        let all = read_settings(&[config]).ok()?;
-        all.iter().find(|it| it.key == "core.hookspath").map(setting_risk)
-    })
-}
-
 /// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
 fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
     let state = state_folder(found, folder);
@@ -458,21 +332,6 @@ pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     plain
 }
 
-/// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
-/// file names is the repository's own.
-pub(super) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
-    let Ok(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
-    let risky = all.iter().find(|it| {
-        let is_known_tree = is_tree && it.key == "core.worktree";
-        !is_known_tree && !it.is_harmless()
-    });
-    risky.map(setting_risk)
-}
-
-fn not_understood() -> Uncertainty {
-    "the repository's settings are not understood".to_owned().into()
-}
-
 /// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and whether these
 /// are all.
 pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
@@ -508,7 +367,7 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
-    use turnwright_policy::shell;
+    use turnwright_policy::shell::{self, GitUse};
     use turnwright_types::dialect::ShellDialect;
 
     use super::*;

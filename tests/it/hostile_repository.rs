@@ -296,7 +296,6 @@ fn git_that_an_option_leads_to_another_folder_is_judged_by_the_repository_there(
         ("git -C . -C sub cat-file --batch", "auto", "ask"),
         ("git -C traps archive HEAD", "auto-edit", "ask"),
         ("git -C traps status", "auto-edit", "ask"),
-        ("git -C sub status", "auto-edit", "allow"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
         command.args(["policy", "check", line]).current_dir(agent.workspace());
@@ -304,6 +303,7 @@ fn git_that_an_option_leads_to_another_folder_is_judged_by_the_repository_there(
         let output = process_waits::output(&mut command).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(text.split(' ').next(), Some(expected), "{line}: {text}");
+        assert_eq!(text.contains("filter.x.clean"), line.contains("traps"), "{line}: {text}");
     }
 }
 

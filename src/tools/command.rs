@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::escalation::Escalation;
+use super::repository::{self, Obeyed};
 use super::restricted_files::RestrictedFiles;
-use super::{repository, toolchain};
+use super::toolchain;
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_policy::shell::{
-    self, GitContentQuery, LookUp, NamedFile, NamedPlace, SimpleCommand,
+    self, Classification, GitContentQuery, GitUse, LookUp, NamedFile, NamedPlace, SimpleCommand,
 };
-use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty};
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
@@ -86,6 +87,12 @@ fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'st
     words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|it| word.starts_with(it)))
 }
 
+/// Programs of the shell's that may change the variables which keep git from starting editors and the like.
+const SETTERS: [&str; 12] = [
+    "export", "unset", "declare", "typeset", "readonly", "local", "source", ".", "eval", "set",
+    "exec", "read",
+];
+
 /// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if it does not:
 /// git obeys the config of the repository that it runs in, and rustup and other version managers the files of a folder. Reads the disk.
 pub(super) fn uncertainty_of(
@@ -93,18 +100,15 @@ pub(super) fn uncertainty_of(
     workdir: &Path,
     environment: &Environment,
     restricted: &DeniedPaths,
-) -> Option<String> {
-    let mut known: Vec<(PathBuf, bool)> = Vec::new();
+) -> Option<Uncertainty> {
+    let mut known: Vec<(PathBuf, Option<GitUse>)> = Vec::new();
     let only_edits = shell::project_edits(script).is_some();
+    let only_reads = only_reads(script);
+    let mut of_settings = None;
     for simple in &script.commands {
         let class = shell::classify(simple);
-        if class.leads_elsewhere {
-            return Some("its options lead git to another repository or working tree".to_owned());
-        }
-        if class.is_git
-            && let Some(name) = variable_leading_elsewhere(script, line)
-        {
-            return Some(format!("with {name}, git may use another repository or other settings"));
+        if let Some(reason) = lead_elsewhere(&class, script, line) {
+            return Some(reason.into());
         }
         let may_be_version_managed =
             (class.is_read_only || only_edits) && class.may_be_version_managed;
@@ -112,7 +116,7 @@ pub(super) fn uncertainty_of(
             continue;
         }
         let Some(folder) = &simple.folder else {
-            return Some("it is not known in which folder it will run".to_owned());
+            return Some("it is not known in which folder it will run".to_owned().into());
         };
         let folder = workdir.join(folder).join(&class.git_folder);
         let folder = real_path(folder).unwrap_or(workdir.to_path_buf());
@@ -121,31 +125,56 @@ pub(super) fn uncertainty_of(
             toolchain::untrusted_version_reason(program, &folder, environment)
         };
         if let Some(uncertainty) = may_be_version_managed.then(version).flatten() {
-            return Some(uncertainty);
+            return Some(uncertainty.into());
         }
         if !class.is_git && !class.uses_rustup {
             continue;
         }
         let shows_any = shell::may_show_any_content(simple, script.ambiguity.is_none());
         if let Some(shown) = shows_any.then(|| secret_kept_in(&folder, restricted)).flatten() {
-            return Some(shown);
+            return Some(shown.into());
         }
-        let place = (folder, class.is_git);
+        let git = class.is_git.then(|| git_use(simple, script));
+        let place = (folder, git);
         if known.contains(&place) {
             continue;
         }
-        let (folder, is_git) = &place;
-        let uncertainty = if *is_git {
-            repository::program_risk(folder)
-        } else {
-            toolchain::untrusted_toolchain_reason(folder)
+        let uncertainty = match &place {
+            (folder, Some(git)) => repository::program_risk(folder, Obeyed::By { git, only_reads }),
+            (folder, None) => toolchain::untrusted_toolchain_reason(folder).map(Uncertainty::from),
         };
-        if uncertainty.is_some() {
-            return uncertainty;
+        match uncertainty {
+            Some(found) if found.only_runs_programs => of_settings = of_settings.or(Some(found)),
+            None => {}
+            strict => return strict,
         }
         known.push(place);
     }
-    None
+    of_settings
+}
+
+/// Why git may use another repository than that of its folder.
+fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) -> Option<String> {
+    if class.leads_elsewhere {
+        return Some("its options lead git to another repository or working tree".to_owned());
+    }
+    let name = variable_leading_elsewhere(script, line).filter(|_| class.is_git)?;
+    Some(format!("with {name}, git may use another repository or other settings"))
+}
+
+/// The use that a command makes of git. In a line that may change the variables which keep git from starting an editor,
+/// it may start any program.
+fn git_use(simple: &SimpleCommand, script: &shell::Script) -> GitUse {
+    let keeps_variables = script.ambiguity.is_none()
+        && !script.commands.iter().any(|it| SETTERS.contains(&it.program()));
+    if keeps_variables { GitUse::of(simple) } else { GitUse::ANY }
+}
+
+/// Returns true if a line does nothing but read, so that git runs without the repository's hooks.
+pub(super) fn only_reads(script: &shell::Script) -> bool {
+    script.ambiguity.is_none()
+        && !script.commands.is_empty()
+        && script.commands.iter().all(|it| shell::classify(it).is_read_only)
 }
 
 /// Why git must not show everything that it keeps of the repository in this folder; `None` if it may. Reads the disk.

@@ -20,7 +20,7 @@ use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::RunningMark;
-use super::{ToolEnv, confinement_guard, hidden_paths, repository, silent_reads};
+use super::{ToolEnv, command, confinement_guard, hidden_paths, repository, silent_reads};
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
 use proxy_addresses::proxy_addresses;
@@ -129,7 +129,8 @@ pub(super) async fn confine(
     };
     let mut extra_variables: Vec<(&'static str, String)> = Vec::new();
     let is_silent = pass.runs_only_readers();
-    if is_silent {
+    // The judgement of a line that only reads counts on these variables, whoever allows it.
+    if is_silent || command::only_reads(&command.script) {
         extra_variables
             .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
     }

@@ -21,16 +21,17 @@ use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::kept_history::{HistoryKeeper, KeptHistory};
 use super::linked_files::LinkedFiles;
 use super::protected_snapshot::ProtectedSnapshot;
+use super::sandbox_denial::{self, DenialNote};
 use super::server_watch::{ServerWatch, WatchedServers, changed_near};
 use super::unfinished_commands::OtherCommands;
-use super::{ToolEnv, ToolOutcome, private_caches, sandbox_denial};
+use super::{ToolEnv, ToolOutcome, private_caches};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
-use turnwright_workspace::exec::{Job, Jobs};
+use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -113,6 +114,24 @@ struct CommandWatch {
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
     report: Mutex<Option<String>>,
+}
+
+impl CommandWatch {
+    /// What the sandbox has denied to the command, as far as it can be named.
+    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
+        if !is_success {
+            let read_only = self.read_only_inodes.iter().map(|(path, _)| path.as_path());
+            if let Some(path) = sandbox_denial::refused_path(output, read_only) {
+                return Some(DenialNote::of_protected(path));
+            }
+        }
+        let refused = end.map(|end| end.refused_connections).unwrap_or_default();
+        let denial = sandbox_denial::refused_connections(&refused, self.has_network, !is_success);
+        denial.or_else(|| {
+            let named = sandbox_denial::unwritable_path(output).filter(|_| !is_success)?;
+            sandbox_denial::unwritable_place(Path::new(named), &self.writable)
+        })
+    }
 }
 
 impl ConfinementGuard {
@@ -289,20 +308,17 @@ impl ConfinementGuard {
         }
         let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
         let output = output.unwrap_or_default();
-        let is_denial_likely = !outcome.ok && sandbox_denial::is_likely(output);
-        let refused = job.end().map(|end| end.refused_connections).unwrap_or_default();
-        let denial = sandbox_denial::refused_connections(&refused, watch.has_network, !outcome.ok);
-        let denial = denial.or_else(|| {
-            let named = sandbox_denial::unwritable_path(output).filter(|_| is_denial_likely)?;
-            sandbox_denial::unwritable_place(Path::new(named), &watch.writable)
-        });
-        if let Some(denial) = denial.filter(|_| !watch.is_unconfined) {
+        let denial = watch.denial(output, outcome.ok, job.end()).filter(|_| !watch.is_unconfined);
+        if let Some(denial) = denial {
             outcome.add_line(&format!(
                 "[sandbox: {}. If it is needed, call again with \"escalate\": \"{}\"; the user is asked.]",
                 denial.what, denial.escalate
             ));
             outcome.content.push(CallContent::Text(format!("[sandbox: {}]", denial.what)));
-        } else if let Some(limits) = watch.limits.as_ref().filter(|_| is_denial_likely) {
+            return;
+        }
+        let is_denial_likely = !outcome.ok && sandbox_denial::is_likely(output);
+        if let Some(limits) = watch.limits.as_ref().filter(|_| is_denial_likely) {
             outcome.add_line(&format!("[{limits}. {HOW_TO_ESCALATE}]"));
             outcome.content.push(CallContent::Text(format!("[{limits}]")));
         }

@@ -19,7 +19,7 @@ use turnwright_policy::shell::{self, Script};
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
-    escape_hidden, escape_hidden_line, fenced, fenced_command,
+    Uncertainty, escape_hidden, escape_hidden_line, fenced, fenced_command,
 };
 use turnwright_types::entities::without_entities;
 use turnwright_types::patience::sleep_until;
@@ -79,7 +79,7 @@ pub(super) struct ExecArgs {
     description: Option<String>,
     /// Why the command may run more than its words tell; set by [`Tool::inspect`].
     #[serde(skip)]
-    uncertainty: Option<String>,
+    uncertainty: Option<Uncertainty>,
     /// The files that the line edits, if it does nothing else; set by [`Tool::inspect`].
     #[serde(skip)]
     edits: Option<Vec<ResolvedPath>>,

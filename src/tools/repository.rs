@@ -1,7 +1,9 @@
 //! The git repository that contains a folder: where its `.git` is, and whether its config starts
 //! programs. The files are the repository's own, so what they say proves nothing by itself.
 
+mod config_parser;
 mod index;
+mod risk;
 mod settings;
 
 use std::collections::VecDeque;
@@ -9,13 +11,15 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_types::effect::is_secret_path;
+use turnwright_types::effect::{Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::GitSettings;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
+use risk::config_risk;
+pub(super) use risk::{Obeyed, new_repository_risk, program_risk, settings_file_risk};
 pub(super) use settings::only_changes_tracking;
 
 /// Config files that are longer are not understood.
@@ -31,37 +35,19 @@ const MAX_SUBMODULES: usize = 64;
 /// At most this many files are asked about before git shows all changes.
 const MAX_TRACKED_SECRETS: usize = 4_096;
 
-/// Why git may start a program of the repository's choice when it runs in this real folder. Reads
-/// the disk: not for the runtime's thread.
-pub(super) fn program_risk(folder: &Path) -> Option<String> {
-    let mut at = Some(folder);
-    while let Some(folder) = at {
-        if GitLayout::of(folder).is_repository() {
-            return Some(
-                "git would obey this folder's own settings as those of a repository".into(),
-            );
-        }
-        match GitRepository::at(folder) {
-            Ok(Some(found)) => return repository_risk(found),
-            Ok(None) => at = folder.parent(),
-            Err(reason) => return Some(reason.to_string()),
-        }
-    }
-    None
-}
-
 /// Why git may start a program in this folder, whose `.git` has just appeared. One that leads to a place where nothing
 /// looks for changes counts: what is harmless there now may start programs later.
-pub(super) fn untrusted_config(folder: &Path) -> Option<String> {
+pub(super) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
     let Some(found) = GitRepository::at(folder).ok().flatten().filter(|it| it.is_elsewhere) else {
-        return program_risk(folder);
+        return program_risk(folder, Obeyed::Always);
     };
     if is_of_known_repository(&found) {
         // git writes the way back to the working tree later, so it says nothing yet about whose this is.
-        return config_risk(&found);
+        return config_risk(&found, Obeyed::Always);
     }
-    program_risk(folder).or_else(|| {
-        Some("its .git leads to a folder that is no part of a repository around it".into())
+    program_risk(folder, Obeyed::Always).or_else(|| {
+        let reason = "its .git leads to a folder that is no part of a repository around it";
+        Some(reason.to_owned().into())
     })
 }
 
@@ -89,31 +75,6 @@ fn is_of_known_repository(found: &GitRepository) -> bool {
         (folder.ends_with("modules") || folder.ends_with("worktrees"))
             && folder.parent().is_some_and(|git| is_beside(git) || is_used_around(git))
     })
-}
-
-/// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
-fn repository_risk(found: GitRepository) -> Option<String> {
-    let mut pending = vec![found];
-    let mut count = 0;
-    while let Some(repository) = pending.pop() {
-        let risk = config_risk(&repository).or_else(|| foreign_content_risk(&repository));
-        if risk.is_some() {
-            return risk;
-        }
-        let Some(submodules) = submodules(&repository) else { return Some(not_understood()) };
-        count += submodules.len();
-        if count > MAX_SUBMODULES {
-            return Some("the repository has too many submodules".to_owned());
-        }
-        for path in submodules {
-            match GitRepository::at(&repository.top.join(path)) {
-                Ok(Some(inner)) => pending.push(inner),
-                Ok(None) => {}
-                Err(reason) => return Some(reason.to_string()),
-            }
-        }
-    }
-    None
 }
 
 /// Why the repository may show the content of another one.
@@ -162,7 +123,7 @@ fn read_index(
     }
     let bytes = fs::read(index).ok()?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
-    let settings = settings::parse(&config.unwrap_or_default()).ok()?;
+    let settings = config_parser::parse(&config.unwrap_or_default()).ok()?;
     let has_long_names = settings
         .iter()
         .any(|it| it.key == "extensions.objectformat" && it.value.as_deref() == Some("sha256"));
@@ -247,7 +208,7 @@ pub(super) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     all.extend(["config", "ignore", "attributes"].map(|it| config.join("git").join(it)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        let named = settings::parse(&text).unwrap_or_default().into_iter();
+        let named = config_parser::parse(&text).unwrap_or_default().into_iter();
         let named = named.filter(|it| NAMING_FILES.contains(&it.key.as_str()));
         all.extend(named.filter_map(|it| it.value).map(|it| match it.strip_prefix("~/") {
             Some(rest) => home.join(rest),
@@ -278,35 +239,10 @@ fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
 /// Whether the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
     let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
-    let Ok(all) = settings::parse(&text) else { return false };
+    let Ok(all) = config_parser::parse(&text) else { return false };
     let named = all.iter().rev().find(|it| it.key == "core.worktree");
     let named = named.and_then(|it| it.value.as_ref());
     named.is_some_and(|it| real_path(git.join(it)).is_ok_and(|it| it == top))
-}
-
-fn config_risk(found: &GitRepository) -> Option<String> {
-    let Some(common) = common_folder(found) else { return Some(not_understood()) };
-    let is_its_tree = is_worktree(&common, &found.top);
-    let own = [common.join("config"), found.git.join("config.worktree")];
-    let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
-    if !is_complete {
-        return Some(not_understood());
-    }
-    let of_modules = configs.into_iter().map(|it| (it, true));
-    let mut all = own.into_iter().map(|it| (it, is_its_tree)).chain(of_modules);
-    all.find_map(|(file, is_tree)| settings_file_risk(&file, is_tree))
-}
-
-/// Why git may start a program because of the settings in the own folder of a repository that has just
-/// appeared. Any folder of hooks counts, because it may be in the repository.
-pub(super) fn new_repository_risk(git: &Path) -> Option<String> {
-    let is_submodule = git.ancestors().any(|it| it.ends_with(".git/modules"));
-    let config = git.join("config");
-    settings_file_risk(&config, is_submodule).or_else(|| {
-        let all = settings::parse(&read_text(&config, MAX_CONFIG_BYTES)?).ok()?;
-        let hooks = all.iter().find(|it| it.key == "core.hookspath")?;
-        Some(format!("the repository's settings start programs ({})", hooks.name()))
-    })
 }
 
 /// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
@@ -336,7 +272,7 @@ fn named_paths(
     while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
         read += 1;
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in settings::parse(&text).unwrap_or_default() {
+        for setting in config_parser::parse(&text).unwrap_or_default() {
             for path in setting.programs(&found.top) {
                 named.push((setting.key.clone(), normalize_lexically(&path)));
             }
@@ -396,23 +332,6 @@ pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     plain
 }
 
-/// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
-/// file names is the repository's own.
-pub(super) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<String> {
-    fs::symlink_metadata(file).ok()?;
-    let Some(all) = read_text(file, MAX_CONFIG_BYTES) else { return Some(not_understood()) };
-    let Ok(all) = settings::parse(&all) else { return Some(not_understood()) };
-    let risky = all.iter().find(|it| {
-        let is_known_tree = is_tree && it.key == "core.worktree";
-        !is_known_tree && !it.is_harmless()
-    })?;
-    Some(format!("the repository's settings start programs ({})", risky.name()))
-}
-
-fn not_understood() -> String {
-    "the repository's settings are not understood".to_owned()
-}
-
 /// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and whether these
 /// are all.
 pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
@@ -448,6 +367,9 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
+    use turnwright_policy::shell::{self, GitUse};
+    use turnwright_types::dialect::ShellDialect;
+
     use super::*;
 
     struct TestFolder {
@@ -478,7 +400,8 @@ mod tests {
 
         fn reason(&self, folder: &str) -> String {
             fs::create_dir_all(self.base.join(folder)).unwrap();
-            program_risk(&self.base.join(folder)).unwrap_or_default()
+            let risk = program_risk(&self.base.join(folder), Obeyed::Always);
+            risk.map_or(String::new(), |it| it.reason)
         }
 
         fn folders(&self, root: &str) -> Vec<PathBuf> {
@@ -573,14 +496,50 @@ mod tests {
         for folder in ["plain", "plain/deep/er", "super"] {
             assert_eq!(disk.reason(folder), "", "{folder}");
         }
-        for folder in ["trap", "trap/sub", "away"] {
+        for folder in ["trap", "trap/sub"] {
             assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
         }
-        assert!(disk.reason("thief").contains("another folder"));
+        for folder in ["thief", "away"] {
+            assert!(disk.reason(folder).contains("another folder"), "{folder}");
+        }
         assert!(disk.reason("borrower").contains("alternates"));
         for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
             assert_ne!(disk.reason(folder), "", "{folder}");
         }
+    }
+
+    #[test]
+    fn settings_are_risky_only_for_the_commands_that_obey_them() {
+        let disk = TestFolder::new();
+        disk.repository("own/.git", "[core]\nfsmonitor = x\nhooksPath = x\neditor = x\n");
+        disk.repository("text/.git", "[diff \"x\"]\ntextconv = x\n");
+        disk.repository("lazy/.git", "[core]\nsshCommand = x\n[remote \"o\"]\npromisor = true\n");
+        disk.repository("ssh/.git", "[core]\nsshCommand = x\n");
+        disk.repository("super/.git", USUAL_CONFIG);
+        disk.repository("super/.git/modules/a", "[core]\nfsmonitor = x\n");
+        for (folder, line, only_reads, expected) in [
+            // Readers get other settings in place of these, but not in submodules.
+            ("own", "git status", true, false),
+            ("own", "git status", false, true),
+            ("own", "git commit -m x", false, true),
+            ("own", "git log", false, false),
+            ("super", "git status", true, true),
+            ("text", "git diff", true, true),
+            ("text", "git push", false, false),
+            ("ssh", "git log", false, false),
+            ("ssh", "git push", false, true),
+            ("lazy", "git log", false, true),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            let git = GitUse::of(&script.commands[0]);
+            let obeyed = Obeyed::By { git: &git, only_reads };
+            let found = program_risk(&disk.base.join(folder), obeyed);
+            assert_eq!(found.is_some(), expected, "{folder}: {line}: {found:?}");
+            assert!(found.is_none_or(|it| it.only_runs_programs));
+        }
+        disk.file("super/.git/objects/info/alternates", "../../own/.git/objects\n");
+        let found = program_risk(&disk.base.join("super"), Obeyed::Always).unwrap();
+        assert!(!found.only_runs_programs && found.reason.contains("alternates"));
     }
 
     #[test]
@@ -619,7 +578,7 @@ mod tests {
             }
             fs::create_dir_all(&top).unwrap();
             fs::write(top.join(".git"), format!("gitdir: {}\n", real.display())).unwrap();
-            assert_eq!(program_risk(&top), None, "{git}");
+            assert_eq!(program_risk(&top, Obeyed::Always), None, "{git}");
             assert_eq!(untrusted_config(&top).is_none(), expected, "{git}");
         }
     }

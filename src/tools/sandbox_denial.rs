@@ -45,18 +45,59 @@ const DENIAL_PHRASES: &[&str] = &[
     "device or resource busy",
 ];
 
-/// What programs print when something cannot be written, in lower case.
-const WRITE_PHRASES: &[&str] = &[
+/// Only this many bytes at the end of the output are searched.
+const SEARCHED_BYTES: usize = 16 * 1024;
+/// At most this many lines of it are compared with names of files.
+const MAX_LINES: usize = 200;
+
+/// What programs print about a path that is read-only, or that git cannot replace because of that, in lower case.
+const REFUSED_WRITES: &[&str] = &[
+    "device or resource busy",
     "eacces",
+    "ebusy",
     "eperm",
     "erofs",
-    "permission denied",
     "operation not permitted",
+    "permission denied",
     "read-only file system",
 ];
 
-/// Only this many bytes at the end of the output are searched.
-const SEARCHED_BYTES: usize = 16 * 1024;
+/// The path among these, which the sandbox keeps read-only, that a line of the output names as one that cannot be
+/// written: by the end of its name, or as the folder of a file.
+pub(super) fn refused_path<'a>(
+    output: &str,
+    read_only: impl Iterator<Item = &'a Path> + Clone,
+) -> Option<&'a Path> {
+    let from =
+        (output.len().saturating_sub(SEARCHED_BYTES)..).find(|it| output.is_char_boundary(*it))?;
+    let lines = output[from..].lines().take(MAX_LINES);
+    let mut refused = lines.filter(|line| {
+        let line = line.to_lowercase();
+        REFUSED_WRITES.iter().any(|phrase| line.contains(phrase))
+    });
+    refused.find_map(|line| {
+        let named = read_only.clone().map(|path| (named_length(line, path), path));
+        named.filter(|(length, _)| *length > 0).max_by_key(|(length, _)| *length).map(|it| it.1)
+    })
+}
+
+/// The length of the longest end of a path that a line has as a word, or as the beginning of one; 0 if it has none that
+/// is longer than an ordinary name.
+fn named_length(line: &str, path: &Path) -> usize {
+    let whole = path.to_string_lossy();
+    let starts = whole.match_indices('/').map(|(at, _)| at + 1);
+    let ends = std::iter::once(0).chain(starts).map(|at| &whole[at..]);
+    let is_told = |end: &&str| end.starts_with('.') || end.contains('/');
+    let is_part = |char: char| char.is_alphanumeric() || "/._-".contains(char);
+    let is_named = |end: &&str| {
+        line.match_indices(*end).any(|(at, _)| {
+            let before = line[..at].strip_suffix("./").unwrap_or(&line[..at]);
+            let after = &line[at + end.len()..];
+            !before.ends_with(is_part) && (after.starts_with('/') || !after.starts_with(is_part))
+        })
+    };
+    ends.filter(is_told).find(is_named).map_or(0, str::len)
+}
 
 /// Describes the connections that came to nothing because of the sandbox. A server of this machine is missed only by a
 /// command that has failed: another one may just have looked whether there is one.
@@ -108,13 +149,22 @@ fn named(addresses: &[&SocketAddr]) -> String {
     names.join(", ")
 }
 
+impl DenialNote {
+    /// Says that this path is kept read-only.
+    pub(super) fn of_protected(path: &Path) -> DenialNote {
+        let shown = escape_hidden_line(&path.to_string_lossy());
+        let what = format!("{shown} is protected, because other programs obey it");
+        DenialNote { what, escalate: shown }
+    }
+}
+
 /// The path in a command's output that could not be written; `None` if none is told.
 pub(super) fn unwritable_path(output: &str) -> Option<&str> {
     let from = output.len().saturating_sub(SEARCHED_BYTES);
     let from = (from..output.len()).find(|at| output.is_char_boundary(*at))?;
     output[from..].lines().rev().find_map(|line| {
         let lower = line.to_ascii_lowercase();
-        WRITE_PHRASES.iter().find(|phrase| lower.contains(**phrase))?;
+        REFUSED_WRITES.iter().find(|phrase| lower.contains(**phrase))?;
         path_in(line)
     })
 }
@@ -249,5 +299,35 @@ mod tests {
             assert!(!is_likely(output), "{output}");
         }
         assert!(!is_likely(&format!("permission denied{}", "é".repeat(SEARCHED_BYTES))));
+    }
+
+    #[test]
+    fn a_protected_path_that_a_program_could_not_write_is_named() {
+        let read_only =
+            ["/ws/.git/config", "/ws/.git/hooks", "/ws/sub/.git/config", "/ws/.envrc", "/ws/x"];
+        for (output, expected) in [
+            (
+                "error: could not lock config file .git/config: Read-only file system",
+                "/ws/.git/config",
+            ),
+            (
+                "adding\nerror: could not write config file /ws/.git/config: Device or resource busy\n",
+                "/ws/.git/config",
+            ),
+            ("sh: 1: cannot create .git/hooks/pre-commit: Read-only file system", "/ws/.git/hooks"),
+            ("EROFS: read-only file system, open '/ws/.git/hooks/pre-push'", "/ws/.git/hooks"),
+            ("cannot create ./.envrc: Read-only file system", "/ws/.envrc"),
+            ("error: sub/.git/config: Device or resource busy", "/ws/sub/.git/config"),
+            ("error: could not lock config file .git/config: File exists", ""),
+            ("touch: /etc/x: Read-only file system", ""),
+            ("touch: other.git/config: Read-only file system", ""),
+            ("touch: .git/config.bak: Read-only file system", ""),
+            (".git/config\nx: Read-only file system", ""),
+            ("", ""),
+        ] {
+            let paths = read_only.iter().map(Path::new);
+            let found = refused_path(output, paths).unwrap_or(Path::new(""));
+            assert_eq!(found, Path::new(expected), "{output}");
+        }
     }
 }

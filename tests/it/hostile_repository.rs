@@ -112,7 +112,7 @@ fn git_commands_without_a_permission_request_run_no_program_of_the_repository() 
         "git ls-files",
         "cd src && git status",
     ];
-    for mode in ["plan", "ask", "auto"] {
+    for mode in ["plan", "ask", "auto-edit"] {
         let calls: Vec<_> =
             lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
         let mut agent = repository()
@@ -129,6 +129,38 @@ fn git_commands_without_a_permission_request_run_no_program_of_the_repository() 
         assert_eq!(agent.turn("go"), "end_turn");
         assert!(!has_sprung(&folder), "{mode}");
     }
+}
+
+/// In `auto`, what the settings name runs in the sandbox, as scripts of the project do. There it writes nothing outside
+/// the project and no protected file.
+#[test]
+fn in_auto_mode_programs_of_the_repository_run_in_the_sandbox() {
+    let lines = ["git status", "git diff", "git add src", "git log -p -1", "git commit -q -m x"];
+    let calls: Vec<_> = lines.iter().map(|it| call("exec", &json!({ "command": it }))).collect();
+    let outside = tempfile::tempdir().unwrap();
+    let trap = format!(
+        "#!/bin/sh\ntouch \"$(dirname \"$0\")/sprung\"\ntouch {}/escaped\n\
+         echo '# mine' >> \"$(dirname \"$0\")/.git/config\"\ncat\n",
+        outside.path().display()
+    );
+    let mut agent = repository()
+        .file("trap", &trap)
+        .variable("TURNWRIGHT_MODE", "auto")
+        .model(json!([calls, says("Done.")]))
+        .permission("reject_once")
+        .start();
+    let folder = agent.workspace().to_path_buf();
+    git(&folder, &["init", "-q"]);
+    let author = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    git(&folder, &[&author[..], &["commit", "-q", "--allow-empty", "-m", "first"]].concat());
+    set_traps(&folder);
+    let config = std::fs::read_to_string(folder.join(".git/config")).unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(!outside.path().join("escaped").exists());
+    assert_eq!(std::fs::read_to_string(folder.join(".git/config")).unwrap(), config);
+    // Where there are no namespaces, `auto` asks.
+    let asked = cards::questions(&agent);
+    assert!(asked == 0 && has_sprung(&folder) || asked > 0 && !has_sprung(&folder), "{asked}");
 }
 
 /// A repository that tracks a secret, with changes that are staged, that are not, and that are stashed.
@@ -257,20 +289,21 @@ fn git_that_an_option_leads_to_another_folder_is_judged_by_the_repository_there(
         git(&folder, &[&author[..], &["commit", "-q", "-m", "first"]].concat());
     }
     git(agent.workspace(), &["init", "-q"]);
-    git(&agent.path("traps"), &["config", "core.fsmonitor", "touch trap"]);
-    for (line, expected) in [
-        ("git -C sub archive HEAD", "ask"),
-        ("git -C sub format-patch -1 --stdout", "ask"),
-        ("git -C . -C sub cat-file --batch", "ask"),
-        ("git -C traps archive HEAD", "ask"),
-        ("git -C traps status", "ask"),
+    git(&agent.path("traps"), &["config", "filter.x.clean", "touch trap"]);
+    for (line, mode, expected) in [
+        ("git -C sub archive HEAD", "auto", "ask"),
+        ("git -C sub format-patch -1 --stdout", "auto", "ask"),
+        ("git -C . -C sub cat-file --batch", "auto", "ask"),
+        ("git -C traps archive HEAD", "auto-edit", "ask"),
+        ("git -C traps status", "auto-edit", "ask"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
         command.args(["policy", "check", line]).current_dir(agent.workspace());
-        command.env("TURNWRIGHT_HOME", agent.home()).env("TURNWRIGHT_MODE", "auto");
+        command.env("TURNWRIGHT_HOME", agent.home()).env("TURNWRIGHT_MODE", mode);
         let output = process_waits::output(&mut command).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(text.split(' ').next(), Some(expected), "{line}: {text}");
+        assert_eq!(text.contains("filter.x.clean"), line.contains("traps"), "{line}: {text}");
     }
 }
 

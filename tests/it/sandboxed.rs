@@ -65,6 +65,40 @@ fn auto_mode_can_write_only_in_the_project() {
 }
 
 #[test]
+fn the_protected_file_that_a_command_could_not_write_is_named_with_what_asks_for_it() {
+    let name = "the_protected_file_that_a_command_could_not_write_is_named_with_what_asks_for_it";
+    if !has_sandbox(name) || !turnwright_sandbox::namespace_support().mounts {
+        return;
+    }
+    for line in [
+        "git config user.email a@b.example",
+        "git remote add o https://a.example/b.git",
+        "git config core.hooksPath .husky",
+    ] {
+        let mut agent = auto().model(json!([calls("exec", &exec(line)), says("Done.")])).start();
+        let mut init = Command::new("git");
+        init.args(["init", "-q"]).current_dir(agent.workspace());
+        assert!(process_waits::output(&mut init).unwrap().status.success());
+        let result = cards::turn(&mut agent);
+        assert_no_question(&agent);
+        let config = agent.workspace().canonicalize().unwrap().join(".git/config");
+        let config = config.display();
+        assert!(result.contains(&format!("{config} is protected")), "{line}: {result}");
+        assert!(result.contains(&format!("\"escalate\": \"{config}\"")), "{line}: {result}");
+        assert!(!result.contains("writes only in"), "{line}: {result}");
+    }
+    let line = "git remote add o https://a.example/b.git";
+    let arguments = json!({ "command": line, "escalate": ".git/config" });
+    let mut agent = auto().model(json!([calls("exec", &arguments), says("Done.")])).start();
+    let mut init = Command::new("git");
+    init.args(["init", "-q"]).current_dir(agent.workspace());
+    assert!(process_waits::output(&mut init).unwrap().status.success());
+    let result = cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 1);
+    assert!(agent.read(".git/config").contains("a.example"), "{result}");
+}
+
+#[test]
 fn a_command_that_the_sandbox_has_stopped_is_not_run_again() {
     if !has_sandbox("a_command_that_the_sandbox_has_stopped_is_not_run_again") {
         return;

@@ -109,7 +109,23 @@ pub struct ShellCommand {
     pub edits: Option<Vec<ResolvedPath>>,
     /// Why the command line does not tell everything that the command may do, for example because
     /// a repository's configuration starts programs.
-    pub uncertainty: Option<String>,
+    pub uncertainty: Option<Uncertainty>,
+}
+
+/// Why a command may do more than its words say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Uncertainty {
+    /// It completes a sentence that begins with "because".
+    pub reason: String,
+    /// Returns true if all that it may do besides is to run programs, which the sandbox confines like any other.
+    pub only_runs_programs: bool,
+}
+
+impl From<String> for Uncertainty {
+    /// Something that a sandbox does not prevent.
+    fn from(reason: String) -> Uncertainty {
+        Uncertainty { reason, only_runs_programs: false }
+    }
 }
 
 impl ShellCommand {

@@ -1,17 +1,11 @@
-//! Parses a git config the way git does and tells which settings are harmless. Pure. A setting that
+//! Tells which settings of git are harmless, and for which commands the others matter. Pure. A setting that
 //! is not known to be harmless may start a program.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GitSetting {
-    /// `section.key` in lower case, without the subsection.
-    pub(super) key: String,
-    /// The subsection, in its original case.
-    pub(super) subsection: Option<String>,
-    /// `None` for a key without a value, which means `true`.
-    pub(super) value: Option<String>,
-}
+use turnwright_policy::shell::{GitProgram, GitUse};
+
+use super::config_parser::{GitSetting, parse};
 
 /// Sections in which no key starts a program.
 const HARMLESS_SECTIONS: &[&str] = &[
@@ -23,6 +17,8 @@ const HARMLESS_SECTIONS: &[&str] = &[
     "index",
     "maintenance",
     "pack",
+    "pretty",
+    "repack",
     "rerere",
     "status",
     "user",
@@ -31,12 +27,29 @@ const HARMLESS_SECTIONS: &[&str] = &[
 
 /// Keys that start no program.
 const HARMLESS_KEYS: &[&str] = &[
+    "am.keepcr",
+    "am.messageid",
     "am.threeway",
+    "apply.ignorewhitespace",
     "apply.whitespace",
+    "blame.blankboundary",
+    "blame.coloring",
+    "blame.date",
+    "blame.markignoredlines",
+    "blame.markunblamablelines",
+    "blame.showemail",
+    "blame.showroot",
+    "checkout.defaultremote",
+    "checkout.guess",
+    "checkout.workers",
+    "clean.requireforce",
     "commit.cleanup",
     "commit.gpgsign",
+    "commit.status",
     "commit.template",
     "commit.verbose",
+    "commitgraph.changedpaths",
+    "commitgraph.generationversion",
     "core.abbrev",
     "core.autocrlf",
     "core.bare",
@@ -44,19 +57,30 @@ const HARMLESS_KEYS: &[&str] = &[
     "core.checkroundtripencoding",
     "core.checkstat",
     "core.commentchar",
+    "core.commentstring",
     "core.commitgraph",
     "core.compression",
+    "core.deltabasecachelimit",
     "core.eol",
     "core.filemode",
+    "core.filesreflocktimeout",
     "core.fscache",
+    "core.fsync",
+    "core.fsyncmethod",
     "core.hidedotfiles",
     "core.ignorecase",
     "core.ignorestat",
     "core.logallrefupdates",
     "core.longpaths",
+    "core.loosecompression",
+    "core.maxtreedepth",
     "core.multipackindex",
+    "core.notesref",
     "core.packedgitlimit",
+    "core.packedgitwindowsize",
+    "core.packedrefstimeout",
     "core.precomposeunicode",
+    "core.prefersymlinkrefs",
     "core.preloadindex",
     "core.protecthfs",
     "core.protectntfs",
@@ -69,14 +93,40 @@ const HARMLESS_KEYS: &[&str] = &[
     "core.symlinks",
     "core.trustctime",
     "core.untrackedcache",
+    "core.usereplacerefs",
+    "core.warnambiguousrefs",
     "core.whitespace",
+    "credential.usehttppath",
+    "credential.username",
     "diff.algorithm",
+    "diff.autorefreshindex",
+    "diff.binary",
+    "diff.cachetextconv",
     "diff.colormoved",
+    "diff.colormovedws",
+    "diff.context",
+    "diff.dirstat",
+    "diff.dstprefix",
+    "diff.funcname",
+    "diff.guitool",
     "diff.ignoresubmodules",
+    "diff.indentheuristic",
+    "diff.interhunkcontext",
     "diff.mnemonicprefix",
+    "diff.noprefix",
+    "diff.orderfile",
+    "diff.relative",
     "diff.renamelimit",
     "diff.renames",
+    "diff.srcprefix",
+    "diff.statgraphwidth",
+    "diff.statnamewidth",
     "diff.submodule",
+    "diff.suppressblankempty",
+    "diff.tool",
+    "diff.wordregex",
+    "diff.wserrorhighlight",
+    "diff.xfuncname",
     "extensions.compatobjectformat",
     "extensions.objectformat",
     "extensions.partialclone",
@@ -84,48 +134,157 @@ const HARMLESS_KEYS: &[&str] = &[
     "extensions.refstorage",
     "extensions.relativeworktrees",
     "extensions.worktreeconfig",
+    "fetch.all",
+    "fetch.negotiationalgorithm",
+    "fetch.output",
+    "fetch.parallel",
     "fetch.prune",
     "fetch.prunetags",
-    "fetch.parallel",
     "fetch.recursesubmodules",
+    "fetch.showforcedupdates",
+    "fetch.unpacklimit",
     "fetch.writecommitgraph",
+    "format.attach",
+    "format.coverletter",
+    "format.from",
+    "format.headers",
+    "format.numbered",
+    "format.pretty",
+    "format.signoff",
+    "format.subjectprefix",
+    "format.thread",
     "gc.auto",
     "gc.autodetach",
+    "gc.autopacklimit",
+    "gc.cruftpacks",
+    "gc.packrefs",
     "gc.pruneexpire",
     "gc.reflogexpire",
+    "gc.reflogexpireunreachable",
+    "gc.rerereresolved",
+    "gc.rerereunresolved",
+    "gc.worktreepruneexpire",
+    "gc.writecommitgraph",
+    "gpg.allowedsignersfile",
+    "gpg.format",
+    "gpg.mintrustlevel",
+    "gpg.revocationfile",
+    "grep.column",
+    "grep.extendedregexp",
+    "grep.fallbacktonoindex",
+    "grep.fullname",
+    "grep.linenumber",
+    "grep.patterntype",
+    "grep.threads",
+    "help.format",
+    "i18n.commitencoding",
+    "i18n.filesencoding",
+    "i18n.logoutputencoding",
     "init.defaultbranch",
+    "interactive.singlekey",
+    "lfs.access",
+    "lfs.locksverify",
     "lfs.repositoryformatversion",
+    "log.abbrevcommit",
     "log.date",
     "log.decorate",
+    "log.diffmerges",
+    "log.excludedecoration",
+    "log.graphcolors",
+    "log.initialdecorationset",
+    "log.mailmap",
+    "log.showroot",
+    "log.showsignature",
+    "merge.autostash",
+    "merge.branchdesc",
     "merge.conflictstyle",
+    "merge.defaulttoupstream",
+    "merge.directoryrenames",
     "merge.ff",
+    "merge.guitool",
+    "merge.log",
+    "merge.name",
+    "merge.recursive",
     "merge.renamelimit",
+    "merge.renames",
+    "merge.renormalize",
+    "merge.stat",
+    "merge.suppressdest",
+    "merge.tool",
+    "merge.verbosity",
+    "merge.verifysignatures",
+    "mergetool.hideresolved",
+    "mergetool.keepbackup",
+    "mergetool.prompt",
+    "mergetool.trustexitcode",
+    "mergetool.writetotemp",
+    "notes.displayref",
+    "notes.mergestrategy",
+    "notes.rewritemode",
+    "notes.rewriteref",
     "pull.ff",
+    "pull.octopus",
     "pull.rebase",
+    "pull.twohead",
     "push.autosetupremote",
     "push.default",
     "push.followtags",
+    "push.gpgsign",
+    "push.negotiate",
+    "push.pushoption",
+    "push.recursesubmodules",
+    "push.useforceifincludes",
+    "rebase.abbreviatecommands",
     "rebase.autosquash",
     "rebase.autostash",
+    "rebase.forkpoint",
+    "rebase.maxlabellength",
+    "rebase.missingcommitscheck",
+    "rebase.rebasemerges",
+    "rebase.reschedulefailedexec",
+    "rebase.stat",
     "rebase.updaterefs",
+    "receive.denycurrentbranch",
+    "receive.denydeletes",
+    "receive.denynonfastforwards",
+    "receive.fsckobjects",
     "remote.fetch",
+    "remote.followremotehead",
     "remote.gh-resolved",
     "remote.mirror",
     "remote.partialclonefilter",
     "remote.promisor",
     "remote.prune",
     "remote.prunetags",
+    "remote.push",
     "remote.pushdefault",
+    "remote.serveroption",
     "remote.skipdefaultupdate",
     "remote.skipfetchall",
     "remote.tagopt",
+    "revert.reference",
+    "showbranch.default",
+    "stash.showpatch",
+    "stash.showstat",
     "submodule.active",
     "submodule.branch",
     "submodule.fetchrecursesubmodules",
     "submodule.ignore",
+    "submodule.propagatebranches",
     "submodule.recurse",
+    "tag.forcesignannotated",
     "tag.gpgsign",
     "tag.sort",
+    "transfer.advertisesid",
+    "transfer.credentialsinurl",
+    "transfer.fsckobjects",
+    "transfer.hiderefs",
+    "transfer.unpacklimit",
+    "uploadpack.allowanysha1inwant",
+    "uploadpack.allowfilter",
+    "uploadpack.allowreachablesha1inwant",
+    "uploadpack.allowtipsha1inwant",
+    "versionsort.suffix",
 ];
 
 /// Keys that are harmless with exactly this value: what `git lfs install --local` writes.
@@ -136,48 +295,80 @@ const HARMLESS_PAIRS: &[(&str, &str)] = &[
     ("filter.smudge", "git-lfs smudge -- %f"),
 ];
 
-/// Sections of which each key names a program.
-const SECTIONS_OF_PROGRAMS: &[&str] = &["alias", "hook", "pager"];
+/// Sections of which each key names a program, with its kind.
+const SECTIONS_OF_PROGRAMS: &[(&str, GitProgram)] = &[
+    ("alias", GitProgram::Interactive),
+    ("hook", GitProgram::Hook),
+    ("pager", GitProgram::Interactive),
+];
 
-/// Keys that name a program.
-const PROGRAM_KEYS: &[&str] = &[
-    "browser.cmd",
-    "core.alternaterefscommand",
-    "core.askpass",
-    "core.editor",
-    "core.fsmonitor",
-    "core.gitproxy",
-    "core.pager",
-    "core.sshcommand",
-    "credential.helper",
-    "diff.command",
-    "diff.external",
-    "diff.textconv",
-    "difftool.cmd",
-    "difftool.path",
-    "filter.clean",
-    "filter.process",
-    "filter.smudge",
-    "gpg.defaultkeycommand",
-    "gpg.program",
-    "guitool.cmd",
-    "interactive.difffilter",
-    "lfs.clean",
-    "lfs.path",
-    "lfs.smudge",
-    "man.cmd",
-    "merge.driver",
-    "mergetool.cmd",
-    "mergetool.path",
-    "remote.receivepack",
-    "remote.uploadpack",
-    "sendemail.smtpserver",
-    "sequence.editor",
-    "submodule.update",
-    "tar.command",
-    "trailer.cmd",
-    "trailer.command",
-    "uploadpack.packobjectshook",
+/// Keys that name a program, with its kind.
+const PROGRAM_KEYS: &[(&str, GitProgram)] = &[
+    ("browser.cmd", GitProgram::Interactive),
+    ("core.alternaterefscommand", GitProgram::Connection),
+    ("core.askpass", GitProgram::Connection),
+    ("core.editor", GitProgram::Interactive),
+    ("core.fsmonitor", GitProgram::Fsmonitor),
+    ("core.gitproxy", GitProgram::Connection),
+    ("core.pager", GitProgram::Interactive),
+    ("core.sshcommand", GitProgram::Connection),
+    ("credential.helper", GitProgram::Connection),
+    ("diff.command", GitProgram::Diff),
+    ("diff.external", GitProgram::Diff),
+    ("diff.textconv", GitProgram::Diff),
+    ("difftool.cmd", GitProgram::Interactive),
+    ("difftool.path", GitProgram::Interactive),
+    ("filter.clean", GitProgram::Content),
+    ("filter.process", GitProgram::Content),
+    ("filter.smudge", GitProgram::Content),
+    ("gpg.defaultkeycommand", GitProgram::Signature),
+    ("gpg.program", GitProgram::Signature),
+    ("guitool.cmd", GitProgram::Interactive),
+    ("interactive.difffilter", GitProgram::Diff),
+    ("lfs.clean", GitProgram::Content),
+    ("lfs.path", GitProgram::Content),
+    ("lfs.smudge", GitProgram::Content),
+    ("man.cmd", GitProgram::Interactive),
+    ("man.path", GitProgram::Interactive),
+    ("merge.driver", GitProgram::Content),
+    ("mergetool.cmd", GitProgram::Interactive),
+    ("mergetool.path", GitProgram::Interactive),
+    ("remote.receivepack", GitProgram::Connection),
+    ("remote.uploadpack", GitProgram::Connection),
+    ("sendemail.smtpserver", GitProgram::Interactive),
+    ("sequence.editor", GitProgram::Interactive),
+    ("tar.command", GitProgram::Interactive),
+    ("trailer.cmd", GitProgram::Interactive),
+    ("trailer.command", GitProgram::Interactive),
+    ("uploadpack.packobjectshook", GitProgram::Connection),
+];
+
+/// The program that `submodule.*.update` names is only run by commands that are not looked into.
+const SUBMODULE_UPDATE: &str = "submodule.update";
+
+/// Keys and sections that lead to other places where git connects to one, or to a program for that.
+const CONNECTION_KEYS: &[&str] = &[
+    "fetch.bundleuri",
+    "lfs.url",
+    "lfs.pushurl",
+    "remote.proxy",
+    "remote.pushurl",
+    "remote.url",
+    "remote.vcs",
+    "transfer.bundleuri",
+];
+const CONNECTION_SECTIONS: &[&str] = &["credential", "http", "protocol", "ssh"];
+
+/// Sections that matter only to programs for people, and to commands that are not looked into.
+const INTERACTIVE_SECTIONS: &[&str] =
+    &["gitflow", "git-town", "github", "gitlab", "gui", "help", "instaweb", "sendemail", "web"];
+
+/// Keys that name a file from which git takes patterns or names of commits, and what the name of such a file
+/// contains if it is the user's own.
+const PATTERN_FILES: &[(&str, &str)] = &[
+    ("blame.ignorerevsfile", "ignore"),
+    ("core.attributesfile", "attributes"),
+    ("core.excludesfile", "ignore"),
 ];
 
 impl GitSetting {
@@ -185,10 +376,7 @@ impl GitSetting {
     pub(super) fn programs(&self, top: &Path) -> Vec<PathBuf> {
         let section = self.key.split('.').next().unwrap_or_default();
         let line = self.value.as_deref().unwrap_or_default();
-        let is_program = PROGRAM_KEYS.contains(&self.key.as_str())
-            || SECTIONS_OF_PROGRAMS.contains(&section)
-                && (section != "alias" || line.starts_with('!'));
-        if !is_program {
+        if self.program().is_none() || section == "alias" && !line.starts_with('!') {
             return Vec::new();
         }
         let words =
@@ -204,6 +392,69 @@ impl GitSetting {
         let words =
             words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
         words.filter(is_file).map(|word| top.join(word)).collect()
+    }
+
+    /// The kind of the program that the setting names.
+    fn program(&self) -> Option<GitProgram> {
+        let section = self.key.split('.').next().unwrap_or_default();
+        let named = PROGRAM_KEYS.iter().find(|(key, _)| *key == self.key);
+        let named = named.or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|it| it.0 == section));
+        named
+            .map(|(_, kind)| *kind)
+            .or((self.key == SUBMODULE_UPDATE).then_some(GitProgram::Interactive))
+    }
+
+    /// Returns true if the setting may make git start a program in this use, or lead it elsewhere. One that is not
+    /// known may do that in any.
+    pub(super) fn matters_to(&self, git: &GitUse) -> bool {
+        let value = self.value.as_deref().unwrap_or_default();
+        if self.is_harmless() || self.names_pattern_file() {
+            return false;
+        }
+        let (section, key) = self.key.split_once('.').unwrap_or_default();
+        if section == "alias" {
+            return git.may_run_alias();
+        }
+        if section == "url" {
+            let leads_elsewhere = !self.subsection.as_deref().is_some_and(is_usual_address);
+            return git.may_start(GitProgram::Connection)
+                && (leads_elsewhere
+                    || !["insteadof", "pushinsteadof"].contains(&key)
+                    || value.is_empty());
+        }
+        let connects =
+            CONNECTION_KEYS.contains(&self.key.as_str()) || CONNECTION_SECTIONS.contains(&section);
+        let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
+        let kind = self.program().or(hooks).or(connects.then_some(GitProgram::Connection));
+        let kind =
+            kind.or(INTERACTIVE_SECTIONS.contains(&section).then_some(GitProgram::Interactive));
+        kind.is_none_or(|kind| git.may_start(kind))
+    }
+
+    /// Returns true if the setting makes git connect to another repository whenever an object is not here.
+    pub(super) fn fetches_on_demand(&self) -> bool {
+        ["extensions.partialclone", "remote.promisor"].contains(&self.key.as_str())
+    }
+
+    /// Returns true if the setting names a file with patterns that is in the project or looks like the user's own.
+    fn names_pattern_file(&self) -> bool {
+        let Some((_, part)) = PATTERN_FILES.iter().find(|(key, _)| *key == self.key) else {
+            return false;
+        };
+        let path = Path::new(self.value.as_deref().unwrap_or_default());
+        let is_inside =
+            path.components().all(|it| matches!(it, Component::Normal(_) | Component::CurDir));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        is_inside && !path.starts_with("~") || name.contains(part)
+    }
+
+    /// Says that the setting is a reason to ask.
+    pub(super) fn reason(&self) -> String {
+        let name = self.name();
+        match self.program() {
+            Some(_) => format!("the repository's settings start programs ({name})"),
+            None => format!("the repository has a setting that may start programs ({name})"),
+        }
     }
 
     /// The full name, as people write it.
@@ -236,6 +487,17 @@ impl GitSetting {
     }
 }
 
+/// Returns true for the beginning of an address of another machine, as `url.*.insteadOf` has it, behind which no text
+/// makes it an address of a remote helper (`ext::…`).
+fn is_usual_address(base: &str) -> bool {
+    let schemes = ["https://", "http://", "ssh://", "git://"];
+    let user = base.split_once('@').map_or("", |it| it.0);
+    schemes.iter().any(|it| base.starts_with(it))
+        || !user.is_empty()
+            && user.bytes().all(|it| it.is_ascii_alphanumeric())
+            && is_plain_url(base)
+}
+
 /// Whether a URL names no remote helper (`ext::…`) and is no option.
 fn is_plain_url(address: &str) -> bool {
     !address.contains("::") && !address.starts_with('-')
@@ -262,160 +524,13 @@ pub(crate) fn only_changes_tracking(before: &str, after: &str) -> bool {
     new.into_iter().all(follows) && gone.all(|it| it.key.starts_with("branch."))
 }
 
-/// The text is no valid git config.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct GitConfigError;
-
-/// Parses a config file.
-pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let mut rest = GitConfigParser(text.chars().collect(), 0);
-    let mut section: Option<(String, Option<String>)> = None;
-    let mut all = Vec::new();
-    while let Some(char) = rest.next() {
-        match char {
-            ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' => {}
-            '#' | ';' => rest.skip_line(),
-            '[' => section = Some(rest.section()?),
-            char if char.is_ascii_alphabetic() => {
-                let (section, middle) = section.as_ref().ok_or(GitConfigError)?;
-                let (key, value) = rest.setting(char)?;
-                let key = format!("{section}.{key}");
-                all.push(GitSetting { key, subsection: middle.clone(), value });
-            }
-            _ => return Err(GitConfigError),
-        }
-    }
-    Ok(all)
-}
-
-/// The characters of the file and the position of the parser.
-struct GitConfigParser(Vec<char>, usize);
-
-impl GitConfigParser {
-    fn next(&mut self) -> Option<char> {
-        let char = self.peek()?;
-        self.1 += 1;
-        Some(char)
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.0.get(self.1).copied()
-    }
-
-    fn skip_line(&mut self) {
-        while self.next().is_some_and(|it| it != '\n') {}
-    }
-
-    /// Parses a section header; `[` is consumed.
-    fn section(&mut self) -> Result<(String, Option<String>), GitConfigError> {
-        let mut name = String::new();
-        loop {
-            match self.next().ok_or(GitConfigError)? {
-                ']' => break,
-                ' ' | '\t' => return Ok((name, Some(self.subsection()?))),
-                char if char.is_ascii_alphanumeric() || "-.".contains(char) => {
-                    name.push(char.to_ascii_lowercase());
-                }
-                _ => return Err(GitConfigError),
-            }
-        }
-        // The deprecated `[section.subsection]` syntax.
-        Ok(match name.split_once('.') {
-            Some((section, middle)) => (section.to_owned(), Some(middle.to_owned())),
-            None => (name, None),
-        })
-    }
-
-    /// Parses a subsection; the blank after the section's name is consumed.
-    fn subsection(&mut self) -> Result<String, GitConfigError> {
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.next();
-        }
-        let mut name = String::new();
-        if self.next() != Some('"') {
-            return Err(GitConfigError);
-        }
-        loop {
-            match self.next().ok_or(GitConfigError)? {
-                '"' => break,
-                '\n' => return Err(GitConfigError),
-                '\\' => match self.next().ok_or(GitConfigError)? {
-                    '\n' => return Err(GitConfigError),
-                    char => name.push(char),
-                },
-                char => name.push(char),
-            }
-        }
-        if self.next() == Some(']') { Ok(name) } else { Err(GitConfigError) }
-    }
-
-    /// Parses a key and its value; the first letter of the key is consumed.
-    fn setting(&mut self, first: char) -> Result<(String, Option<String>), GitConfigError> {
-        let mut key = String::from(first.to_ascii_lowercase());
-        while let Some(char) = self.peek().filter(|it| it.is_ascii_alphanumeric() || *it == '-') {
-            key.push(char.to_ascii_lowercase());
-            self.next();
-        }
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.next();
-        }
-        match self.next() {
-            None | Some('\n') => Ok((key, None)),
-            Some('=') => Ok((key, Some(self.value()?))),
-            Some(_) => Err(GitConfigError),
-        }
-    }
-
-    /// Parses a value; `=` is consumed.
-    fn value(&mut self) -> Result<String, GitConfigError> {
-        let mut value = String::new();
-        // The length of the value without trailing blanks.
-        let mut kept = 0;
-        let mut is_quoted = false;
-        loop {
-            match self.next() {
-                None | Some('\n') if is_quoted => return Err(GitConfigError),
-                None | Some('\n') => break,
-                Some('#' | ';') if !is_quoted => {
-                    self.skip_line();
-                    break;
-                }
-                Some('"') => {
-                    is_quoted = !is_quoted;
-                    kept = value.len();
-                }
-                Some('\\') => {
-                    match self.next().ok_or(GitConfigError)? {
-                        '\n' => continue,
-                        'n' => value.push('\n'),
-                        't' => value.push('\t'),
-                        'b' => value.push('\u{8}'),
-                        char @ ('\\' | '"') => value.push(char),
-                        _ => return Err(GitConfigError),
-                    }
-                    kept = value.len();
-                }
-                Some(char) if char.is_whitespace() && !is_quoted => {
-                    if !value.is_empty() {
-                        value.push(char);
-                    }
-                }
-                Some(char) => {
-                    value.push(char);
-                    kept = value.len();
-                }
-            }
-        }
-        value.truncate(kept);
-        Ok(value)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use turnwright_policy::shell;
+    use turnwright_types::dialect::ShellDialect;
 
+    use super::super::config_parser::GitConfigError;
     use super::*;
 
     fn risky(text: &str) -> Result<Vec<String>, GitConfigError> {
@@ -493,23 +608,51 @@ mod tests {
     }
 
     #[test]
-    fn invalid_config_is_rejected() {
-        for text in [
-            "fsmonitor = x",
-            "[core",
-            "[core\nbare = false",
-            "[co re]\na = b",
-            "[core \"a]\nb = c",
-            "[core \"a\" ]\nb = c",
-            "[core]\n= x",
-            "[core]\na b = c",
-            "[core]\na = \"b\nc = d",
-            "[core]\na = \\x",
-            "[core]\n1a = b",
-            "[core]\na_b = c",
-            "<<<<<<< HEAD",
+    fn a_setting_matters_to_the_commands_that_obey_it() {
+        // A setting, the commands to which it matters, and those to which it does not.
+        for (text, matters, not) in [
+            ("[gpg]\nformat = ssh", "", "log, commit -m x, push, st"),
+            ("[diff]\nnoprefix = true", "", "diff, commit -m x, st"),
+            ("[log]\nshowSignature = true", "", "log, show HEAD, st"),
+            ("[core]\nexcludesFile = .ignored", "", "status, add ., st"),
+            ("[core]\nexcludesFile = ~/.gitignore", "", "status, add ."),
+            ("[core]\nexcludesFile = ~/.aws/credentials", "status, log", ""),
+            ("[core]\nexcludesFile = ../x", "status", ""),
+            ("[blame]\nignoreRevsFile = .git-blame-ignore-revs", "", "blame a, log"),
+            ("[core]\neditor = x", "st, -c a.b=c commit", "commit, rebase -i main, status, log"),
+            ("[core]\npager = x", "st", "log, diff, status"),
+            ("[pager]\nlog = x", "st", "log, diff"),
+            ("[alias]\nst = !x", "st, stauts", "status, commit -m st, push"),
+            ("[credential]\nhelper = x", "push, fetch, pull, clone a", "status, commit -m x, log"),
+            ("[core]\nsshCommand = x", "push, remote update, lfs pull", "add ., branch"),
+            ("[url \"git@a:\"]\ninsteadOf = https://a/", "", "push, fetch, status"),
+            ("[url \"ext::x\"]\ninsteadOf = https://a/", "push, fetch, st", "status, commit"),
+            ("[url \"ext:\"]\ninsteadOf = https", "push", "status"),
+            ("[remote \"a\"]\nuploadpack = x", "fetch, pull, st", "log, commit"),
+            (
+                "[gpg]\nprogram = x",
+                "commit -m x, tag a, log, merge a, push",
+                "status, diff, rev-parse HEAD",
+            ),
+            ("[filter \"x\"]\nclean = x", "status, add ., commit, blame a", "log, branch, push"),
+            ("[diff \"x\"]\ntextconv = x", "log -p, diff, show", "branch, push"),
+            ("[merge \"x\"]\ndriver = x", "merge a, pull, rebase a", "log, push"),
+            ("[core]\nfsmonitor = x", "status, add .", "log, push, branch"),
+            ("[core]\nhooksPath = x", "commit, push, checkout a, status", "log, rev-parse HEAD"),
+            ("[trailer \"x\"]\ncommand = x", "commit --trailer a=b", "commit -m x, log"),
+            ("[difftool \"x\"]\ncmd = x", "difftool, st", "diff, commit"),
+            ("[core]\nworktree = /", "status, log, push, rev-parse HEAD", ""),
+            ("[include]\npath = x", "status, log, push, rev-parse HEAD", ""),
+            ("[never]\nheardOf = it", "status, log, push, rev-parse HEAD", ""),
         ] {
-            assert_eq!(risky(text), Err(GitConfigError), "{text:?}");
+            let setting = parse(text).unwrap().remove(0);
+            for (lines, expected) in [(matters, true), (not, false)] {
+                for line in lines.split(", ").filter(|it| !it.is_empty()) {
+                    let script = shell::parse(&format!("git {line}"), ShellDialect::Bash);
+                    let git = GitUse::of(&script.commands[0]);
+                    assert_eq!(setting.matters_to(&git), expected, "{text:?}: git {line}");
+                }
+            }
         }
     }
 

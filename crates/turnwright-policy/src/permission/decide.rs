@@ -344,13 +344,18 @@ impl Decider<'_> {
         let is_chosen =
             class.is_git || class.uses_rustup || is_unasked && class.may_be_version_managed;
         let uncertain = command.uncertainty.as_ref().filter(|_| is_chosen);
+        // In the sandbox these programs may do no more than those that the project's scripts run in this mode.
+        let is_confined = self.mode == Mode::Auto
+            && default.0 == Verdict::Allow
+            && !command.extra_access.unsandboxed
+            && uncertain.is_some_and(|it| it.only_runs_programs);
         let always_ask = uncertain
-            .filter(|_| self.mode != Mode::Full && !is_granted)
-            .cloned()
-            .map(Reason::Ambiguous)
+            .filter(|_| self.mode != Mode::Full && !is_granted && !is_confined)
+            .map(|it| Reason::Ambiguous(it.reason.clone()))
             .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
         let default = match class.danger {
-            _ if class.is_read_only => (Verdict::Allow, Reason::ReadOnly),
+            // What a reader may run is not limited to reading.
+            _ if class.is_read_only && !is_confined => (Verdict::Allow, Reason::ReadOnly),
             Some(danger) if self.mode == Mode::Auto => (Verdict::Ask, Reason::Destructive(danger)),
             _ if self.only_edits(command) => (Verdict::Allow, Reason::Mode),
             _ => default,
@@ -418,6 +423,7 @@ mod tests {
     use crate::permission::lasting_grant::{LastingGrants, find_lasting_grants};
     use crate::permission::{PathBases, ProtectedPaths, Scope};
     use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::Uncertainty;
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));
@@ -575,11 +581,39 @@ mod tests {
             ("ls", Verdict::Allow),
         ] {
             let mut command = shell::command(line, "/ws", ShellDialect::Bash);
-            command.uncertainty = Some("the project may provide it".to_owned());
+            command.uncertainty = Some("the project may provide it".to_owned().into());
             let effects = [Effect::Exec(Box::new(command))];
             let policy = PolicyRules::default();
             let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
             assert_eq!(decision.verdict(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_settings_of_git_start_is_confined_in_auto_mode_and_asked_about_elsewhere() {
+        for (line, mode, only_runs_programs, can_confine, expected) in [
+            ("git status", Mode::Auto, true, true, (Verdict::Allow, false)),
+            ("git commit -m x", Mode::Auto, true, true, (Verdict::Allow, false)),
+            ("git reset --hard", Mode::Auto, true, true, (Verdict::Ask, false)),
+            ("git status", Mode::Auto, false, true, (Verdict::Ask, false)),
+            ("git status", Mode::Auto, true, false, (Verdict::Ask, false)),
+            ("git status", Mode::AutoEdit, true, true, (Verdict::Ask, false)),
+            ("git status", Mode::Plan, true, true, (Verdict::Ask, false)),
+            ("git status; cat a", Mode::Auto, true, true, (Verdict::Allow, false)),
+            ("cat a", Mode::Auto, true, true, (Verdict::Allow, true)),
+        ] {
+            let mut command = shell::command(line, "/ws", ShellDialect::Bash);
+            let reason = "the settings start programs".to_owned();
+            command.uncertainty = Some(Uncertainty { reason, only_runs_programs });
+            let mut effects = [Effect::Exec(Box::new(command.clone()))];
+            let policy = PolicyRules { can_confine, ..PolicyRules::default() };
+            let decision = decide(&policy, mode, &Grants::default(), &effects);
+            let found = (decision.verdict(), decision.runs_only_readers(&effects));
+            assert_eq!(found, expected, "{line}, {mode:?}");
+            command.extra_access = ExtraAccess::Unsandboxed;
+            effects = [Effect::Exec(Box::new(command))];
+            let decision = decide(&policy, mode, &Grants::default(), &effects);
+            assert_ne!(decision.verdict(), Verdict::Allow, "{line}, {mode:?}");
         }
     }
 
@@ -717,7 +751,7 @@ mod tests {
             ("/ws/a.go", Some("a version manager may run the project's"), Verdict::Ask),
         ] {
             let mut command = shell::command("gofmt -w a.go", "/ws", ShellDialect::Bash);
-            command.uncertainty = uncertainty.map(str::to_owned);
+            command.uncertainty = uncertainty.map(|it| it.to_owned().into());
             let edited = ResolvedPath { path: path.into(), scope: PathScope::Workspace };
             command.edits = Some(vec![edited]);
             let effects = [Effect::Exec(Box::new(command))];

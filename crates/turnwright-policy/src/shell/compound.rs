@@ -3,6 +3,7 @@
 
 use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
+use super::shell_folder::changes_folder;
 use super::{SimpleCommand, Word, known_words};
 
 pub(super) const KEYWORD: Ambiguity = "it contains a shell keyword such as `for` or `if`";
@@ -32,7 +33,7 @@ pub(super) fn parse(
         return Ok(false);
     }
     // Whether and how often it runs is not known, so neither is the folder after it.
-    let moves = commands[before..].iter().any(|it| it.program() == "cd");
+    let moves = commands[before..].iter().any(changes_folder);
     if moves { Err(UNKNOWN_FOLDER) } else { Ok(true) }
 }
 

@@ -37,8 +37,6 @@ const STATEFUL_BUILTINS: &[&str] = &[
     "local",
     "logout",
     "mapfile",
-    "popd",
-    "pushd",
     "read",
     "readarray",
     "readonly",

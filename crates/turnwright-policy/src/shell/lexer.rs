@@ -100,6 +100,8 @@ pub(super) struct Lexer<'a> {
     /// The folder in which the next command runs, if it is known.
     pub(super) folder: Option<PathBuf>,
     pub(super) variables: Vec<Variable>,
+    /// True if the next word names the folder that the shell goes to.
+    pub(super) is_at_folder: bool,
     /// The commands of the substitutions read so far.
     pub(super) substituted: Vec<SimpleCommand>,
     /// The first construct that only a line of commands that read may contain.
@@ -118,6 +120,7 @@ impl<'a> Lexer<'a> {
             is_in_brackets: false,
             folder: None,
             variables: Vec::new(),
+            is_at_folder: false,
             substituted: Vec::new(),
             expansion: None,
         }
@@ -415,8 +418,12 @@ impl<'a> Lexer<'a> {
     }
 
     fn double_quoted(&mut self, raw: &mut RawWord) -> Result<(), Ambiguity> {
+        let is_folder = self.is_at_folder && raw.text.is_empty();
         raw.is_quoted = true;
         self.position += 1;
+        if is_folder && self.eat_current_folder() {
+            raw.text.push('.');
+        }
         loop {
             let rest = &self.text[self.position..];
             let end = rest.find(['"', '\\', '$', '`']).ok_or(UNCLOSED)?;
@@ -448,6 +455,16 @@ impl<'a> Lexer<'a> {
                 }
             }
         }
+    }
+
+    /// Skips the name of the current folder at the beginning of a quoted path.
+    fn eat_current_folder(&mut self) -> bool {
+        let rest = &self.text[self.position..];
+        let after = ["$PWD", "${PWD}", "$(pwd)"].iter().find_map(|it| rest.strip_prefix(it));
+        let after = after.filter(|it| it.starts_with(['"', '/']));
+        let after = after.filter(|_| !self.variables.iter().any(|(name, _)| name == "PWD"));
+        self.position += after.map_or(0, |it| rest.len() - it.len());
+        after.is_some()
     }
 
     fn escaped(&mut self, raw: &mut RawWord) -> Result<(), Ambiguity> {

@@ -52,7 +52,7 @@ pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
 pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
 pub use file_use::{FileUse, file_use};
 pub use prefix::{SuggestedWords, suggest_prefix, suggest_prefix_with_access};
-pub use programs::{GitContentQuery, may_show_any_content};
+pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};

@@ -7,6 +7,7 @@ use super::lexer::{
     Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
     check_characters,
 };
+use super::shell_folder::changes_folder;
 use super::wrappers::{ShellLine, strip_wrappers};
 use super::{Redirect, SimpleCommand, Word, compound, known_words, read_only};
 use turnwright_types::dialect::ShellDialect;
@@ -167,6 +168,8 @@ impl PartialCommand {
     fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<Terminator, Ambiguity> {
         let mut number = None;
         loop {
+            lexer.is_at_folder =
+                self.words.len() == 1 && matches!(self.words[0].text.as_str(), "cd" | "pushd");
             match lexer.next()? {
                 Token::Terminator(end) => return Ok(end),
                 Token::Word(raw) if raw.touches_redirect && raw.is_number() => {
@@ -275,6 +278,10 @@ pub(super) struct LineState {
     last: Terminator,
     /// The folder in which the next command runs, if it is known.
     pub(super) folder: Option<PathBuf>,
+    /// The folder before that, which `cd -` means, if it is known.
+    previous: Option<PathBuf>,
+    /// The folders that `pushd` has left.
+    left_folders: Vec<PathBuf>,
     /// The folder in which the current chain of `&&`, `||` and `|` began.
     chain_folder: Option<PathBuf>,
     /// Whether the current chain has changed the folder.
@@ -289,6 +296,8 @@ impl LineState {
             last: Terminator::Newline,
             chain_folder: Some(folder.clone()),
             folder: Some(folder),
+            previous: None,
+            left_folders: Vec::new(),
             has_moved: false,
             only_and: true,
         }
@@ -320,8 +329,8 @@ impl LineState {
             ..SimpleCommand::default()
         };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
-        let target = if simple.program() == "cd" {
-            Some(self.cd_target(&simple, end, commands)?)
+        let target = if changes_folder(&simple) {
+            Some(self.changed_folder(&simple, end, commands)?)
         } else {
             None
         };
@@ -352,9 +361,9 @@ impl LineState {
         Ok(())
     }
 
-    /// The folder that a `cd` changes to. `before` are the commands before it.
-    fn cd_target(
-        &self,
+    /// The folder that a command changes to. `before` are the commands before it.
+    fn changed_folder(
+        &mut self,
         simple: &SimpleCommand,
         end: Terminator,
         before: &[SimpleCommand],
@@ -362,19 +371,30 @@ impl LineState {
         if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
             return Err(UNKNOWN_FOLDER);
         }
-        let (Some(here), [_, target]) = (&self.folder, simple.words.as_slice()) else {
-            return Err(UNKNOWN_FOLDER);
-        };
-        if target.is_glob || target.text.is_empty() || target.text.starts_with('-') {
-            return Err(UNKNOWN_FOLDER);
-        }
+        let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
         // If the folder that a path leads back to was moved, the shell follows it.
         let is_unmoved = || before.iter().all(|command| read_only::reads(command).is_some());
-        match join(here, Path::new(&target.text)) {
-            Some(JoinedFolder::Below(folder)) => Ok(folder),
-            Some(JoinedFolder::Back(folder)) if is_unmoved() => Ok(folder),
-            _ => Err(UNKNOWN_FOLDER),
+        let words: Vec<_> = simple.argv().collect();
+        let folder = match (words.as_slice(), simple.words.last()) {
+            (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),
+            (["popd"], _) => self.left_folders.pop().filter(|_| is_unmoved()),
+            (["cd" | "pushd", target], Some(word))
+                if !word.is_glob && !target.is_empty() && !target.starts_with(['-', '+']) =>
+            {
+                match join(&here, Path::new(target)) {
+                    Some(JoinedFolder::Below(folder)) => Some(folder),
+                    Some(JoinedFolder::Back(folder)) if is_unmoved() => Some(folder),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let folder = folder.ok_or(UNKNOWN_FOLDER)?;
+        if simple.program() == "pushd" {
+            self.left_folders.push(here.clone());
         }
+        self.previous = Some(here);
+        Ok(folder)
     }
 
     fn advance(&mut self, target: Option<PathBuf>, end: Terminator) {
@@ -393,6 +413,8 @@ impl LineState {
             // The whole chain ran in another process, so its `cd` has no effect.
             Terminator::Background => {
                 self.folder.clone_from(&self.chain_folder);
+                self.previous = None;
+                self.left_folders.clear();
                 (self.has_moved, self.only_and) = (false, true);
             }
             Terminator::Semicolon | Terminator::Newline | Terminator::EndOfLine => {

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+#[cfg(unix)]
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
@@ -41,6 +43,10 @@ use turnwright_sandbox::{RefusedConnections, Sandbox};
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
+/// How long what is left of a command that has ended may take to end by itself, as helpers of Python's
+/// `multiprocessing` do.
+#[cfg(unix)]
+const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// How often the remaining processes of a group are checked.
 #[cfg(unix)]
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -297,6 +303,11 @@ impl ProcessGroup {
 
     async fn end_group(&mut self, grace: Duration) -> Leftover {
         if self.has_stopped_running().await {
+            return Leftover::None;
+        }
+        let has_exited = self.process.wait().now_or_never().is_some();
+        if has_exited && tokio::time::timeout(LEFTOVER_GRACE, self.wait_until_gone()).await.is_ok()
+        {
             return Leftover::None;
         }
         self.signal_group(rustix::process::Signal::TERM);

@@ -5,6 +5,7 @@
 mod files;
 mod git;
 mod git_content;
+mod git_programs;
 mod projects;
 mod services;
 mod system;
@@ -26,6 +27,7 @@ use super::targets::FindTargets;
 pub(super) use git::{starts_no_other, tracks_branches};
 pub use git_content::{GitContentQuery, may_show_any_content};
 pub(super) use git_content::{git_folder, leads_elsewhere, shown_files};
+pub use git_programs::{GitProgram, GitUse};
 
 /// Words that are separated by blanks.
 pub(super) type WordList = &'static str;

@@ -35,7 +35,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("printf").reads_if(printf),
     program("test").reads_if(test),
     program("[").reads_if(bracket),
-    program("cd").reads_if(cd),
+    program("cd pushd popd").reads_if(cd),
     program("set").reads_if(set).grantable_prefixes(&[]),
     program("sleep").reads_if(sleep),
     program("exit wait umask").reads_if(no_operands),

@@ -163,7 +163,7 @@ fn answers() {
         ("test", "npx vitest run"),
     ]),
     ("playwright-core", "node playwright-core", {"go.mjs": CHROMIUM_JS}, [
-        ("browser", "ln -s @CACHE@/node/node_modules . && node go.mjs"),
+        ("browser", "ln -sfn @CACHE@/node/node_modules . && node go.mjs"),
     ]),
     ("venv and pip", "python3", PYTEST, [
         ("make", "python3 -m venv .venv"),

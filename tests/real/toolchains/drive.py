@@ -21,8 +21,11 @@ from days import DAYS
 from table import TOOLCHAINS
 
 GIT = "[user]\nname = Someone\nemail = someone@example.org\n[init]\ndefaultBranch = main\n"
-# The access that a result names, apart from access to everything.
+# The access that a result names, apart from access to everything. What the sandbox allows, at the end, names the
+# network always: a model asks for it where the output is about it.
 NAMED = re.compile(r'"escalate": "((?:network|debug|[\w.]+:\d+)(?:,[^"]*)?)"')
+LIMITS = re.compile(r"\[sandbox: .*", re.DOTALL)
+ABOUT_NETWORKS = re.compile(r"listen|socket|connect|bind|resolve|unreachable|network", re.IGNORECASE)
 
 
 def free_port():
@@ -34,7 +37,7 @@ def free_port():
 class Place:
     """A new project in a repository, and a fresh home folder."""
 
-    def __init__(self, folder, cache, files):
+    def __init__(self, folder, cache, files, before="true"):
         self.folder, self.project, self.home = folder, folder / "project", folder / "user"
         self.home.mkdir(parents=True)
         (self.home / ".gitconfig").write_text(GIT)
@@ -44,8 +47,8 @@ class Place:
             file.write_text(text)
         self.project.mkdir(exist_ok=True)
         self.variables = variables(cache, self.home)
-        make = "git init -q && git commit -q --allow-empty -m start && mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519"
-        subprocess.run(["bash", "-c", make], cwd=self.project, env=self.variables, check=False)
+        make = f"git init -q && git commit -q --allow-empty -m start && {before}"
+        subprocess.run(["bash", "-c", make], cwd=self.project, env=self.variables, check=False, capture_output=True)
         words = {"@PORT@": str(free_port()), "@NAME@": f"small-{os.getpid()}-{free_port()}", "@CACHE@": str(cache)}
         self.fill = lambda command: re.sub("|".join(words), lambda found: words[found[0]], command)
 
@@ -77,29 +80,40 @@ class Outside:
                 pass
 
 
+def suggestion(result):
+    """The access for which a model asks after a failure."""
+    output = LIMITS.sub("", result.text)
+    named = NAMED.search(output)
+    if named or not ABOUT_NETWORKS.search(output):
+        return named and named[1]
+    limits = NAMED.search(result.text)
+    return limits and limits[1]
+
+
 def inside(session, command, escalate, log):
     """One command of the model, which asks once for what it is told to ask for."""
     result = session.execute(command, escalate)
-    named = NAMED.search(result.text)
-    if not result.is_good and named and named[1] != escalate:
+    named = None if result.is_good else suggestion(result)
+    if named and named != escalate:
         log.write(f"\n$ {command}\n{result.text}\n")
-        again = session.execute(command, ",".join(filter(None, [escalate, named[1]])) if escalate != "network" else named[1])
+        wanted = f"{escalate},{named}" if escalate else named
+        again = session.execute(command, wanted)
         again.questions = result.questions + again.questions
         again.seconds += result.seconds
-        result, escalate = again, named[1]
+        result, escalate = again, wanted
     log.write(f"\n$ {command}    [{escalate or ''}] {result.questions}\n{result.text}\n")
     log.flush()
     return result, escalate
 
 
 def toolchain(program, cache, folder, row, mode):
-    name, needs, files, steps = row
+    name, needs, files, steps, *before = row
     lacks = [need for need in needs.split() if not shutil.which(need, path=variables(cache, folder)["PATH"])]
     if lacks:
         print(f"{name:18} SKIPPED: no {', '.join(lacks)}", flush=True)
         return [{"toolchain": name, "skipped": lacks}]
-    outer = Place(folder / "outside", cache, files)
-    inner = Place(folder / "inside", cache, files)
+    outer = Place(folder / "outside", cache, files, *before)
+    inner = Place(folder / "inside", cache, files, *before)
     shell, rows = Outside(outer), []
     session = Session(program, folder / "agent", inner.project, inner.variables, mode)
     log = (folder / "agent/output").open("w")

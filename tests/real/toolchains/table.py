@@ -1,7 +1,7 @@
 """The toolchains of `tests/real/run --only toolchains`: small projects and the commands of an everyday loop.
 
-A row is its name, the programs that it needs, the files of its project, and its steps: what is done, the command,
-and the access that a model asks for, if any. `@PORT@` is a free port, `@NAME@` a name that no other run has, and
+A row is its name, the programs that it needs, the files of its project, its steps (what is done, the command, and the
+access that a model asks for, if any), and what the user has done before, if anything. `@PORT@` is a free port, `@NAME@` a name that no other run has, and
 `@CACHE@` the folder with what was downloaded.
 """
 
@@ -179,9 +179,11 @@ fn answers() {
         ("test", "uv run --offline pytest -q"),
         ("tool", "uv tool install pycowsay", "network"),
     ]),
-    ("poetry", "poetry python3", PYTEST | {"pyproject.toml": PYPROJECT + "[tool.poetry]\npackage-mode = false\n"}, [
-        ("add", "poetry add -G dev pytest", "network"),
-        ("test", "poetry run pytest -q"),
+    ("poetry", "poetry python3", PYTEST | {
+        "pyproject.toml": PYPROJECT.replace('"iniconfig"', "") + "[tool.poetry]\npackage-mode = false\n"}, [
+        ("install", "poetry install"),
+        ("run", "poetry run python -c 'import sys; print(sys.prefix)'"),
+        ("add", "poetry add iniconfig", "network"),
     ]),
     ("pipenv", "pipenv python3", PYTEST, [
         ("install", "pipenv install pytest", "network"),
@@ -293,14 +295,16 @@ func TestAnswers(t *testing.T) {
         ("submodule", "git init -q sub-origin && git -C sub-origin commit -q --allow-empty -m s && "
          "git -c protocol.file.allow=always submodule add ./sub-origin sub"),
         ("stash", "echo c >> a.txt && git stash -q && git stash pop"),
-        ("rebase", "git rebase HEAD~1"),
+        ("rebase", "git commit -qam three && git rebase -q HEAD~1"),
         ("gc", "git gc -q"),
         ("remote", "git remote add other ../elsewhere && git remote -v"),
         ("config", "git config user.email me@example.org"),
     ]),
     ("git signing", "git ssh-keygen", {"a.txt": "a\n"}, [
-        ("signed commit", "git add . && git -c gpg.format=ssh -c user.signingkey=$HOME/.ssh/id_ed25519 commit -qS -m one"),
-    ]),
+        ("by ssh", "git add . && git commit -qS -m one"),
+        ("by gpg", "git -c gpg.format=openpgp -c user.signingkey=someone@example.org commit -qS --allow-empty -m two"),
+    ], "mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519 && git config --global gpg.format ssh && "
+     "git config --global user.signingkey ~/.ssh/id_ed25519 && gpg --batch --passphrase '' --quick-gen-key someone@example.org"),
     ("git lfs", "git git-lfs", {"a.bin": "a\n"}, [
         ("install", "git lfs install --local"),
         ("commit", "git lfs track '*.bin' && git add . && git commit -qm one && git lfs ls-files"),

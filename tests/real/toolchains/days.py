@@ -22,14 +22,14 @@ DAYS = {
     "node": ("node npm", NODE | README, LOOKING + [
         "node --version", "cat package.json", ("npm install", "network"), "ls node_modules", "npm test", "npm run build", "npm test -- --test-name-pattern answers",
         "npm ls", "node -e 'console.log(require(\"os\").networkInterfaces())'", ("npm install -D typescript@5", "network"), "npx tsc --version",
-        "echo 'const x: number = 1; export { x };' > a.ts && npx tsc --noEmit a.ts", ("npm install -D prettier@3", "network"), "npx prettier --check server.js",
+        "echo 'const x: number = 1; export { x };' > a.ts && npx tsc --noEmit a.ts", ("npm install -D prettier@3", "network"), "npx prettier --check server.js || true",
         "npx prettier --write server.js", serve("node server.js @PORT@"), "CI=1 npm test", "export CI=1; npm run build", "npm test 2>&1 | tail -5",
         "cd node_modules && ls | head -3 && cd ..", "npm pkg set description=small", "rm -rf node_modules && npm ci --offline", "npm run", "node --check server.js",
         ("npm view is-odd version", "network"), "npm test && git status --short",
     ] + KEEPING),
     "python": ("python3", PYTEST | README, LOOKING + [
         "python3 --version", "python3 -m venv .venv", (".venv/bin/pip install pytest", "network"), ".venv/bin/pytest -q", ".venv/bin/pip list",
-        (".venv/bin/pip install ruff", "network"), ".venv/bin/ruff check .", ".venv/bin/ruff format --check .", "source .venv/bin/activate && pytest -q",
+        (".venv/bin/pip install ruff", "network"), ".venv/bin/ruff check . || true", ".venv/bin/ruff format --check . || true", "source .venv/bin/activate && pytest -q",
         ".venv/bin/pytest -q -k answers", ".venv/bin/pytest -q 2>&1 | tail -3", ".venv/bin/pip freeze > requirements.txt",
         (".venv/bin/pip install -r requirements.txt", "network"), "python3 -c 'print(1)'", serve("python3 -m http.server -b 127.0.0.1 @PORT@"),
         "python3 -m compileall -q .", "python3 - <<'X'\nimport tempfile\nprint(tempfile.mkdtemp())\nX", "python3 -c 'import multiprocessing as m; m.Pool(2).map(abs, [1])'",

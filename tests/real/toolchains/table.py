@@ -135,7 +135,7 @@ fn answers() {
         ("interfaces", "node -e 'console.log(Object.keys(os.networkInterfaces()))'"),
         ("npx of what is there", "npx --no-install is-odd --version || ls node_modules"),
         ("install globally", "npm install -g --prefix ~/.npm-global is-number", "network"),
-    ]),
+    ], "mkdir ~/.npm-global"),
     ("pnpm", "node pnpm", NODE, [
         ("install", "pnpm install", "network"),
         ("test", "pnpm test"),
@@ -168,7 +168,7 @@ fn answers() {
     ("venv and pip", "python3", PYTEST, [
         ("make", "python3 -m venv .venv"),
         ("install", ".venv/bin/pip install pytest", "network"),
-        ("cache is used", ".venv/bin/pip cache dir && test -d ~/.cache/pip"),
+        ("cache is writable", "d=$(.venv/bin/pip cache dir) && mkdir -p $d && touch $d/x"),
         ("test", ".venv/bin/pytest -q"),
         ("serve", serve("python3 -m http.server -b 127.0.0.1 @PORT@")),
         ("install --user", "python3 -m pip install --user iniconfig", "network"),

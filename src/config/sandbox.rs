@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
-use turnwright_workspace::exec::default_memory_limit;
+use turnwright_workspace::exec::{DEFAULT_CACHES, default_memory_limit};
 
 /// `[sandbox]`, as in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -72,20 +72,6 @@ pub(crate) struct SandboxSettings {
     /// How much memory a command may hold, in MiB; a share of the machine's if not set.
     pub memory_mb: Option<u64>,
 }
-
-/// Caches of package managers, relative to the home folder.
-const DEFAULT_CACHES: &[&str] = &[
-    ".cargo/registry",
-    ".cargo/git",
-    ".npm",
-    ".cache",
-    "go/pkg/mod",
-    ".gradle",
-    ".m2",
-    ".local/share/pnpm",
-    ".bun/install/cache",
-    ".yarn",
-];
 
 /// The caches of `npx` and `uvx`, relative to the home folder.
 const PACKAGE_RUNNER_CACHES: &[&str] = &[".npm", ".cache/uv"];
@@ -221,7 +207,7 @@ impl SandboxSettings {
 
 /// They need not exist yet.
 fn default_caches(home: Option<&Path>) -> Vec<PathBuf> {
-    DEFAULT_CACHES.iter().filter_map(|it| Some(home?.join(it))).collect()
+    DEFAULT_CACHES.iter().filter_map(|cache| Some(home?.join(cache.folder))).collect()
 }
 
 pub(super) fn resolve_path(
@@ -317,7 +303,7 @@ mod tests {
     fn without_a_list_the_caches_are_the_default_ones_whether_they_exist_or_not() {
         let home = tempfile::tempdir().unwrap();
         let settings = SandboxSection::default().settings(Some(home.path()));
-        assert_eq!(settings.caches[0], home.path().join(".cargo/registry"));
+        assert!(settings.caches.contains(&home.path().join(".cargo/registry")));
         assert_eq!(settings.caches.len(), DEFAULT_CACHES.len());
         assert_eq!(
             settings.package_runner_caches,

@@ -399,6 +399,7 @@ impl ConfinementBuilder<'_> {
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
             layers: layers.layers(),
         });
+        self.remove_program_layers(&mut profile);
         profile.read_only.extend(unchanged);
         profile.read_only.extend(programs);
         profile.hidden.extend(self.other_names_of_secrets());

@@ -164,3 +164,48 @@ fn a_fresh_home_gets_a_cache_that_commands_fill_for_the_project_only() {
     let made: Vec<_> = fs::read_dir(home.path().join(".cache")).unwrap().collect();
     assert!(made.is_empty(), "{made:?}");
 }
+
+#[test]
+#[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
+fn a_fresh_home_gets_the_folders_of_installers_whose_programs_do_not_go_out() {
+    const FOLDERS: &str = ".gem .local/bin .local/lib .local/share/gem .local/share/pypoetry .local/share/uv \
+                           .local/share/virtualenvs .rustup .yarn";
+    let home = turnwright_testing::temporary_folder();
+    let programs = turnwright_testing::temporary_folder();
+    for program in ["gem", "pip", "pipenv", "poetry", "rustup", "uv", "yarn"] {
+        fs::write(programs.path().join(program), "").unwrap();
+    }
+    let own = home.path().join(".local/bin");
+    let usual = std::env::var("PATH").unwrap();
+    let path = format!("{}:{usual}:{}", own.display(), programs.path().display());
+    let script = format!(
+        "for folder in {FOLDERS}; do echo x > \"$HOME/$folder/new\" && echo made $folder; done
+        printf '#!/bin/sh\\necho planted\\n' > \"$HOME/.local/bin/git\"; chmod +x \"$HOME/.local/bin/git\""
+    );
+    let version = "touch x && git --version";
+    let with_network = calls("exec", &json!({ "command": version, "escalate": "network" }));
+    let replies = json!([runs("sh script"), runs(version), with_network, says("Ok.")]);
+    let mut agent = TestAgent::builder()
+        .variable("HOME", home.path().to_str().unwrap())
+        .variable("PATH", &path)
+        .variable("TURNWRIGHT_MODE", "auto")
+        .file("script", &script)
+        .permission("allow_once")
+        .model(replies)
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    if !has_layers(&agent) {
+        return;
+    }
+    let results = agent.model_request(1)["messages"].to_string();
+    for folder in FOLDERS.split_whitespace() {
+        assert!(results.contains(&format!("made {folder}\\n")), "{folder}: {results}");
+        assert!(!home.path().join(folder).join("new").exists(), "{folder}");
+    }
+    let told = |number: usize| {
+        let request = agent.model_request(number);
+        request["messages"].as_array().unwrap().last().unwrap().to_string()
+    };
+    assert!(told(2).contains("planted"), "{}", told(2));
+    assert!(told(3).contains("git version"), "{}", told(3));
+}

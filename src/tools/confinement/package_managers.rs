@@ -1,26 +1,14 @@
 //! Lets package managers work in the sandbox: makes missing caches, and turns retries off without a network.
 
 use std::fs::DirBuilder;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::{ConfinementBuilder, ConfinementSettings};
+use super::ConfinementBuilder;
 use turnwright_sandbox::SandboxProfile;
-use turnwright_workspace::exec::Environment;
-
-/// Programs, and the default caches in the home folder that they make themselves when they run outside of the sandbox.
-const CACHES_OF_PROGRAMS: &[(&str, &[&str])] = &[
-    ("bun", &[".bun/install/cache"]),
-    ("cargo", &[".cargo/registry", ".cargo/git"]),
-    ("go", &["go/pkg/mod"]),
-    ("gradle", &[".gradle"]),
-    ("mvn", &[".m2"]),
-    ("npm", &[".npm"]),
-    ("pnpm", &[".local/share/pnpm"]),
-    ("yarn", &[".yarn"]),
-];
-/// Many programs use this one, and make it.
-const SHARED_CACHE: &str = ".cache";
+use turnwright_types::effect::ShellCommand;
+use turnwright_types::shell_script::SimpleCommand;
+use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache};
 
 /// Variables that make programs give up at the first failed connection instead of trying again for minutes.
 const NO_RETRIES: &[(&str, &str)] = &[
@@ -50,14 +38,28 @@ impl ConfinementBuilder<'_> {
         let Some(home) = environment.get("HOME").map(Path::new).filter(|home| home.is_dir()) else {
             return;
         };
-        for cache in missing_caches(confinement, home) {
-            let needs = |program: &str| is_installed(program, environment);
-            let is_needed =
-                cache == home.join(SHARED_CACHE) || programs_with_cache(home, &cache).any(needs);
-            if is_needed && let Err(error) = create_below(home, &cache) {
-                tracing::debug!(%error, cache = %cache.display(), "a cache cannot be made");
+        for path in &confinement.caches {
+            if is_missing(path, home, environment)
+                && let Err(error) = create_below(home, path)
+            {
+                tracing::debug!(%error, cache = %path.display(), "a cache cannot be made");
             }
         }
+    }
+
+    /// Takes the layers over folders with programs away from a line that was allowed the network, unless it installs: an
+    /// earlier command may have put a `git` of its own there.
+    pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
+        if !self.network || is_of_package_managers(self.command) {
+            return;
+        }
+        let environment = &self.env.command_environment;
+        let Some(home) = environment.get("HOME").map(Path::new) else { return };
+        let with_programs = DEFAULT_CACHES.iter().filter(|cache| cache.has_programs);
+        let folders: Vec<_> = with_programs
+            .filter_map(|cache| self.real_paths.get(&home.join(cache.folder)))
+            .collect();
+        profile.caches.retain(|layer| !folders.contains(&layer.path));
     }
 }
 
@@ -73,20 +75,26 @@ pub(super) fn offline_variables(
     unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
 }
 
-fn missing_caches(confinement: &ConfinementSettings, home: &Path) -> Vec<PathBuf> {
-    let is_default = |path: &Path| {
-        let of_programs = CACHES_OF_PROGRAMS.iter().flat_map(|(_, caches)| *caches);
-        of_programs.chain([&SHARED_CACHE]).any(|cache| path == home.join(cache))
-    };
-    let missing = confinement.caches.iter().filter(|path| is_default(path) && !path.exists());
-    missing.cloned().collect()
+/// Returns true if a line certainly runs only programs that install packages.
+fn is_of_package_managers(command: &ShellCommand) -> bool {
+    let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
+    is_certain && command.script.commands.iter().all(is_package_manager)
 }
 
-fn programs_with_cache<'a>(home: &'a Path, cache: &'a Path) -> impl Iterator<Item = &'static str> {
-    let has_cache =
-        move |caches: &[&str]| caches.iter().any(|relative| cache == home.join(relative));
-    let with_cache = CACHES_OF_PROGRAMS.iter().filter(move |(_, caches)| has_cache(caches));
-    with_cache.map(|(program, _)| *program)
+fn is_package_manager(command: &SimpleCommand) -> bool {
+    let program = Path::new(command.program()).file_name().unwrap_or_default();
+    if program == "python" || program == "python3" {
+        return command.argv().skip(1).take(2).eq(["-m", "pip"]);
+    }
+    // A shell is in the table because of what all programs use.
+    let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
+    program == "cd" || program != "sh" && installers.any(|name| program == *name)
+}
+
+/// Returns true if a default cache is not there, and a program is that makes it.
+fn is_missing(path: &Path, home: &Path, environment: &Environment) -> bool {
+    let Some(cache) = default_cache(home, path) else { return false };
+    !path.exists() && cache.made_by.iter().any(|program| is_installed(program, environment))
 }
 
 fn is_installed(program: &str, environment: &Environment) -> bool {
@@ -128,15 +136,10 @@ mod tests {
         }
         let environment = Environment::default().with("PATH", &programs);
         let listed = [".npm", ".cargo/registry", "go/pkg/mod", "own"].map(|name| home.join(name));
-        let confinement = ConfinementSettings { caches: listed.into(), ..Default::default() };
-        let missing = missing_caches(&confinement, &home);
-        assert_eq!(missing, [".cargo/registry", "go/pkg/mod"].map(|name| home.join(name)));
-        let is_needed = |cache: &PathBuf| {
-            programs_with_cache(&home, cache).any(|program| is_installed(program, &environment))
-        };
-        assert_eq!(missing.iter().map(is_needed).collect::<Vec<_>>(), [true, false]);
-        create_below(&home, &missing[0]).unwrap();
-        assert!(missing[0].is_dir());
+        let missing = listed.map(|path| is_missing(&path, &home, &environment));
+        assert_eq!(missing, [false, true, false, false]);
+        create_below(&home, &home.join(".cargo/registry")).unwrap();
+        assert!(home.join(".cargo/registry").is_dir());
     }
 
     #[test]

@@ -50,7 +50,7 @@ class Failed(Exception):
 class Agent:
     """A process of the agent with one session."""
 
-    def __init__(self, program, folder, deadline, reply=refusal):
+    def __init__(self, program, folder, deadline, reply=refusal, environment=None):
         self.deadline, self.reply = deadline, reply
         self.wire = (folder / "wire").open("w", encoding="utf-8")
         self.process = subprocess.Popen(
@@ -60,6 +60,7 @@ class Agent:
             stderr=(folder / "stderr").open("wb"),
             text=True,
             encoding="utf-8",
+            env=environment,
         )
         self.lines = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()

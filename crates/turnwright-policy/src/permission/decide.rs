@@ -610,7 +610,7 @@ mod tests {
             let decision = decide(&policy, mode, &Grants::default(), &effects);
             let found = (decision.verdict(), decision.runs_only_readers(&effects));
             assert_eq!(found, expected, "{line}, {mode:?}");
-            command.extra_access = ExtraAccess::Unsandboxed;
+            command.extra_access = ExtraAccess::unsandboxed();
             effects = [Effect::Exec(Box::new(command))];
             let decision = decide(&policy, mode, &Grants::default(), &effects);
             assert_ne!(decision.verdict(), Verdict::Allow, "{line}, {mode:?}");

@@ -34,7 +34,7 @@ const MAX_WRITABLE: usize = 64;
 /// At most this many folders below a hidden one stay open.
 const MAX_OPEN: usize = 24;
 /// At most this many caches get a private layer.
-const MAX_CACHES: usize = 16;
+const MAX_CACHES: usize = 24;
 
 /// How this process gets a mount namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

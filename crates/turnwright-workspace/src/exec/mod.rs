@@ -7,6 +7,7 @@ mod terminal_text;
 #[cfg(target_os = "linux")]
 mod command_namespace;
 mod command_process;
+mod default_caches;
 mod environment;
 mod group;
 mod job;
@@ -46,6 +47,7 @@ use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::dialect::ShellDialect;
 
 pub use activity::{ActivitySample, ProgramActivity};
+pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};

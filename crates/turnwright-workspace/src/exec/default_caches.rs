@@ -1,0 +1,51 @@
+//! The places in the home folder that package managers write: their caches, and what they install for the user.
+
+use std::path::Path;
+
+/// A place that package managers write.
+pub struct DefaultCache {
+    /// Relative to the home folder.
+    pub folder: &'static str,
+    /// The programs that make it when they run outside of the sandbox.
+    pub made_by: &'static [&'static str],
+    /// Users have such folders in their `PATH`.
+    pub has_programs: bool,
+}
+
+const fn cache(folder: &'static str, made_by: &'static [&'static str]) -> DefaultCache {
+    DefaultCache { folder, made_by, has_programs: false }
+}
+
+const fn programs(folder: &'static str, made_by: &'static [&'static str]) -> DefaultCache {
+    DefaultCache { folder, made_by, has_programs: true }
+}
+
+pub const DEFAULT_CACHES: &[DefaultCache] = &[
+    cache(".bun/install/cache", &["bun"]),
+    // Of many programs; one of them is always there.
+    cache(".cache", &["sh"]),
+    cache(".cargo/git", &["cargo"]),
+    cache(".cargo/registry", &["cargo"]),
+    programs(".gem", &["gem"]),
+    cache(".gradle", &["gradle"]),
+    programs(".local/bin", &["pip", "pip3", "pipx", "uv"]),
+    cache(".local/lib", &["pip", "pip3"]),
+    programs(".local/share/gem", &["gem"]),
+    cache(".local/share/pipx", &["pipx"]),
+    cache(".local/share/pnpm", &["pnpm"]),
+    cache(".local/share/pypoetry", &["poetry"]),
+    cache(".local/share/uv", &["uv"]),
+    cache(".local/share/virtualenvs", &["pipenv"]),
+    cache(".m2", &["mvn"]),
+    cache(".npm", &["npm"]),
+    // Only users who have changed npm's prefix have it.
+    programs(".npm-global", &[]),
+    cache(".rustup", &["rustup"]),
+    cache(".yarn", &["yarn"]),
+    cache("go/pkg/mod", &["go"]),
+];
+
+/// Returns the default cache that has this path.
+pub fn default_cache(home: &Path, path: &Path) -> Option<&'static DefaultCache> {
+    DEFAULT_CACHES.iter().find(|cache| home.join(cache.folder) == path)
+}

@@ -134,6 +134,7 @@ fn expected_protection() -> ExpectedProtection {
         mounts: namespaces.mounts,
         processes: namespaces.processes,
         sockets: namespaces.sockets,
+        supervision: namespaces.supervision,
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) enum SandboxProbe {
     Internet { port: u16 },
     /// Send a datagram
     Datagram { port: u16 },
-    /// Open a netlink socket
+    /// Open a netlink socket to learn of devices
     Netlink,
     /// Connect to an abstract Unix socket
     Abstract { name: String },
@@ -48,14 +48,8 @@ pub(super) enum SandboxProbe {
 pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
     let succeeded = match probe {
         SandboxProbe::Ready => true,
-        // A refused connection means that the socket was allowed.
-        SandboxProbe::Internet { port } => match TcpStream::connect((Ipv4Addr::LOCALHOST, *port)) {
-            Ok(_) => true,
-            Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-        },
-        SandboxProbe::Datagram { port } => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|it| it.send_to(b"x", (Ipv4Addr::LOCALHOST, *port)))
-            .is_ok(),
+        SandboxProbe::Internet { port } => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),
+        SandboxProbe::Datagram { port } => send_datagrams(*port).is_ok(),
         SandboxProbe::Netlink => system::netlink(),
         SandboxProbe::Abstract { name } => system::connect_abstract(name),
         SandboxProbe::Socket { path } => connect(path),
@@ -71,6 +65,14 @@ pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
         }
     };
     if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Sends to a port of this machine. If nothing of this network listens there, the second datagram says so.
+fn send_datagrams(port: u16) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect((Ipv4Addr::LOCALHOST, port))?;
+    socket.send(b"x")?;
+    socket.send(b"x").map(drop)
 }
 
 #[cfg(unix)]
@@ -128,6 +130,7 @@ mod system {
 
     const AF_NETLINK: c_int = 16;
     const SOCK_RAW: c_int = 3;
+    const NETLINK_KOBJECT_UEVENT: c_int = 15;
     const CLONE_NEWUSER: c_int = 0x1000_0000;
 
     #[expect(unsafe_code, reason = "system calls that no dependency exposes")]
@@ -141,7 +144,7 @@ mod system {
     }
 
     pub(super) fn netlink() -> bool {
-        calls::socket(AF_NETLINK, SOCK_RAW, 0) >= 0
+        calls::socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
     }
 
     pub(super) fn create_user_namespace() -> bool {

@@ -111,6 +111,8 @@ pub(super) struct CommandConfinement {
     pub(super) layers: ChangedLayers,
     /// What it must not lose.
     pub(super) history: KeptHistory,
+    /// The ports that programs of this machine may reach while it runs.
+    pub(super) publishes: Vec<u16>,
     /// The private network that it shares with the session's other commands.
     pub(super) network: Option<Arc<SessionNetwork>>,
     pub(super) running: Option<RunningMark>,
@@ -159,6 +161,7 @@ pub(super) async fn confine(
             limits: None,
             layers: ChangedLayers::default(),
             history: KeptHistory::default(),
+            publishes: Vec::new(),
             network: None,
             running: None,
         });
@@ -300,6 +303,7 @@ impl ConfinementBuilder<'_> {
             limits,
             layers,
             history,
+            publishes: self.publishes,
             network: self.env.network.get(),
             running,
         })

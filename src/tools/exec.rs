@@ -13,7 +13,9 @@ use super::command::{self, CommandPath};
 use super::escalation::Escalation;
 use super::restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 use super::shown_argument::{COMMAND, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, confinement, live_output};
+use super::{
+    PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, command_network, confinement, live_output,
+};
 use turnwright_policy::permission::{DeniedPaths, Pass};
 use turnwright_policy::shell::{self, Script};
 use turnwright_types::byte_size::format_bytes;
@@ -282,6 +284,14 @@ impl Tool for Exec {
             Err(reason) => return ToolOutcome::failed(reason),
         };
         let env = &ctx.env;
+        let mut published = Vec::new();
+        for port in std::mem::take(&mut confinement.publishes) {
+            if let Some(network) = &spec.network {
+                let publishing =
+                    command_network::publish(Arc::clone(network), port, Arc::clone(&job));
+                published.push(publishing.await);
+            }
+        }
         env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
@@ -305,6 +315,9 @@ impl Tool for Exec {
             stop_on_drop.release();
             ctx.env.guard.note_background(job.id());
             let mut outcome = running_outcome(&job, (!in_background).then_some(limit));
+            for note in published {
+                outcome.add_line(&note);
+            }
             live.finish(&job, None, &mut outcome);
             return outcome;
         };

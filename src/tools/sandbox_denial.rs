@@ -2,6 +2,7 @@
 //! the command's output tells. Only adds a hint; the command is never run again because of it, since it may have done
 //! part of its work.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -77,7 +78,10 @@ pub(super) fn refused_path<'a>(
     });
     refused.find_map(|line| {
         let named = read_only.clone().map(|path| (named_length(line, path), path));
-        named.filter(|(length, _)| *length > 0).max_by_key(|(length, _)| *length).map(|it| it.1)
+        // Of several that a line may mean, the outermost.
+        let likely = named.filter(|(length, _)| *length > 0);
+        let likely = likely.max_by_key(|(length, path)| (*length, Reverse(path.as_os_str().len())));
+        likely.map(|(_, path)| path)
     })
 }
 

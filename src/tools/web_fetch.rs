@@ -5,17 +5,25 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use url::Url;
 
+#[cfg(unix)]
+use super::command_network;
 use super::shown_argument::{ShownArgument, URL};
-use super::{Tool, ToolCtx, ToolOutcome};
+use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+#[cfg(unix)]
+use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
+use turnwright_sandbox::SessionNetwork;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::files::Roots;
+#[cfg(unix)]
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 use turnwright_workspace::web::{self, FetchedBody, WebPage};
 
 /// The model gets at most this many bytes of a page at once.
@@ -41,6 +49,9 @@ pub(super) struct WebFetchArgs {
     /// Keep HTML
     #[serde(default)]
     raw: Option<bool>,
+    /// True for a server that a command of the session has started; set by [`Tool::inspect`].
+    #[serde(skip)]
+    is_of_session: bool,
 }
 
 impl Tool for WebFetch {
@@ -64,8 +75,19 @@ impl Tool for WebFetch {
         CallView { title, kind: Self::KIND, locations: Vec::new() }
     }
 
-    /// None for an address that cannot be fetched, because then there is nothing to ask about.
+    /// What the user has allowed at this address runs on the machine.
+    fn inspect(&self, args: &mut WebFetchArgs, _: &[ResolvedPath], env: &ToolEnv) {
+        let url = web::parse_url(&args.url).ok().filter(web::is_loopback);
+        args.is_of_session = url.is_some_and(|url| env.shared.web.check(&url).is_err())
+            && env.network.if_used().is_some();
+    }
+
+    /// None for an address that cannot be fetched, because then there is nothing to ask about. Nothing leaves the sandbox
+    /// on the way to a server of the session.
     fn effects(&self, args: &WebFetchArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        if args.is_of_session {
+            return vec![Effect::SessionState];
+        }
         let url = web::parse_url(&args.url);
         url.iter().map(|it| Effect::Fetch { host: web::permission_host(it) }).collect()
     }
@@ -79,7 +101,9 @@ impl Tool for WebFetch {
         ctx: &ToolCtx,
     ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         let url = web::parse_url(&args.url)?;
-        ctx.env.shared.web.check(&url).map_err(|error| fetch_failure(&error))?;
+        if !args.is_of_session {
+            ctx.env.shared.web.check(&url).map_err(|error| fetch_failure(&error))?;
+        }
         Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))
     }
 
@@ -89,7 +113,8 @@ impl Tool for WebFetch {
             Err(reason) => return ToolOutcome::failed(reason),
         };
         let host = web::permission_host(&url);
-        if !pass.effects().contains(&Effect::Fetch { host }) {
+        let needed = if args.is_of_session { Effect::SessionState } else { Effect::Fetch { host } };
+        if !pass.effects().contains(&needed) {
             return ToolOutcome::failed("This host was not asked about. Nothing was fetched.");
         }
         let (raw, address) = (args.raw.unwrap_or(false), url.to_string());
@@ -97,10 +122,15 @@ impl Tool for WebFetch {
         if let Some(page) = ctx.env.pages.get(&address, raw).filter(|_| offset > 0) {
             return page_part(&page, offset);
         }
-        let fetching = ctx.env.shared.web.fetch(url);
+        let fetching = async {
+            match ctx.env.network.if_used().filter(|_| args.is_of_session) {
+                Some(network) => fetch_from_session(&ctx.env, network, url).await,
+                None => ctx.env.shared.web.fetch(url).await.map_err(|error| fetch_failure(&error)),
+            }
+        };
         let fetched = match ctx.cancel.run_until_cancelled(fetching).await {
             Some(Ok(fetched)) => fetched,
-            Some(Err(error)) => return ToolOutcome::failed(fetch_failure(&error)),
+            Some(Err(failure)) => return ToolOutcome::failed(failure),
             None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if let Some(target) = &fetched.redirect {
@@ -122,6 +152,51 @@ impl Tool for WebFetch {
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
     }
+}
+
+/// Fetches a page from a server that a command of the session has started.
+#[cfg(unix)]
+async fn fetch_from_session(
+    env: &ToolEnv,
+    network: Arc<SessionNetwork>,
+    url: Url,
+) -> Result<FetchedBody, String> {
+    let nothing = |error: std::io::Error| {
+        format!("Nothing was fetched: {}.", turnwright_types::io_error_text::io_error_text(&error))
+    };
+    let port = url.port_or_known_default().unwrap_or_default();
+    if let Err(error) = command_network::connect(&network, port).await {
+        return Err(format!(
+            "Nothing was fetched: no command of this session answers at port {port} ({}). Is the server running?",
+            turnwright_types::io_error_text::io_error_text(&error)
+        ));
+    }
+    let folder = spawn_blocking(PrivateTempFolder::create).await;
+    let folder = folder.map_err(std::io::Error::other).and_then(|made| made).map_err(nothing)?;
+    let socket = folder.path().join("connections");
+    let listener = UnixListener::bind(&socket).map_err(nothing)?;
+    let connections = async {
+        // A page is fetched with few, one after the other.
+        while let Ok((outer, _)) = listener.accept().await {
+            command_network::pass_on(outer, Arc::clone(&network), port).await;
+        }
+    };
+    tokio::select! {
+        fetched = env.shared.web.fetch_through(url, &socket) => {
+            fetched.map_err(|error| fetch_failure(&error))
+        }
+        () = connections => Err("Nothing was fetched: no connection could be made.".to_owned()),
+    }
+}
+
+/// There are no such servers on this system.
+#[cfg(not(unix))]
+async fn fetch_from_session(
+    env: &ToolEnv,
+    _: Arc<SessionNetwork>,
+    url: Url,
+) -> Result<FetchedBody, String> {
+    env.shared.web.fetch(url).await.map_err(|error| fetch_failure(&error))
 }
 
 fn fetch_failure(error: &web::FetchError) -> String {
@@ -249,7 +324,8 @@ mod tests {
     #[test]
     fn a_title_is_host_and_path_in_one_short_line() {
         let title = |url: &str| {
-            let args = WebFetchArgs { url: url.to_owned(), offset: None, raw: None };
+            let args =
+                WebFetchArgs { url: url.to_owned(), offset: None, raw: None, is_of_session: false };
             let home = std::path::Path::new("/");
             WebFetch.view(&args, &[], &Roots::new(home).unwrap()).title
         };

@@ -58,11 +58,15 @@ pub struct ExpectedProtection {
     pub processes: bool,
     /// Whether sockets of other programs are closed wherever and whenever they are made.
     pub sockets: bool,
+    /// Whether connections are supervised.
+    pub supervision: bool,
 }
 
 /// The mechanism without which an attempt is expected to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requirement {
+    /// Connections must be supervised, except on macOS.
+    Supervision,
     /// Any sandbox prevents it.
     AnySandbox,
     /// A private mount namespace.
@@ -157,7 +161,7 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     let TestScene { parent_pid, unrelated_pid, port, abstract_name, .. } = scene;
     let probe = |what: &str, argument: &str| format!("{program} sandbox-probe {what} {argument}");
     let mut all = Vec::new();
-    let mut add = |name, what, requires, attempt: String| {
+    let mut add = |name: &'static str, what, requires, attempt: String| {
         // A probe that cannot start must not count as prevented.
         let ready = if attempt.starts_with(&program) {
             format!("{program} sandbox-probe ready && echo {STARTED}")
@@ -165,7 +169,8 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
             format!("echo {STARTED}")
         };
         let command = format!("{ready}; {attempt} && echo {SUCCEEDED}; true");
-        let (is_allowed, has_network) = (name == "write-inside", name == "socket-network");
+        let is_allowed = name == "write-inside";
+        let has_network = name.ends_with("-network");
         all.push(EscapeAttempt { name, what, command, is_allowed, has_network, requires });
     };
     add(
@@ -239,17 +244,24 @@ pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
     );
     add(
         "internet",
-        "open an internet socket",
+        "connect to a server of this machine",
         Requirement::AnySandbox,
         probe("internet", &port.to_string()),
     );
     add(
+        "internet-network",
+        "connect to a server of this machine, with the network allowed",
+        Requirement::Supervision,
+        probe("internet", &port.to_string()),
+    );
+    add(
         "datagram",
-        "open a datagram socket",
+        "send a datagram to a program of this machine",
         Requirement::AnySandbox,
         probe("datagram", &port.to_string()),
     );
-    add("netlink", "open a netlink socket", Requirement::AnySandbox, probe("netlink", ""));
+    let what = "open a netlink socket to learn of devices";
+    add("netlink", what, Requirement::AnySandbox, probe("netlink", ""));
     add(
         "abstract-socket",
         "connect to an abstract socket",
@@ -380,7 +392,7 @@ pub fn evaluate(
 impl Requirement {
     /// What this system would need to prevent the attempt; `None` if it has it.
     fn missing(self, expected: ExpectedProtection) -> Option<String> {
-        let ExpectedProtection { landlock, mounts, processes, sockets } = expected;
+        let ExpectedProtection { landlock, mounts, processes, sockets, supervision } = expected;
         let is_old = |version| landlock.is_some_and(|it| it < version);
         let (lacks, what) = match self {
             Requirement::AnySandbox => return None,
@@ -390,6 +402,9 @@ impl Requirement {
             Requirement::Signals => (is_old(6) && !processes, "PID namespaces or Landlock 6 are"),
             Requirement::AbstractSockets => {
                 (is_old(6) && !sockets, "supervised connections or Landlock 6 are")
+            }
+            Requirement::Supervision => {
+                (landlock.is_some() && !supervision, "supervised connections are")
             }
             Requirement::AllSockets => (!sockets, "supervised connections or Landlock 9 are"),
             Requirement::SocketRules => {
@@ -446,8 +461,13 @@ mod tests {
 
     #[test]
     fn evidence_tells_what_held() {
-        let full =
-            ExpectedProtection { landlock: Some(7), mounts: true, processes: true, sockets: true };
+        let full = ExpectedProtection {
+            landlock: Some(7),
+            mounts: true,
+            processes: true,
+            sockets: true,
+            supervision: true,
+        };
         let old = ExpectedProtection { landlock: Some(2), ..ExpectedProtection::default() };
         let namespaces = ExpectedProtection { landlock: Some(2), ..full };
         let change = ["a file outside".to_owned()];
@@ -469,6 +489,8 @@ mod tests {
             ("protected", &success, &change, old, "open"),
             ("protected", &success, &change, full, "not held"),
             ("internet", &success, &[], old, "not held"),
+            ("internet-network", &success, &[], old, "open"),
+            ("internet-network", &success, &[], full, "not held"),
             ("socket-network", &success, &change, full, "not held"),
             ("socket-network", &success, &change, old, "open"),
             ("moved-socket", &success, &change, full, "not held"),

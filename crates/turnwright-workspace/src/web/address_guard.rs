@@ -140,6 +140,22 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// Returns true if a URL leads to the machine, or to the private network, in which it is fetched.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
+        Some(Host::Ipv6(address)) => {
+            let address = IpAddr::V6(address).to_canonical();
+            address.is_loopback() || address.is_unspecified()
+        }
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        None => false,
+    }
+}
+
 /// The host that the user is asked about, with the port unless that is a usual one.
 pub fn permission_host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
@@ -379,6 +395,31 @@ mod tests {
             }
         }
         assert!(parse_url(&format!("https://a.example/{}", "x".repeat(9_000))).is_err());
+    }
+
+    #[test]
+    fn the_loopback_interface_is_known_by_all_its_names() {
+        for (host, expected) in [
+            ("localhost:5173", true),
+            ("LOCALHOST.", true),
+            ("app.localhost", true),
+            ("127.0.0.1", true),
+            ("127.1", true),
+            ("0.0.0.0:80", true),
+            ("[::1]", true),
+            ("[::]", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("localhost.example.com", false),
+            ("notlocalhost", false),
+            ("10.0.0.1", false),
+            ("[fe80::1]", false),
+        ] {
+            assert_eq!(
+                is_loopback(&parse_url(&format!("http://{host}/")).unwrap()),
+                expected,
+                "{host}"
+            );
+        }
     }
 
     #[test]

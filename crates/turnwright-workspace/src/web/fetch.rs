@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, LOCATION};
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, ClientBuilder, Response, redirect};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::Url;
 
@@ -214,7 +214,29 @@ impl WebFetcher {
         let limit = self.limits.total;
         let host = host_and_port(&url);
         let too_long = |_| FetchError::Timeout { host, limit };
-        timeout(limit, self.fetch_with_redirects(url)).await.map_err(too_long)?
+        timeout(limit, self.fetch_with_redirects(url, None)).await.map_err(too_long)?
+    }
+
+    /// Fetches a URL of a private network, in which all connections are made through this socket. Follows redirects
+    /// within the same host. Cancel safe.
+    ///
+    /// # Errors
+    /// If there is no response. A bad status is a response.
+    #[cfg(unix)]
+    pub async fn fetch_through(
+        &self,
+        url: Url,
+        socket: &std::path::Path,
+    ) -> Result<FetchedBody, FetchError> {
+        let limit = self.limits.total;
+        let host = host_and_port(&url);
+        let builder = client_builder(self.limits.connect).no_proxy().unix_socket(socket);
+        let client = builder.build().map_err(|error| FetchError::RequestFailed {
+            host: host.clone(),
+            reason: error.to_string(),
+        })?;
+        let too_long = |_| FetchError::Timeout { host, limit };
+        timeout(limit, self.fetch_with_redirects(url, Some(&client))).await.map_err(too_long)?
     }
 
     /// Waits until another page may be converted.
@@ -223,9 +245,14 @@ impl WebFetcher {
         self.conversions.acquire().await.ok()
     }
 
-    async fn fetch_with_redirects(&self, mut url: Url) -> Result<FetchedBody, FetchError> {
+    /// `private_client` is the one for a private network, which has no other addresses.
+    async fn fetch_with_redirects(
+        &self,
+        mut url: Url,
+        private_client: Option<&Client>,
+    ) -> Result<FetchedBody, FetchError> {
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.send_request(&url).await?;
+            let response = self.send_request(&url, private_client).await?;
             let Some(target) = redirect_target(&response) else {
                 return self.read_body(url, response).await;
             };
@@ -238,7 +265,9 @@ impl WebFetcher {
                     reason: INVALID_REDIRECT.to_owned(),
                 });
             };
-            self.check(&next)?;
+            if private_client.is_none() {
+                self.check(&next)?;
+            }
             let stays = address_guard::permission_host(&next)
                 == address_guard::permission_host(&url)
                 && (next.scheme() == "https" || url.scheme() == "http");
@@ -258,10 +287,17 @@ impl WebFetcher {
         Err(FetchError::TooManyRedirects { host: host_and_port(&url), last: url.to_string() })
     }
 
-    async fn send_request(&self, url: &Url) -> Result<Response, FetchError> {
-        let client = match self.host_access(url)? {
-            HostAccess::Public => self.get_or_build_client(&self.public_client, true).await,
-            HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
+    async fn send_request(
+        &self,
+        url: &Url,
+        private_client: Option<&Client>,
+    ) -> Result<Response, FetchError> {
+        let client = match private_client {
+            Some(client) => Ok(client),
+            None => match self.host_access(url)? {
+                HostAccess::Public => self.get_or_build_client(&self.public_client, true).await,
+                HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
+            },
         };
         let broken = |reason| FetchError::RequestFailed { host: host_and_port(url), reason };
         let request = client.map_err(broken)?.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
@@ -372,15 +408,19 @@ fn redirect_target(response: &Response) -> Option<String> {
 }
 
 fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {
-    let builder = turnwright_http::client_builder()
-        .connect_timeout(connect)
-        // Each request looks the name up again, so that it is checked again.
-        .pool_max_idle_per_host(0)
-        .redirect(redirect::Policy::none())
-        .referer(false);
+    let builder = client_builder(connect);
     match guard {
         Some(guard) => builder.dns_resolver(guard).build(),
         // Hosts that the user has allowed are nearby and need no proxy.
         None => builder.no_proxy().build(),
     }
+}
+
+fn client_builder(connect: Duration) -> ClientBuilder {
+    turnwright_http::client_builder()
+        .connect_timeout(connect)
+        // Each request looks the name up again, so that it is checked again.
+        .pool_max_idle_per_host(0)
+        .redirect(redirect::Policy::none())
+        .referer(false)
 }

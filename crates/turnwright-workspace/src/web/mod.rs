@@ -14,6 +14,6 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use address_guard::{parse_url, permission_host};
+pub use address_guard::{is_loopback, parse_url, permission_host};
 pub use fetch::{FetchError, FetchLimits, FetchedBody, WebFetcher};
 pub use page::{PageCache, WebPage, to_page, wrap_untrusted};

@@ -90,7 +90,8 @@ const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
     ),
 ];
 
-#[derive(Debug)]
+/// The confinement of a command. The default is none.
+#[derive(Debug, Default)]
 pub(super) struct CommandConfinement {
     pub(super) profile: Option<SandboxProfile>,
     pub(super) environment: Environment,
@@ -150,20 +151,9 @@ pub(super) async fn confine(
             spawn_blocking(move || base_environment(&env, is_silent, &RealPaths::default()));
         let environment = environment.await.map_err(|_| "No thread could be started.")?;
         return Ok(CommandConfinement {
-            profile: None,
             environment,
             extra_variables,
-            snapshot: None,
-            allowed: Vec::new(),
-            installs_in: Vec::new(),
-            makes_environments: false,
-            read_only_inodes: Vec::new(),
-            limits: None,
-            layers: ChangedLayers::default(),
-            history: KeptHistory::default(),
-            publishes: Vec::new(),
-            network: None,
-            running: None,
+            ..CommandConfinement::default()
         });
     };
     let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
@@ -272,12 +262,7 @@ impl ConfinementBuilder<'_> {
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
-        let snapshot = self.may_write.then(|| {
-            let repositories = self.env.checkpoint.repositories();
-            let quarantine = self.env.quarantine_folder();
-            self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
-            self.env.guard.take_snapshot(self.env, repositories)
-        });
+        let snapshot = self.may_write.then(|| self.take_snapshot());
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let allowed = self.allowed_protected_paths();
         let limits = Some(self.limits(&profile) + &shared_note);
@@ -307,6 +292,12 @@ impl ConfinementBuilder<'_> {
             network: self.env.network.get(),
             running,
         })
+    }
+
+    fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
+        let quarantine = self.env.quarantine_folder();
+        self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
+        self.env.guard.take_snapshot(self.env, self.env.checkpoint.repositories())
     }
 
     /// Where the command may write, with the variables that tell programs so.
@@ -586,7 +577,8 @@ fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
         (tracks && !words.any(|word| folder.join(word).is_dir())).then(config)?
     };
     let configs: Option<_> = script.commands.iter().map(config).collect();
-    configs.filter(|_| script.ambiguity.is_none()).unwrap_or_default()
+    let is_certain = script.ambiguity.is_none() && command.uncertainty.is_none();
+    configs.filter(|_| is_certain).unwrap_or_default()
 }
 
 /// Whether a command line runs only programs that need the SSH agent.

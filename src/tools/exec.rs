@@ -18,6 +18,7 @@ use super::{
 };
 use turnwright_policy::permission::{DeniedPaths, Pass};
 use turnwright_policy::shell::{self, Script};
+use turnwright_sandbox::SessionNetwork;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
@@ -284,14 +285,8 @@ impl Tool for Exec {
             Err(reason) => return ToolOutcome::failed(reason),
         };
         let env = &ctx.env;
-        let mut published = Vec::new();
-        for port in std::mem::take(&mut confinement.publishes) {
-            if let Some(network) = &spec.network {
-                let publishing =
-                    command_network::publish(Arc::clone(network), port, Arc::clone(&job));
-                published.push(publishing.await);
-            }
-        }
+        let ports = std::mem::take(&mut confinement.publishes);
+        let published = publish(ports, spec.network.as_ref(), &job).await;
         env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
@@ -315,9 +310,7 @@ impl Tool for Exec {
             stop_on_drop.release();
             ctx.env.guard.note_background(job.id());
             let mut outcome = running_outcome(&job, (!in_background).then_some(limit));
-            for note in published {
-                outcome.add_line(&note);
-            }
+            published.iter().for_each(|note| outcome.add_line(note));
             live.finish(&job, None, &mut outcome);
             return outcome;
         };
@@ -325,12 +318,32 @@ impl Tool for Exec {
         ctx.env.guard.add_report(&job, &mut outcome).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
-        let unsaved = ctx.env.files.unsaved_note(None, "commands do");
-        if !unsaved.is_empty() {
-            outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
-        }
+        add_unsaved_note(&mut outcome, &ctx.env);
         outcome
     }
+}
+
+/// Says which files the editor has changed and not saved, as the command has not seen that.
+fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
+    let unsaved = env.files.unsaved_note(None, "commands do");
+    if !unsaved.is_empty() {
+        outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+    }
+}
+
+/// Opens ports of a command to the programs of this machine. Returns the notes about them.
+async fn publish(
+    ports: Vec<u16>,
+    network: Option<&Arc<SessionNetwork>>,
+    job: &Arc<Job>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for port in ports {
+        // Without a private network, the server listens where the user's programs are.
+        let Some(network) = network else { continue };
+        notes.push(command_network::publish(Arc::clone(network), port, Arc::clone(job)).await);
+    }
+    notes
 }
 
 /// Starts a command, unless too many are running.

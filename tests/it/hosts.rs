@@ -100,6 +100,8 @@ fn a_whole_session_contacts_the_model_and_the_configured_servers_only() {
     let mut allowed = BTreeSet::from([model.clone(), server.clone()]);
     // A command that tries is traced where the sandbox cannot make the attempt itself impossible.
     allowed.insert("192.0.2.1:80".to_owned());
+    // It is fetched in the private network of the commands.
+    allowed.extend(["127.0.0.1:9", "::1:9"].map(str::to_owned));
     let found = addresses(&trace);
     assert!(found.contains(&model) && found.contains(&server), "{found:?}");
     assert!(found.is_subset(&allowed), "{found:?} and not only {allowed:?}");

@@ -109,6 +109,8 @@ mod sandbox;
 // Windows has no sandbox.
 #[cfg(target_os = "linux")]
 mod sandboxed;
+#[cfg(target_os = "linux")]
+mod session_network;
 mod serve;
 mod serve_clients;
 mod session;

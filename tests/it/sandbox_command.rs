@@ -270,9 +270,8 @@ fn the_launcher_applies_the_profile_that_the_agent_sends() {
         command.env("TURNWRIGHT_LAUNCHER_NONCE", "0123456789abcdef0123456789abcdef");
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut agent = process_waits::accept(&listener, &child);
-        // There is no network that it shares with other commands.
-        agent.write_all(&[0]).unwrap();
-        agent.write_all(b"r").unwrap();
+        // There is no network that it shares with other commands, and what it is to run.
+        agent.write_all(b"\0r").unwrap();
         agent.write_all(&u32::try_from(profile.len()).unwrap().to_le_bytes()).unwrap();
         agent.write_all(profile.as_bytes()).unwrap();
         let report = process_waits::all_of(agent, &child);

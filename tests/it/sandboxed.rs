@@ -56,11 +56,12 @@ fn auto_mode_can_write_only_in_the_project() {
         format!("python3 -c 'open(\"{0}/x\", \"w\")' || touch {0}/x", outside.path().display());
     let (agent, result) = unasked(auto(), &command);
     assert!(!outside.path().join("x").exists());
-    assert!(result.contains("[sandbox: no network; writes only in "), "{result}");
+    let denial = format!("[sandbox: {} is not writable", outside.path().display());
+    assert!(result.contains(&denial), "{result}");
     assert!(result.contains("\"escalate\""), "{result}");
     // The user reads the same without the advice to the model.
     let shown = cards::card_text(&cards::card(&agent, 0));
-    assert!(shown.contains("[sandbox: no network; writes only in "), "{shown}");
+    assert!(shown.contains(&denial), "{shown}");
     assert!(!shown.contains("escalate"), "{shown}");
 }
 
@@ -193,14 +194,18 @@ fn a_read_only_command_runs_without_asking_unless_the_repository_has_programs() 
     let builder = || TestAgent::builder().file("a", "x");
     let (_, result) = unasked(builder(), "git status; cat a");
     assert!(result.contains('x'), "{result}");
-    // The settings of this repository start a program, so the command asks.
-    let trap = builder().file(".git/HEAD", "ref: refs/heads/m\n").file(
-        ".git/config",
-        "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch mark; false\n",
-    );
-    let trap = trap.file(".git/objects/x", "").file(".git/refs/x", "");
-    let replies = json!([calls("exec", &exec("git status")), says("Done.")]);
-    let mut agent = trap.model(replies).start();
+    let trap = || {
+        let config = "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch mark; false\n\
+                      [diff]\n\texternal = touch mark; false\n";
+        let head = builder().file(".git/HEAD", "ref: refs/heads/m\n").file(".git/config", config);
+        head.file(".git/objects/x", "").file(".git/refs/x", "")
+    };
+    // One that a command without a question can be kept from is not started.
+    let (agent, _) = unasked(trap(), "git status");
+    assert!(!agent.path("mark").exists());
+    // Other settings of this repository start a program, so the command asks.
+    let replies = json!([calls("exec", &exec("git diff")), says("Done.")]);
+    let mut agent = trap().model(replies).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     agent.choose(&question, "reject_once");

@@ -77,7 +77,7 @@ pub use linux::{LinuxSandbox as Sandbox, SessionNetwork};
 #[cfg(target_os = "macos")]
 pub use macos::MacSandbox as Sandbox;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub use no_session_network::SessionNetwork;
+pub use no_session_network::NoSessionNetwork as SessionNetwork;
 #[cfg(not(any(
     target_os = "macos",
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))

@@ -1,18 +1,18 @@
-//! Systems without private networks: there is no [`SessionNetwork`].
+//! Systems without private networks: there is no `SessionNetwork`.
 
 use std::io;
 
 /// A private network that several sandboxed programs can share, which this system does not have: there are no values
 /// of this type.
 #[derive(Debug)]
-pub enum SessionNetwork {}
+pub enum NoSessionNetwork {}
 
-impl SessionNetwork {
+impl NoSessionNetwork {
     /// Fails.
     ///
     /// # Errors
     /// Always: this system has no private networks.
-    pub fn create() -> io::Result<SessionNetwork> {
+    pub fn create() -> io::Result<NoSessionNetwork> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

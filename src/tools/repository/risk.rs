@@ -119,7 +119,7 @@ pub(super) fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<U
 }
 
 fn setting_risk(setting: &GitSetting) -> Uncertainty {
-    Uncertainty { reason: setting.reason(), only_runs_programs: true }
+    Uncertainty { reason: setting.reason(), only_runs_programs: setting.is_program() }
 }
 
 /// All settings of config files. Those that are not there have none.

@@ -17,7 +17,6 @@ const HARMLESS_SECTIONS: &[&str] = &[
     "index",
     "maintenance",
     "pack",
-    "pretty",
     "repack",
     "rerere",
     "status",
@@ -149,7 +148,6 @@ const HARMLESS_KEYS: &[&str] = &[
     "format.from",
     "format.headers",
     "format.numbered",
-    "format.pretty",
     "format.signoff",
     "format.subjectprefix",
     "format.thread",
@@ -188,7 +186,6 @@ const HARMLESS_KEYS: &[&str] = &[
     "log.abbrevcommit",
     "log.date",
     "log.decorate",
-    "log.diffmerges",
     "log.excludedecoration",
     "log.graphcolors",
     "log.initialdecorationset",
@@ -223,9 +220,7 @@ const HARMLESS_KEYS: &[&str] = &[
     "notes.rewritemode",
     "notes.rewriteref",
     "pull.ff",
-    "pull.octopus",
     "pull.rebase",
-    "pull.twohead",
     "push.autosetupremote",
     "push.default",
     "push.followtags",
@@ -392,6 +387,12 @@ impl GitSetting {
         let words =
             words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
         words.filter(is_file).map(|word| top.join(word)).collect()
+    }
+
+    /// Returns true if the setting does nothing but name a program, so that the sandbox bounds what it can do. An alias
+    /// may also stand for what destroys something.
+    pub(super) fn is_program(&self) -> bool {
+        self.program().is_some() && !self.key.starts_with("alias.")
     }
 
     /// The kind of the program that the setting names.

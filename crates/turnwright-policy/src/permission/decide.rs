@@ -248,7 +248,7 @@ impl Decider<'_> {
         let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
         if verdict == Verdict::Ask && self.grants.gives_access(effect, access) {
             let access = access_of_command(access, &self.policy.bases);
-            self.add(None, (Verdict::Allow, Reason::Granted(access)));
+            self.add(None, (Verdict::Allow, Reason::GrantedAccess(access)));
         } else {
             self.add(None, (verdict, Reason::Escalation));
         }
@@ -347,7 +347,9 @@ impl Decider<'_> {
         // In the sandbox these programs may do no more than those that the project's scripts run in this mode.
         let is_confined = self.mode == Mode::Auto
             && default.0 == Verdict::Allow
-            && !command.extra_access.unsandboxed
+            // What they get besides, the user has to know.
+            && command.extra_access.is_none()
+            && !class.fails_offline
             && uncertain.is_some_and(|it| it.only_runs_programs);
         let always_ask = uncertain
             .filter(|_| self.mode != Mode::Full && !is_granted && !is_confined)

@@ -29,6 +29,8 @@ pub enum Reason {
     Rule(Rule),
     /// The user has allowed it in this session. The text is the pattern.
     Granted(String),
+    /// The user has allowed this access for the session.
+    GrantedAccess(String),
     /// It only reads, in the session's folders.
     ReadOnly,
     /// The default of the mode.
@@ -105,7 +107,10 @@ impl Decision {
             .filter(|finding| matches!(effects.get(finding.effect_index), Some(Effect::Exec(_))));
         self.verdict() == Verdict::Allow
             && of_command.clone().next().is_some()
-            && of_command.all(|finding| finding.reason == Reason::ReadOnly)
+            && of_command.all(|finding| {
+                // More access does not make a reader do more.
+                matches!(finding.reason, Reason::ReadOnly | Reason::GrantedAccess(_))
+            })
     }
 
     /// True if everything is allowed because it only reads.

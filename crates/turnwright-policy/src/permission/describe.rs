@@ -57,7 +57,7 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
             let why = rule.why.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
             escape_hidden_line(&format!("{verb} {}{why}", rule.pattern))
         }
-        Reason::Granted(pattern) => {
+        Reason::Granted(pattern) | Reason::GrantedAccess(pattern) => {
             escape_hidden_line(&format!("allowed in this session: {pattern}"))
         }
         Reason::ReadOnly => "only reads".to_owned(),

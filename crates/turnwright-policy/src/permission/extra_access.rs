@@ -26,7 +26,7 @@ pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option
         parts.push("may debug".to_owned());
     }
     parts.extend(address_names(access).into_iter().map(|name| format!("may reach {name}")));
-    parts.extend(access.publishes.iter().map(|port| format!("opens port {port} to you")));
+    parts.extend(access.publishes.iter().map(|port| format!("lets your programs reach its port {port}")));
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -76,7 +76,7 @@ pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<Strin
         parts.push("debugging".to_owned());
     }
     parts.extend(address_names(access).into_iter().map(|name| format!("connections to {name}")));
-    parts.extend(access.publishes.iter().map(|port| format!("port {port} open to you")));
+    parts.extend(access.publishes.iter().map(|port| format!("port {port} open to your programs")));
     parts
 }
 

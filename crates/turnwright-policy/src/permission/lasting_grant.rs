@@ -64,12 +64,18 @@ pub(super) fn find_lasting_grants(
     decision: &Decision,
 ) -> LastingGrants {
     let finder = Finder { policy, mode, grants, effects, decision };
-    if finder.asked_access().is_none() {
+    let Some((_, _, access)) = finder.asked_access() else {
         return LastingGrants { narrow: finder.find(None), wide: None };
-    }
+    };
+    // To write all of the home folder is nearly to run without the sandbox.
+    let is_too_wide = |target: &ResolvedPath| {
+        let home = policy.bases.home.as_deref();
+        home.is_some_and(|home| home.starts_with(&target.path)) || is_secret_path(&target.path)
+    };
+    let may_be_wide = !access.writes.iter().any(is_too_wide);
     LastingGrants {
         narrow: finder.find(Some(Reach::Alike)).or_else(|| finder.find(Some(Reach::Exact))),
-        wide: finder.find(Some(Reach::All)),
+        wide: may_be_wide.then(|| finder.find(Some(Reach::All))).flatten(),
     }
 }
 

@@ -461,7 +461,12 @@ impl<'a> Lexer<'a> {
     fn eat_current_folder(&mut self) -> bool {
         let rest = &self.text[self.position..];
         let after = ["$PWD", "${PWD}", "$(pwd)"].iter().find_map(|it| rest.strip_prefix(it));
-        let after = after.filter(|it| it.starts_with(['"', '/']));
+        // More text behind the quote would belong to the name.
+        let ends_word = |text: &str| {
+            let next = text.strip_prefix('"').map(|rest| rest.chars().next());
+            next.is_some_and(|next| next.is_none_or(|char| " \t\n;&|)<>/".contains(char)))
+        };
+        let after = after.filter(|text| text.starts_with('/') || ends_word(text));
         let after = after.filter(|_| !self.variables.iter().any(|(name, _)| name == "PWD"));
         self.position += after.map_or(0, |it| rest.len() - it.len());
         after.is_some()

@@ -54,11 +54,14 @@ pub struct SuggestedWords {
 }
 
 /// Subcommands that send content away, to a place that further words may name.
-const PUBLISHING: WordList = "push publish upload deploy unpublish release";
+const PUBLISHING: WordList = "push publish upload deploy unpublish release send-email";
 
 /// Subcommands after which a program runs what is named next.
 const RUNNING_SUBCOMMANDS: WordList =
     "run exec x shell start task script invoke do dev dlx run-script tool";
+
+/// Subcommands that fetch a program and run it.
+const CREATING_SUBCOMMANDS: WordList = "create init";
 
 /// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
 /// there should be no such permission: for interpreters, wrappers, programs that can do too many
@@ -67,12 +70,19 @@ pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
     // `npx` may do without.
     let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
     let is_useless = network::needs_network(command) && !is_runner;
-    suggest_prefix_with_access(command).filter(|_| !is_useless)
+    suggest(command).filter(|_| !is_useless)
 }
 
-/// The words of a command that a lasting permission should name which also gives it the network or other access;
-/// `None` as above.
+/// The words of a command that a lasting permission should name which also gives it the network or other access. `None`
+/// also for programs and subcommands that send content to wherever further words say.
 pub fn suggest_prefix_with_access(command: &SimpleCommand) -> Option<SuggestedWords> {
+    let publishes = command.words.get(1).is_some_and(|sub| is_in(PUBLISHING, &sub.text));
+    let network = programs::find(command.program()).network;
+    let always_sends = matches!(network, NetworkUse::Always);
+    suggest(command).filter(|_| !publishes && !always_sends)
+}
+
+fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
     let is_indirect = !command.wrappers.is_empty() || command.has_unknown_args;
     if is_indirect
         || !is_program_name(command.words.first()?)
@@ -143,7 +153,11 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
 fn network_word_count(words: &[Word]) -> Option<WordCount> {
     let (program, rest) = words.split_first()?;
     let network = programs::find(&program.text).network;
-    let sub = rest.first().filter(|sub| is_action(sub) && !is_in(PUBLISHING, &sub.text))?;
+    let is_open = |sub: &Word| {
+        let open = [PUBLISHING, RUNNING_SUBCOMMANDS, CREATING_SUBCOMMANDS];
+        open.into_iter().any(|words| is_in(words, &sub.text))
+    };
+    let sub = rest.first().filter(|sub| is_action(sub) && !is_open(sub))?;
     let is_by_subcommand = !matches!(network, NetworkUse::Never | NetworkUse::Always);
     (is_by_subcommand && network.is_used(rest) && network.is_used(std::slice::from_ref(sub)))
         .then_some(WordCount::First(2))

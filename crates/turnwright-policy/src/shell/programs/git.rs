@@ -221,7 +221,11 @@ const SUBCOMMANDS: &[Program] = &[
         .operand_use(OperandUse::Takes),
     program("mv").operand_use(OperandUse::Moves),
     program("push").dangers(&[Danger::Check(push)]).network(NetworkUse::Always),
-    program("pull fetch clone ls-remote send-email request-pull").network(NetworkUse::Always),
+    program("fetch ls-remote send-email request-pull").network(NetworkUse::Always),
+    program("pull").network(NetworkUse::Always).options_outside_grant("sX --strategy"),
+    program("clone")
+        .network(NetworkUse::Always)
+        .options_outside_grant("cu --config --upload-pack --template"),
     program("submodule")
         .dangers(&[Danger::Check(|words| forced(words, "deinit"))])
         .network(NetworkUse::FirstOperand("update add")),

@@ -36,7 +36,8 @@ impl GitProgram {
     ];
 }
 
-/// Subcommands, and the programs that each of them may start.
+/// Subcommands, and the programs that each of them may start. Whatever reads the index asks the file system monitor, and
+/// the monitor and hooks may be started by any that does.
 type Row = (WordList, &'static [GitProgram]);
 
 const ROWS: &[Row] = {
@@ -45,24 +46,19 @@ const ROWS: &[Row] = {
         (
             "ls-tree rev-parse name-rev merge-base show-ref show-branch check-ignore check-attr \
              count-objects version config",
-            &[],
+            &[Fsmonitor, Hook],
         ),
         (
-            "log show whatchanged rev-list shortlog range-diff reflog diff-tree cat-file cherry",
-            &[Diff, Signature],
-        ),
-        (
-            "status diff diff-index diff-files blame annotate ls-files describe grep",
-            &[Content, Diff, Fsmonitor, Hook],
-        ),
-        ("branch tag for-each-ref symbolic-ref update-ref notes", &[Hook, Signature]),
-        ("fetch ls-remote push remote", &[Connection, Hook, Signature]),
-        (
-            "add commit rm mv reset restore checkout switch stash merge rebase cherry-pick revert \
-             apply am clean worktree checkout-index read-tree update-index",
+            "log show rev-list shortlog range-diff reflog diff-tree cat-file cherry status diff diff-index \
+             diff-files blame annotate ls-files describe grep branch tag for-each-ref symbolic-ref update-ref notes \
+             add commit rm mv reset restore checkout switch stash merge rebase cherry-pick revert apply am clean \
+             worktree checkout-index read-tree update-index",
             &[Content, Diff, Fsmonitor, Hook, Signature],
         ),
-        ("pull", &[Connection, Content, Diff, Fsmonitor, Hook, Signature]),
+        (
+            "pull fetch ls-remote push remote",
+            &[Connection, Content, Diff, Fsmonitor, Hook, Signature],
+        ),
     ]
 };
 
@@ -99,11 +95,10 @@ impl GitUse {
                 return None;
             }
         }
-        let runs_words = |text: &str| match subcommand {
-            "rebase" => is_option(text, 'x', "--exec"),
-            _ => is_option(text, '\0', "--exec") || is_option(text, '\0', "--trailer"),
-        };
-        let runs_words = arguments.iter().any(|it| runs_words(&it.text));
+        let short = if subcommand == "rebase" { 'x' } else { '\0' };
+        let runs_words = arguments.iter().any(|word| {
+            is_option(&word.text, short, "--exec") || is_option(&word.text, '\0', "--trailer")
+        });
         let row = ROWS.iter().find(|(names, _)| is_in(names, subcommand));
         let row = row.filter(|_| !runs_words && !command.has_unknown_args);
         let programs = row.map_or(&GitProgram::ALL[..], |(_, programs)| programs);
@@ -138,13 +133,13 @@ mod tests {
     fn a_subcommand_of_git_starts_certain_programs_and_other_forms_any() {
         use GitProgram::{Connection, Content, Diff, Fsmonitor, Hook, Interactive, Signature};
         for (line, expected) in [
-            ("git rev-parse HEAD", &[][..]),
-            ("git config --get user.name", &[]),
-            ("git log -p", &[Diff, Signature]),
-            ("git --no-pager -C sub show HEAD", &[Diff, Signature]),
-            ("git status", &[Content, Diff, Fsmonitor, Hook]),
-            ("git branch x", &[Hook, Signature]),
-            ("git push", &[Connection, Hook, Signature]),
+            ("git rev-parse HEAD", &[Fsmonitor, Hook][..]),
+            ("git config --get user.name", &[Fsmonitor, Hook]),
+            ("git log -p", &[Content, Diff, Fsmonitor, Hook, Signature]),
+            ("git --no-pager -C sub show HEAD", &[Content, Diff, Fsmonitor, Hook, Signature]),
+            ("git status", &[Content, Diff, Fsmonitor, Hook, Signature]),
+            ("git branch x", &[Content, Diff, Fsmonitor, Hook, Signature]),
+            ("git push", &[Connection, Content, Diff, Fsmonitor, Hook, Signature]),
             ("git commit -m x", &[Content, Diff, Fsmonitor, Hook, Signature]),
             ("git rebase main", &[Content, Diff, Fsmonitor, Hook, Signature]),
             ("git pull", &[Connection, Content, Diff, Fsmonitor, Hook, Signature]),

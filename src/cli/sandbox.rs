@@ -50,7 +50,7 @@ fn profile(args: &SandboxCliArgs, config: &Config, temporary: &Path) -> io::Resu
     let home = config.paths.home.as_deref();
     let mut hide = home.map(turnwright_types::effect::credential_paths).unwrap_or_default();
     hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
-    let network = if args.network { Network::On } else { Network::Loopback };
+    let network = if args.network { Network::Internet } else { Network::Loopback };
     Ok(SandboxProfile {
         writable: write,
         read_only: keep,

@@ -73,7 +73,6 @@ pub(super) async fn pass_on(
     port: u16,
 ) {
     if let Ok(mut inner) = connect(&network, port).await {
-        // The end of either side ends both.
         copy_bidirectional(&mut outer, &mut inner).await.ok();
     }
 }
@@ -87,8 +86,9 @@ pub(super) async fn publish(network: Arc<SessionNetwork>, port: u16, job: Arc<Jo
         match TcpListener::bind(SocketAddr::new(host, port)).await {
             Ok(listener) => listeners.push(listener),
             // A machine without IPv6 has no such address.
-            Err(failure) if host.is_ipv4() => error = Some(failure),
-            Err(_) => {}
+            Err(failure) if host.is_ipv6() && failure.kind() == io::ErrorKind::AddrNotAvailable => {
+            }
+            Err(failure) => error = Some(failure),
         }
     }
     if let Some(error) = error {

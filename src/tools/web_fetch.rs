@@ -176,9 +176,10 @@ async fn fetch_from_session(
     let socket = folder.path().join("connections");
     let listener = UnixListener::bind(&socket).map_err(nothing)?;
     let connections = async {
-        // A page is fetched with few, one after the other.
+        // They end with the page.
+        let mut open = tokio::task::JoinSet::new();
         while let Ok((outer, _)) = listener.accept().await {
-            command_network::pass_on(outer, Arc::clone(&network), port).await;
+            open.spawn(command_network::pass_on(outer, Arc::clone(&network), port));
         }
     };
     tokio::select! {

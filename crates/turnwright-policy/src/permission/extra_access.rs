@@ -26,7 +26,9 @@ pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option
         parts.push("may debug".to_owned());
     }
     parts.extend(address_names(access).into_iter().map(|name| format!("may reach {name}")));
-    parts.extend(access.publishes.iter().map(|port| format!("lets your programs reach its port {port}")));
+    parts.extend(
+        access.publishes.iter().map(|port| format!("lets your programs reach its port {port}")),
+    );
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 

@@ -4,6 +4,7 @@
 mod cache_overlay;
 mod capabilities;
 mod connection_notes;
+mod epoll_transfer;
 mod hidden_sockets;
 mod landlock_ruleset;
 mod layer_publishing;
@@ -196,8 +197,9 @@ impl LinuxSandbox {
 
     /// Returns true if connections have to be looked at one by one, and can be.
     fn needs_supervisor(&self) -> bool {
-        let namespaces = namespace_support();
-        namespaces.supervision && (!can_landlock_close_sockets() || self.outside.can_be_any())
+        // In a private network, a program may be handed a socket by one that may reach more.
+        let has_private_network = self.session_network.is_some();
+        namespace_support().supervision && (has_private_network || !can_landlock_close_sockets())
     }
 
     /// Whether the program gets a PID namespace.

@@ -171,6 +171,10 @@ fn a_socket_that_connects_outside_behaves_like_the_program_s_own() {
         it.setblocking(True); print(echo(it))\n\
         it = socket.socket(); print(it.connect_ex(('127.0.0.1', 1)), it.connect_ex(('127.0.0.1', {port})), echo(it))\n\
         it = socket.socket(); it.connect(('127.0.0.1', {port})); print(it.connect_ex(('127.0.0.1', 1)))\n\
+        it = socket.socket(); it.setblocking(False); poll = select.epoll()\n\
+        poll.register(it, select.EPOLLOUT | select.EPOLLET); poll.poll(0)\n\
+        it.connect_ex(('127.0.0.1', {port})); print(poll.poll(5) == [(it.fileno(), select.EPOLLOUT)])\n\
+        poll.modify(it, select.EPOLLIN); it.send(b'x'); print(poll.poll(5) == [(it.fileno(), select.EPOLLIN)])\n\
         asyncio = __import__('asyncio')\n\
         async def talk_async():\n  \
           reader, writer = await asyncio.open_connection('127.0.0.1', {port}); writer.write(b'async'); return await reader.read(5)\n\
@@ -180,7 +184,7 @@ fn a_socket_that_connects_outside_behaves_like_the_program_s_own() {
         let text = run(&folders, &profile(&folders, network, &named), &script);
         assert_eq!(
             text,
-            "hello True True\n1 1\nhello hello\nTrue\n0 0 2048\nhello\n111 0 hello\n13\nb'async'\n",
+            "hello True True\n1 1\nhello hello\nTrue\n0 0 2048\nhello\n111 0 hello\n13\nTrue\nTrue\nb'async'\n",
             "{network:?}"
         );
     }
@@ -291,5 +295,68 @@ fn a_program_debugs_what_it_has_started_and_has_terminals_of_its_own() {
                 "0 127 0\n-1 {refused}\n-1 {refused}\nb'line\\n' /dev/pts/0\n['0', 'ptmx'] True\n-1 {perf}\n"
             )
         );
+    }
+}
+
+/// A program that may reach more hands its socket to one that may not.
+#[test]
+fn a_socket_that_was_passed_on_gives_no_access_and_nothing_listens_on_the_machine() {
+    if !can_test_networks() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let session = Arc::new(SessionNetwork::create().unwrap());
+    let [named, other] = ["127.0.0.1:0", "127.0.0.1:0"].map(start_echo_server);
+    let receiver = format!(
+        "unspec = b'\\0' * 16; libc = ctypes.CDLL(None, use_errno=True)\n\
+        it = open_socket(); it.bind('pass'); it.listen(); open('ready', 'w').close(); it, _ = it.accept()\n\
+        for _ in range(2):\n  \
+          _, fds, _, _ = socket.recv_fds(it, 1, 1); passed = socket.socket(fileno=fds[0])\n  \
+          print(libc.connect(passed.fileno(), unspec, 16), end=' ')\n  \
+          try: passed.connect(('127.0.0.1', {})); print('reached')\n  \
+          except OSError as error: print(error.strerror)",
+        other.port()
+    );
+    let sender = format!(
+        "while not os.path.exists('ready'): time.sleep(0.01)\n\
+        it = open_socket(); it.connect('pass')\n\
+        tcp = socket.create_connection(('127.0.0.1', {0})); socket.send_fds(it, [b'x'], [tcp.fileno()])\n\
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        print(udp.connect_ex(('127.0.0.1', {0}))); socket.send_fds(it, [b'x'], [udp.fileno()])\n\
+        libc = ctypes.CDLL(None, use_errno=True); server = socket.create_connection(('127.0.0.1', {0}))\n\
+        libc.connect(server.fileno(), b'\\0' * 16, 16); server.bind(('127.0.0.1', 0))\n\
+        try: server.listen()\n\
+        except OSError as error: print(error.strerror)\n\
+        own = socket.socket(); own.bind(('127.0.0.1', 0)); own.listen(); print(reach(own.getsockname()[0]))",
+        named.port()
+    )
+    .replace("print(reach(own.getsockname()[0]))", "print(socket.create_connection(own.getsockname()) is not None)");
+    let allowed = profile(&folders, Network::Loopback, &[named]);
+    let nothing = profile(&folders, Network::Loopback, &[]);
+    let received = run_in(&folders, &nothing, Some(&session), &receiver, |_| {
+        let sent = run_in(&folders, &allowed, Some(&session), &sender, |_| ());
+        assert_eq!(sent, "13\nPermission denied\nTrue\n");
+    });
+    // The second is still one of the private network, in which nobody gets its datagrams.
+    assert_eq!(received, "0 Permission denied\n0 reached\n");
+}
+
+#[test]
+fn names_are_looked_up_for_each_family_and_private_addresses_are_those_of_the_session() {
+    if !can_test_networks() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let script = format!(
+        "{CLIENT}\
+        for family in [socket.AF_INET, socket.AF_INET6, socket.AF_UNSPEC]:\n  \
+          host = '::1' if family == socket.AF_INET6 else '127.0.0.1'\n  \
+          print(len(socket.getaddrinfo(host, 80, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)))\n\
+        it = socket.socket(socket.AF_INET6); it.bind(('::', 0)); it.listen(8); port = it.getsockname()[1]\n\
+        print(reach('192.0.0.8', port), reach('fd00:7477::8', port), reach('127.0.0.1', port))"
+    );
+    for network in [Network::Loopback, Network::Internet] {
+        let text = run(&folders, &profile(&folders, network, &[]), &script);
+        assert_eq!(text, "1\n1\n1\nreached reached reached\n", "{network:?}");
     }
 }

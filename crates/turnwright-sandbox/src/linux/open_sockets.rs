@@ -22,8 +22,8 @@ pub(super) struct OpenSockets {
     open: Vec<PathBuf>,
     /// The caches that have a private layer, or else are read-only.
     caches: Vec<PathBuf>,
-    /// Whether abstract sockets are only those of programs with the same private network.
-    has_private_names: bool,
+    /// Whether the program has a private network. Abstract sockets belong to the network that they are in.
+    has_private_network: bool,
 }
 
 impl OpenSockets {
@@ -31,15 +31,23 @@ impl OpenSockets {
     pub(super) fn new(
         mut open: Vec<PathBuf>,
         caches: Vec<PathBuf>,
-        has_private_names: bool,
+        has_private_network: bool,
     ) -> OpenSockets {
         open.extend(NAME_SERVICES.iter().chain([&SHARED_MEMORY]).map(PathBuf::from));
-        OpenSockets { open, caches, has_private_names }
+        OpenSockets { open, caches, has_private_network }
+    }
+
+    pub(super) fn has_private_network(&self) -> bool {
+        self.has_private_network
     }
 
     /// Fails if another program of the user may have an abstract socket. The kernel does not tell whose it is.
     pub(super) fn check_abstract(&self) -> io::Result<()> {
-        if self.has_private_names { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+        if self.has_private_network {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EPERM))
+        }
     }
 
     /// Opens what a path leads to, if the program may connect to it.

@@ -16,14 +16,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::syscalls::{self, SocketOption};
 use crate::Network;
 
-/// The services that clouds offer to their machines, besides those at link-local addresses.
+/// The services that clouds and overlay networks offer on their machines, besides those at link-local addresses.
 const CLOUD_SERVICES: &[IpAddr] = &[
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 100)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd7a, 0x115c, 0xa1e0, 0, 0, 0, 0, 0x53)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
+
+/// The addresses that a private network has besides those of loopback: resolvers look up names only for the families
+/// of which there is one. The first is the dummy address of RFC 7600.
+pub(super) const PRIVATE_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+pub(super) const PRIVATE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x7477, 0, 0, 0, 0, 0, 8);
+const PRIVATE_ADDRESSES: [IpAddr; 2] = [IpAddr::V4(PRIVATE_IPV4), IpAddr::V6(PRIVATE_IPV6)];
 
 /// The options that a program may have set before it connects.
 const COPIED_OPTIONS: &[SocketOption] = &[
@@ -85,9 +93,17 @@ impl OutsideConnections {
         OutsideConnections { has_internet, named: [named, &nameservers].concat() }
     }
 
-    /// Returns true if there is anything outside that the program may connect to.
-    pub(super) fn can_be_any(&self) -> bool {
-        self.has_internet || !self.named.is_empty()
+    /// Returns true if the program may send datagrams to addresses outside, and receive them.
+    pub(super) fn has_datagrams(&self) -> bool {
+        // `sendmsg` could send them to any other address.
+        self.has_internet
+    }
+
+    pub(super) fn is_named(&self, address: SocketAddr) -> bool {
+        let host = canonical(address.ip());
+        self.named
+            .iter()
+            .any(|named| named.port() == address.port() && canonical(named.ip()) == host)
     }
 
     /// Returns true if this address is out of reach only because of the sandbox: it lies outside, or a server of the
@@ -105,12 +121,11 @@ impl OutsideConnections {
     /// Where an address lies. Makes system calls only.
     pub(super) fn destination(&self, address: SocketAddr) -> Destination {
         let host = canonical(address.ip());
-        let is_named =
-            |named: &SocketAddr| named.port() == address.port() && canonical(named.ip()) == host;
-        if self.named.iter().any(is_named) {
+        if self.is_named(address) {
             return Destination::Outside;
         }
-        if !self.has_internet || host.is_loopback() || host.is_unspecified() {
+        let is_private = host.is_loopback() || host.is_unspecified();
+        if !self.has_internet || is_private || PRIVATE_ADDRESSES.contains(&host) {
             return Destination::OwnNetwork;
         }
         if is_of_link(host) || CLOUD_SERVICES.contains(&host) || is_of_machine(address) {
@@ -155,8 +170,16 @@ fn is_of_machine(address: SocketAddr) -> bool {
         let own = syscalls::socket_address(socket.as_fd(), &mut bytes)?;
         io::Result::Ok(syscalls::internet_address(own))
     };
-    let source = find_source().ok().flatten();
-    source.is_some_and(|source| canonical(source.ip()) == canonical(address.ip()))
+    match find_source() {
+        Ok(source) => {
+            source.is_some_and(|source| canonical(source.ip()) == canonical(address.ip()))
+        }
+        // Nothing can be said if, for example, there are no free ports.
+        Err(error) => {
+            let no_way = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES];
+            !syscalls::is_errno(&error, &no_way)
+        }
+    }
 }
 
 /// The number of the network that a socket belongs to.
@@ -238,7 +261,10 @@ mod tests {
             ("[::ffff:127.0.0.1]:5432", Outside),
             ("[::1]:5432", Outside),
             ("127.0.0.2:5432", OwnNetwork),
+            ("192.0.0.8:80", OwnNetwork),
+            ("[fd00:7477::8]:80", OwnNetwork),
             ("169.254.169.254:80", Refused),
+            ("100.100.100.100:53", Refused),
             ("[::ffff:169.254.169.254]:80", Refused),
             ("[64:ff9b::a9fe:a9fe]:80", Refused),
             ("[fe80::1]:80", Refused),

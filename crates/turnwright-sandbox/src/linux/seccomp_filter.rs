@@ -168,18 +168,16 @@ pub(super) struct FilterKind {
     pub(super) has_own_processes: bool,
     /// Whether the program may profile and record what it has started, if it has a PID namespace.
     pub(super) may_debug: bool,
-    /// Whether each `connect` is a notification for the supervisor and, with connections to the internet, each `sendto`
-    /// with an address.
+    /// Whether each `connect`, each `listen` and each `sendto` with an address is a notification for the supervisor.
     pub(super) is_supervised: bool,
 }
 
 /// The BPF program for the kernel. Each is built once.
 pub(super) fn program(kind: FilterKind) -> io::Result<&'static BpfProgram> {
-    static PROGRAMS: [OnceLock<BpfProgram>; 24] = [const { OnceLock::new() }; 24];
+    static PROGRAMS: [OnceLock<BpfProgram>; 16] = [const { OnceLock::new() }; 16];
     let network = match kind.network {
         Network::Off => 0,
-        Network::Loopback | Network::On => 1,
-        Network::Internet => 2,
+        Network::Loopback | Network::Internet | Network::On => 1,
     };
     let flags = [kind.has_own_processes, kind.may_debug, kind.is_supervised];
     let number = flags.iter().fold(network, |number, flag| 2 * number + usize::from(*flag));
@@ -363,10 +361,10 @@ fn preamble(kind: FilterKind) -> BpfProgram {
         return_errno(libc::ENOSYS),
     ];
     if kind.is_supervised {
-        program.push(instruction(BPF_JMP_JEQ, 1, number(libc::SYS_connect)));
-        program.push(instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF));
-    }
-    if kind.is_supervised && kind.network == Network::Internet {
+        for call in [libc::SYS_connect, libc::SYS_listen] {
+            program.push(instruction(BPF_JMP_JEQ, 1, number(call)));
+            program.push(instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF));
+        }
         // The pointer to the address is not zero if one of its halves is not.
         program.extend([
             instruction(BPF_JMP_JEQ, 6, number(libc::SYS_sendto)),

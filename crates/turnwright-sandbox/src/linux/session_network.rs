@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mount_namespace::{NamespaceMethod, map_ids};
+use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
 use super::{succeeds_in_child, syscalls};
 
 const USER_NAMESPACE: &CStr = c"/proc/self/ns/user";
@@ -39,6 +40,7 @@ impl SessionNetwork {
                 map_ids(users, groups)?;
             }
             syscalls::bring_up_loopback()?;
+            syscalls::add_addresses(PRIVATE_IPV4, PRIVATE_IPV6)?;
             send_namespace(&sender, NETWORK_NAMESPACE)?;
             if id_maps.is_some() { send_namespace(&sender, USER_NAMESPACE) } else { Ok(()) }
         });

@@ -10,8 +10,10 @@
 //! * What a program can create lies in folders that it may write to, so these and the sockets that the
 //!   profile names are all that is open. Whose socket it is need not be known.
 //! * Abstract sockets are open if they belong to a private network: Landlock's scope does not include the first process.
-//! * Addresses of the internet that lie outside of the program's network are the matter of [`OutsideConnections`]. Then
-//!   each `sendto` with an address is supervised, too.
+//! * Addresses of the internet that lie outside of the program's network are the matter of [`OutsideConnections`]. So
+//!   each `sendto` with an address is supervised, too, and each `listen`: nothing listens in the network of the machine.
+//! * A socket may have come from another program of the session, which may reach more. It gives no access that this one
+//!   does not have, but for a connection that is there already.
 //! * The first process has the rights of the program on files: its user, and no capability besides but that
 //!   to look at processes.
 //! * A server sees the first process as its peer, with the user and group of the program.
@@ -42,7 +44,7 @@ use super::open_sockets::OpenSockets;
 use super::outside_connections::{self, Destination, OutsideConnections};
 use super::socket_address::Address;
 use super::supervised_thread::{ThreadIdentity, descriptor_flags, open_folder_of};
-use super::{capabilities, syscalls};
+use super::{capabilities, epoll_transfer, syscalls};
 
 /// The longest message that is sent for a program at once.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -68,8 +70,8 @@ pub(super) struct SocketSupervisor {
 /// What the first process remembers while it supervises.
 #[derive(Default)]
 struct Memory {
-    /// The number of the network of this process, if the program may connect to anything in it.
-    own_network: Option<u64>,
+    /// The number of the network of this process.
+    own_network: u64,
     done_calls: DoneCalls,
     noted: NotedConnections,
 }
@@ -79,6 +81,7 @@ struct SuspendedCall {
     /// The number of the notification.
     id: u64,
     user: ThreadIdentity,
+    process: OwnedFd,
     call: Call,
     /// The number of the socket in the program.
     descriptor: RawFd,
@@ -150,10 +153,8 @@ impl SocketSupervisor {
     }
 
     fn serve(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let mut memory = Memory::default();
-        if self.outside.can_be_any() {
-            memory.own_network = Some(outside_connections::own_network()?);
-        }
+        let own_network = outside_connections::own_network()?;
+        let mut memory = Memory { own_network, ..Memory::default() };
         let mut waiting = [const { None }; MAX_WAITING];
         let mut next_retry = Instant::now();
         loop {
@@ -173,7 +174,9 @@ impl SocketSupervisor {
                     match (blocked, free) {
                         (Some(connection), Some(place)) => *place = Some(connection),
                         (Some(connection), None) => {
-                            memory.done_calls.answer(listener, connection, libc::EAGAIN);
+                            let is_unix = connection.call.address.is_unix();
+                            let number = if is_unix { libc::EAGAIN } else { libc::ETIMEDOUT };
+                            memory.done_calls.answer(listener, connection, number);
                         }
                         (None, _) => {}
                     }
@@ -199,11 +202,17 @@ impl SocketSupervisor {
         memory: &mut Memory,
     ) -> Option<Connection> {
         let id = notification.id;
-        if libc::c_long::from(notification.data.nr) == libc::SYS_sendto {
-            match self.send(listener, notification, memory.own_network) {
-                Ok(sent) => syscalls::answer_notification(listener, id, sent, 0),
-                Err(error) => syscalls::answer_notification(listener, id, 0, error_number(&error)),
+        let done = match libc::c_long::from(notification.data.nr) {
+            libc::SYS_sendto => Some(self.send(listener, notification, memory.own_network)),
+            libc::SYS_listen => Some(self.listen(listener, notification, memory.own_network)),
+            _ => None,
+        };
+        if let Some(done) = done {
+            let (value, error) = match done {
+                Ok(value) => (value, 0),
+                Err(error) => (0, error_number(&error)),
             };
+            syscalls::answer_notification(listener, id, value, error);
             return None;
         }
         match self.open_connection(listener, notification, memory) {
@@ -241,12 +250,11 @@ impl SocketSupervisor {
         if let Some(target) = &target {
             call.address = Address::of_descriptor(target)?;
         }
-        let outside = match memory.own_network {
-            Some(own_network) => {
-                let outside = self.outside_socket(&call, own_network);
-                outside.inspect_err(|error| self.note(&call, error_number(error), memory))?
-            }
-            None => None,
+        let outside = if self.sockets.has_private_network() {
+            let outside = self.outside_socket(&call, memory.own_network);
+            outside.inspect_err(|error| self.note(&call, error_number(error), memory))?
+        } else {
+            None
         };
         let is_replacement = outside.is_some();
         call.socket = outside.unwrap_or(call.socket);
@@ -285,10 +293,61 @@ impl SocketSupervisor {
         let is_outside = outside_connections::network_of(socket)? == own_network;
         match self.outside.destination(address) {
             Destination::Outside if is_outside => Ok(None),
-            Destination::Outside => outside_connections::open_similar(socket).map(Some),
+            Destination::Outside
+                if self.outside.has_datagrams()
+                    || syscalls::socket_option(socket, libc::SO_TYPE)? == libc::SOCK_STREAM =>
+            {
+                outside_connections::open_similar(socket).map(Some)
+            }
             Destination::OwnNetwork if !is_outside => Ok(None),
-            Destination::OwnNetwork | Destination::Refused => denied(),
+            Destination::Outside | Destination::OwnNetwork | Destination::Refused => denied(),
         }
+    }
+
+    /// Gives a message for an address outside the socket that it needs, which is always connected.
+    fn prepare_to_send(
+        &self,
+        listener: BorrowedFd<'_>,
+        call: &mut SuspendedCall,
+        own_network: u64,
+    ) -> io::Result<()> {
+        if let Some(outside) = self.outside_socket(call, own_network)? {
+            call.socket = outside;
+            syscalls::connect(call.socket.as_fd(), call.address.bytes())?;
+            return call.replace(listener);
+        }
+        let socket = call.socket.as_fd();
+        if outside_connections::network_of(socket)? != own_network {
+            return Ok(());
+        }
+        // A resolver asks all nameservers with one socket. The first has to answer.
+        let mut bytes = [0; syscalls::MAX_ADDRESS];
+        let peer = syscalls::peer_address(socket, &mut bytes).ok().flatten();
+        let is_nameserver = |address| self.outside.is_named(address);
+        if peer.is_some_and(is_nameserver) && call.address.internet().is_some_and(is_nameserver) {
+            return Ok(());
+        }
+        syscalls::connect(socket, call.address.bytes())
+    }
+
+    /// Makes a socket accept connections, unless it belongs to the network of the machine.
+    fn listen(
+        &self,
+        listener: BorrowedFd<'_>,
+        notification: &libc::seccomp_notif,
+        own_network: u64,
+    ) -> io::Result<i64> {
+        let [descriptor, backlog, ..] = notification.data.args;
+        let call = SuspendedCall::read(notification, descriptor, (0, 0))?;
+        call.check(listener)?;
+        let socket = call.socket.as_fd();
+        if self.sockets.has_private_network()
+            && syscalls::socket_option(socket, libc::SO_DOMAIN)? != libc::AF_UNIX
+            && outside_connections::network_of(socket)? == own_network
+        {
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
+        syscalls::listen(socket, lower_half(backlog)).map(|()| 0)
     }
 
     /// Tries to connect and answers. Returns the connection if it has to wait.
@@ -309,6 +368,14 @@ impl SocketSupervisor {
             self.note(&connection.call, number, memory);
             memory.done_calls.answer(listener, connection, number);
             return None;
+        }
+        // If a signal interrupts the program, it goes on with the socket that connects.
+        if connection.is_replacement {
+            if let Err(error) = connection.call.replace(listener) {
+                memory.done_calls.answer(listener, connection, error_number(&error));
+                return None;
+            }
+            connection.is_replacement = false;
         }
         let socket = connection.call.socket.as_fd();
         let timeout = || syscalls::connect_timeout(socket).unwrap_or(Duration::MAX);
@@ -331,7 +398,7 @@ impl SocketSupervisor {
         &self,
         listener: BorrowedFd<'_>,
         notification: &libc::seccomp_notif,
-        own_network: Option<u64>,
+        own_network: u64,
     ) -> io::Result<i64> {
         let [descriptor, message, size, flags, pointer, length] = notification.data.args;
         let mut call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
@@ -351,19 +418,9 @@ impl SocketSupervisor {
         if call.address.is_unix() || flags & libc::MSG_FASTOPEN != 0 {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
-        // The address says nothing for a connected socket, and another one sends nothing.
-        if let Some(own_network) = own_network.filter(|_| !is_stream) {
-            let outside = self.outside_socket(&call, own_network)?;
-            let is_replacement = outside.is_some();
-            call.socket = outside.unwrap_or(call.socket);
-            if is_replacement
-                || outside_connections::network_of(call.socket.as_fd())? == own_network
-            {
-                syscalls::connect(call.socket.as_fd(), call.address.bytes())?;
-            }
-            if is_replacement {
-                call.replace(listener)?;
-            }
+        // The address says nothing for a connected stream, and another one sends nothing.
+        if !is_stream && self.sockets.has_private_network() {
+            self.prepare_to_send(listener, &mut call, own_network)?;
         }
         let sent = syscalls::send_to(call.socket.as_fd(), buffer, flags, call.address.bytes())?;
         i64::try_from(sent).map_err(|_| io::ErrorKind::InvalidData.into())
@@ -384,11 +441,12 @@ impl SuspendedCall {
         // A thread may have descriptors of its own, but before Linux 6.9 it cannot be asked for them.
         let process = pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
             .or_else(|_| pidfd_open(user.process, PidfdFlags::empty()))?;
-        let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
+        let socket = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty())?;
         let inode = rustix::fs::fstat(&socket)?.st_ino;
         Ok(SuspendedCall {
             id: notification.id,
             user,
+            process,
             call: Call { thread, socket: inode, pointer },
             descriptor,
             socket,
@@ -408,6 +466,15 @@ impl SuspendedCall {
     /// Puts the socket in the place of the program's.
     fn replace(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
         let flags = descriptor_flags(self.call.thread, self.descriptor)?;
+        // What cannot be transferred, the program may register itself.
+        let thread = self.call.thread;
+        epoll_transfer::transfer(
+            thread,
+            self.process.as_fd(),
+            self.descriptor,
+            self.socket.as_fd(),
+        )
+        .ok();
         let place = (self.descriptor, flags);
         syscalls::replace_descriptor(listener, self.id, place, self.socket.as_fd())?;
         self.call.socket = rustix::fs::fstat(&self.socket)?.st_ino;

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -215,6 +215,44 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
         libc::close(socket);
         result
     }
+}
+
+/// Gives the loopback interface of this network namespace further addresses. Resolvers look up only names of the families
+/// of which there is an address besides those of loopback.
+pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
+    /// As the kernel has it.
+    #[repr(C)]
+    struct Ipv6Request {
+        address: [u8; 16],
+        prefix_length: u32,
+        interface: c_int,
+    }
+    const LOOPBACK_INDEX: c_int = 1;
+    let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    // SAFETY: all zeros is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (target, byte) in request.ifr_name.iter_mut().zip(b"lo:1") {
+        // Signed on some processors only.
+        *target = c_char::from_ne_bytes([*byte]);
+    }
+    let mut bytes = [0; MAX_ADDRESS];
+    address_bytes((ipv4, 0).into(), &mut bytes);
+    // SAFETY: both have the layout of an address, and this one is shorter.
+    request.ifr_ifru.ifru_addr =
+        unsafe { bytes.as_ptr().cast::<libc::sockaddr>().read_unaligned() };
+    // SAFETY: reads the request.
+    check(unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
+    })?;
+    // A machine without IPv6 needs none.
+    let Ok(socket) = open_socket(libc::AF_INET6, libc::SOCK_DGRAM, 0) else { return Ok(()) };
+    let request =
+        Ipv6Request { address: ipv6.octets(), prefix_length: 128, interface: LOOPBACK_INDEX };
+    // SAFETY: reads the request, which has the kernel's layout.
+    let result = unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
+    };
+    check(result).or(Ok(()))
 }
 
 /// Installs a filter and returns the descriptor on which its notifications arrive.
@@ -495,6 +533,53 @@ pub(super) fn address_bytes(address: SocketAddr, buffer: &mut [u8; MAX_ADDRESS])
             &buffer[..size_of::<libc::sockaddr_in6>()]
         }
     }
+}
+
+/// The address that a socket is connected to, if it is one of the internet.
+pub(super) fn peer_address(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<Option<SocketAddr>> {
+    let mut length =
+        libc::socklen_t::try_from(buffer.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let target = buffer.as_mut_ptr().cast();
+    // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
+    check(unsafe { libc::getpeername(socket.as_raw_fd(), target, &raw mut length) }.into())?;
+    Ok(internet_address(buffer))
+}
+
+/// A copy of a descriptor under a higher number than this one.
+pub(super) fn duplicate_above(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
+    let lowest = number.saturating_add(1);
+    // SAFETY: takes numbers.
+    let copy = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+    owned(copy.into())
+}
+
+/// Puts a copy of a descriptor at this number. Only for a process that ends at once: nothing owns the copy, and what was
+/// there is closed.
+pub(super) fn duplicate_as(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    // SAFETY: takes numbers; the caller uses no other descriptor with this number again.
+    check(unsafe { libc::dup2(descriptor.as_raw_fd(), number) }.into())
+}
+
+/// Has an epoll instance wait for events of the descriptor with this number.
+pub(super) fn watch(
+    epoll: BorrowedFd<'_>,
+    number: RawFd,
+    events: u32,
+    data: u64,
+) -> io::Result<()> {
+    let mut event = libc::epoll_event { events, u64: data };
+    let epoll = epoll.as_raw_fd();
+    // SAFETY: reads the event.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, number, &raw mut event) }.into())
+}
+
+/// Makes a socket accept connections.
+pub(super) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into())
 }
 
 /// How long a socket waits when it connects; `None` if for ever.

@@ -74,7 +74,11 @@ pub(super) fn abandon(child: Pid) {
 
 /// Reaps the abandoned children that have ended.
 pub(super) fn reap_abandoned() {
-    ABANDONED.lock().retain(|it| matches!(waitpid(Some(*it), WaitOptions::NOHANG), Ok(None)));
+    ABANDONED.lock().retain(|child| match waitpid(Some(*child), WaitOptions::NOHANG) {
+        Ok(Some((_, status))) => !is_end(status),
+        Ok(None) => true,
+        Err(_) => false,
+    });
 }
 
 /// Reaps children that have ended and that nobody waits for: those that were abandoned, and what a command
@@ -170,7 +174,12 @@ pub(super) fn kill(processes: &[Pid], is_ours: impl Fn(Pid) -> bool) {
 
 /// Removes a child that has ended. Returns whether it had.
 pub(super) fn reap(child: Pid) -> bool {
-    matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)))
+    matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(Some((_, status))) if is_end(status))
+}
+
+/// Returns true if a child has ended. One that asks to be traced may have stopped instead.
+fn is_end(status: WaitStatus) -> bool {
+    status.exited() || status.signaled()
 }
 
 #[cfg(test)]

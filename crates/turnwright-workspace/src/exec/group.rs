@@ -36,9 +36,9 @@ use super::signal_action;
 use super::watchdog::{self, WatchdogEntry};
 use super::{CommandSpec, Environment};
 use tokio::task::spawn_blocking;
-use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
 #[cfg(unix)]
 use turnwright_sandbox::{RefusedConnections, Sandbox};
+use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
@@ -158,23 +158,22 @@ async fn prepare(
         super::process_mark::reap_orphans();
         // Whether it can be entered is found out when the command starts.
         drop(std::fs::metadata(workdir));
-        profile.map(|profile| prepare_sandbox(profile, network)).transpose()
+        profile.map(|profile| prepare_sandbox(&profile, network)).transpose()
     });
     preparing.await.map_err(io::Error::other)?
 }
 
 #[cfg(unix)]
 fn prepare_sandbox(
-    mut profile: SandboxProfile,
+    profile: &SandboxProfile,
     network: Option<Arc<SessionNetwork>>,
 ) -> io::Result<Sandbox> {
-    let has_process_namespace = cfg!(target_os = "linux") && super::descendants::are_listed();
-    if cfg!(target_os = "linux") && !has_process_namespace && profile.network == Network::Internet {
-        // Nobody supervises its connections.
-        profile.network = Network::On;
+    let sandbox = Sandbox::prepare_in(profile, network)?;
+    #[cfg(target_os = "linux")]
+    if super::descendants::are_listed() {
+        return sandbox.with_process_namespace();
     }
-    let sandbox = Sandbox::prepare_in(&profile, network)?;
-    if has_process_namespace { sandbox.with_process_namespace() } else { Ok(sandbox) }
+    Ok(sandbox)
 }
 
 #[cfg(unix)]
@@ -203,7 +202,7 @@ impl ProcessGroup {
             remove_escape_variables(&mut command, profile);
         }
         command.stdin(if accepts_input { Stdio::piped() } else { Stdio::null() });
-        let sandbox = sandbox.map(|profile| prepare_sandbox(profile, network)).transpose()?;
+        let sandbox = sandbox.map(|profile| prepare_sandbox(&profile, network)).transpose()?;
         ProcessGroup::spawn(command, mark, sandbox)
     }
 

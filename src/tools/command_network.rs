@@ -15,7 +15,6 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use turnwright_sandbox::SessionNetwork;
-use turnwright_workspace::exec::Job;
 
 /// Where servers listen, the usual one first.
 const HOSTS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -77,36 +76,33 @@ pub(super) async fn pass_on(
     }
 }
 
-/// Opens a port of the network to the programs of this machine, at the same number, until the job ends. Returns the
-/// note about it.
-pub(super) async fn publish(network: Arc<SessionNetwork>, port: u16, job: Arc<Job>) -> String {
+/// Opens a port to the programs of this machine. Returns where they connect, and the note about it.
+pub(super) async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
     let mut listeners = Vec::new();
-    let mut error = None;
     for host in HOSTS {
         match TcpListener::bind(SocketAddr::new(host, port)).await {
             Ok(listener) => listeners.push(listener),
             // A machine without IPv6 has no such address.
-            Err(failure) if host.is_ipv6() && failure.kind() == io::ErrorKind::AddrNotAvailable => {
+            Err(error) if host.is_ipv6() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) => {
+                let why = turnwright_types::io_error_text::io_error_text(&error);
+                return (
+                    Vec::new(),
+                    format!("[port {port} could not be opened to the user: {why}]"),
+                );
             }
-            Err(failure) => error = Some(failure),
         }
     }
-    if let Some(error) = error {
-        let why = turnwright_types::io_error_text::io_error_text(&error);
-        return format!("[port {port} could not be opened to the user: {why}]");
-    }
-    for listener in listeners {
-        let (network, job) = (Arc::clone(&network), Arc::clone(&job));
-        tokio::spawn(async move {
-            tokio::select! {
-                () = accept(listener, network, port) => {}
-                _ = job.wait_for_end() => {}
-            }
-        });
-    }
-    format!(
+    let note = format!(
         "[http://localhost:{port} is open to the user's browser and other programs of this machine while the command runs]"
-    )
+    );
+    (listeners, note)
+}
+
+/// Passes connections of the programs of this machine on to a port of the network, for ever.
+pub(super) async fn publish(listeners: Vec<TcpListener>, network: Arc<SessionNetwork>, port: u16) {
+    let accepting = listeners.into_iter().map(|it| accept(it, Arc::clone(&network), port));
+    futures_util::future::join_all(accepting).await;
 }
 
 /// Passes connections on for ever.

@@ -120,8 +120,9 @@ impl CommandWatch {
     /// What the sandbox has denied to the command, as far as it can be named.
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
         if !is_success {
-            let read_only = self.read_only_inodes.iter().map(|(path, _)| path.as_path());
-            if let Some(path) = sandbox_denial::refused_path(output, read_only) {
+            let read_only: Vec<_> =
+                self.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
+            if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
                 return Some(DenialNote::of_protected(path));
             }
         }
@@ -147,6 +148,20 @@ impl ConfinementGuard {
             }
         }
         temp.as_ref().and_then(|it| real_path(it.path()).ok())
+    }
+
+    /// Does some work until a job ends.
+    pub(super) fn run_while_running(
+        &self,
+        job: Arc<Job>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                _ = job.wait_for_end() => {}
+            }
+        });
     }
 
     /// What searches for secrets have found in the session's folders.

@@ -286,7 +286,7 @@ impl Tool for Exec {
         };
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
-        let published = publish(ports, spec.network.as_ref(), &job).await;
+        let published = publish(ports, spec.network.as_ref(), &job, env).await;
         env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
@@ -310,7 +310,9 @@ impl Tool for Exec {
             stop_on_drop.release();
             ctx.env.guard.note_background(job.id());
             let mut outcome = running_outcome(&job, (!in_background).then_some(limit));
-            published.iter().for_each(|note| outcome.add_line(note));
+            for note in &published {
+                outcome.add_line(note);
+            }
             live.finish(&job, None, &mut outcome);
             return outcome;
         };
@@ -336,12 +338,16 @@ async fn publish(
     ports: Vec<u16>,
     network: Option<&Arc<SessionNetwork>>,
     job: &Arc<Job>,
+    env: &ToolEnv,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     for port in ports {
         // Without a private network, the server listens where the user's programs are.
         let Some(network) = network else { continue };
-        notes.push(command_network::publish(Arc::clone(network), port, Arc::clone(job)).await);
+        let (listeners, note) = command_network::open_port(port).await;
+        notes.push(note);
+        let passing = command_network::publish(listeners, Arc::clone(network), port);
+        env.guard.run_while_running(Arc::clone(job), passing);
     }
     notes
 }

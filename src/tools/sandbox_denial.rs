@@ -65,19 +65,16 @@ const REFUSED_WRITES: &[&str] = &[
 
 /// The path among these, which the sandbox keeps read-only, that a line of the output names as one that cannot be
 /// written: by the end of its name, or as the folder of a file.
-pub(super) fn refused_path<'a>(
-    output: &str,
-    read_only: impl Iterator<Item = &'a Path> + Clone,
-) -> Option<&'a Path> {
-    let from =
-        (output.len().saturating_sub(SEARCHED_BYTES)..).find(|it| output.is_char_boundary(*it))?;
+pub(super) fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
+    let from = (output.len().saturating_sub(SEARCHED_BYTES)..=output.len())
+        .find(|it| output.is_char_boundary(*it))?;
     let lines = output[from..].lines().take(MAX_LINES);
     let mut refused = lines.filter(|line| {
         let line = line.to_lowercase();
         REFUSED_WRITES.iter().any(|phrase| line.contains(phrase))
     });
     refused.find_map(|line| {
-        let named = read_only.clone().map(|path| (named_length(line, path), path));
+        let named = read_only.iter().map(|path| (named_length(line, path), *path));
         // Of several that a line may mean, the outermost.
         let likely = named.filter(|(length, _)| *length > 0);
         let likely = likely.max_by_key(|(length, path)| (*length, Reverse(path.as_os_str().len())));
@@ -329,8 +326,8 @@ mod tests {
             (".git/config\nx: Read-only file system", ""),
             ("", ""),
         ] {
-            let paths = read_only.iter().map(Path::new);
-            let found = refused_path(output, paths).unwrap_or(Path::new(""));
+            let paths: Vec<_> = read_only.iter().map(Path::new).collect();
+            let found = refused_path(output, &paths).unwrap_or(Path::new(""));
             assert_eq!(found, Path::new(expected), "{output}");
         }
     }

@@ -292,11 +292,12 @@ pub fn limitations() -> Vec<String> {
 
 /// What follows from missing namespaces.
 fn missing_namespaces(namespaces: NamespaceSupport) -> impl Iterator<Item = String> {
-    let NamespaceSupport { mounts, processes, sockets, .. } = namespaces;
+    let NamespaceSupport { mounts, network, processes, sockets, supervision } = namespaces;
     let all = [
         (!mounts, NO_MOUNTS),
         (mounts && !processes, NO_PROCESSES),
         (mounts && !sockets, LATE_SOCKETS),
+        (!(network && supervision), OPEN_MACHINE),
     ];
     all.into_iter().filter(|it| it.0).map(|it| it.1.to_owned())
 }
@@ -330,6 +331,9 @@ const NO_PROCESSES: &str = "PID namespaces are unavailable (user.max_pid_namespa
 const LATE_SOCKETS: &str = "Connections cannot be supervised (no PID namespaces, another supervisor of system \
      calls, a covered /proc, or a container that forbids it) and Landlock is older than its ABI 9: a command can \
      reach sockets of the user's programs that were moved to another folder, or are made while it runs.";
+
+const OPEN_MACHINE: &str = "There are no private networks (user namespaces), or connections cannot be supervised: a \
+     command that is allowed the network also reaches the servers of this machine, such as databases and build daemons.";
 
 /// The private namespaces that a sandboxed program can get. The first call tries them out in child
 /// processes, which takes some milliseconds.
@@ -385,19 +389,20 @@ mod tests {
         let names = "abstract sockets";
         let (mounts, processes) = ("User namespaces are unavail", "PID namespaces are unavail");
         let later = "Connections cannot be supervised";
-        let all = [truncate, signals, names, mounts, processes, later];
+        let machine = "also reaches the servers of this machine";
+        let all = [truncate, signals, names, mounts, processes, later, machine];
         for (abi, [has_mounts, has_processes, has_sockets], expected) in [
             (2, [true, true, true], &[] as &[&str]),
-            (2, [false, false, false], &[truncate, signals, names, mounts]),
+            (2, [false, false, false], &[truncate, signals, names, mounts, machine]),
             (5, [true, true, true], &[]),
-            (5, [true, true, false], &[names, later]),
-            (5, [true, false, false], &[signals, names, processes, later]),
-            (5, [false, false, false], &[signals, names, mounts]),
+            (5, [true, true, false], &[names, later, machine]),
+            (5, [true, false, false], &[signals, names, processes, later, machine]),
+            (5, [false, false, false], &[signals, names, mounts, machine]),
             (7, [true, true, true], &[]),
-            (7, [true, false, false], &[processes, later]),
-            (7, [false, false, false], &[mounts]),
+            (7, [true, false, false], &[processes, later, machine]),
+            (7, [false, false, false], &[mounts, machine]),
             (9, [true, false, true], &[processes]),
-            (9, [false, false, true], &[mounts]),
+            (9, [false, false, true], &[mounts, machine]),
         ] {
             let namespaces = NamespaceSupport {
                 mounts: has_mounts,

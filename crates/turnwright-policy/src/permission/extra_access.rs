@@ -90,8 +90,12 @@ pub(super) fn further_access(debug: bool, connects: &[SocketAddr], publishes: &[
         publishes: publishes.to_vec(),
         ..ExtraAccess::default()
     };
-    let nouns = access_nouns(&access, &PathBases::default());
-    nouns.into_iter().map(|noun| format!("; {noun}")).collect()
+    let mut text = String::new();
+    for noun in access_nouns(&access, &PathBases::default()) {
+        text.push_str("; ");
+        text.push_str(&noun);
+    }
+    text
 }
 
 /// The addresses to connect to. `localhost` stands for both of its addresses.

@@ -112,7 +112,7 @@ impl Finder<'_> {
         let mut lasting = LastingGrant { for_project: true, ..LastingGrant::default() };
         if let Some(reach) = reach {
             let (effect, command, access) = self.asked_access()?;
-            lasting.add_access(self.policy, (effect, command), access, reach)?;
+            lasting.add_access(self.policy, (effect, command), &access, reach)?;
         }
         for finding in self.asked() {
             let effect = self.effects.get(finding.effect_index)?;
@@ -205,7 +205,7 @@ impl LastingGrant {
         &mut self,
         policy: &PolicyRules,
         (effect, command): (&Effect, &ShellCommand),
-        access: ExtraAccess,
+        access: &ExtraAccess,
         reach: Reach,
     ) -> Option<()> {
         // A button cannot grant what it cannot show.
@@ -245,9 +245,9 @@ impl LastingGrant {
         self.for_project = false;
         self.access_text = match reach {
             Reach::All => {
-                format!("{} for all commands", listed(&access_nouns(&access, &policy.bases)))
+                format!("{} for all commands", listed(&access_nouns(access, &policy.bases)))
             }
-            Reach::Alike | Reach::Exact => access_of_command(&access, &policy.bases),
+            Reach::Alike | Reach::Exact => access_of_command(access, &policy.bases),
         };
         let grants = commands.into_iter();
         self.access.extend(grants.map(|commands| AccessGrant { commands, access: access.clone() }));

@@ -394,6 +394,7 @@ impl SocketSupervisor {
     }
 
     /// Sends a message to an address for the program. Returns how many bytes were sent.
+    #[expect(clippy::large_stack_arrays, reason = "nothing is allocated here, and there is room")]
     fn send(
         &self,
         listener: BorrowedFd<'_>,

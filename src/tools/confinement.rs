@@ -4,6 +4,7 @@
 mod environments;
 mod kept_places;
 mod package_managers;
+mod private_tmp;
 mod proxy_addresses;
 
 use std::collections::BTreeSet;
@@ -321,6 +322,7 @@ impl ConfinementBuilder<'_> {
                 write.push(temp);
             }
         }
+        write.extend(self.writable_tmp(&write));
         if self.may_write && !confinement.can_layer_caches() {
             let folder = confinement.redirected_cache();
             extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
@@ -402,6 +404,7 @@ impl ConfinementBuilder<'_> {
             read_only: denied.unwritable,
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
             layers: layers.layers(),
+            private_tmp: self.private_tmp(environment),
         });
         self.remove_program_layers(&mut profile);
         profile.read_only.extend(unchanged);

@@ -127,6 +127,44 @@ fn the_temporary_folder_is_private_and_deleted_with_the_session() {
 }
 
 #[test]
+fn what_a_command_leaves_in_tmp_is_found_by_the_next_and_by_file_tools_and_by_nobody_else() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: a /tmp of the session: this machine has no mount namespaces");
+    }
+    let name = format!("turnwright-test-{}", std::process::id());
+    let users = tempfile::Builder::new().prefix("of-the-user-").tempfile_in("/tmp").unwrap();
+    let read = format!("cat {}", users.path().display());
+    std::fs::write(users.path(), "content of the user").unwrap();
+    let replies = json!([
+        calls("exec", &exec(&format!("echo redirected > /tmp/{name}"))),
+        calls(
+            "exec",
+            &exec(&format!("mktemp -p /tmp; python3 -c 'print(open(\"/tmp/{name}\").read() * 2)'"))
+        ),
+        calls("exec", &exec(&format!("cat /tmp/{name}; ls /tmp"))),
+        calls("read_file", &json!({ "path": format!("/tmp/{name}") })),
+        calls("write_file", &json!({ "path": format!("/tmp/{name}-2"), "content": "from a tool" })),
+        calls(
+            "exec",
+            &exec(&format!("cat /tmp/{name}-2 && rm /tmp/{name}-2 && pwd && cd /tmp && pwd"))
+        ),
+        calls("exec", &json!({ "command": "pwd; touch here && ls", "workdir": "/tmp" })),
+        calls(
+            "exec",
+            &exec(&format!("python3 -c 'print(open(\"{}\").read())'", users.path().display()))
+        ),
+        says("Done."),
+    ]);
+    let mut agent = auto().model(replies).start();
+    let results = cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 0, "{results}");
+    let asked = json!([calls("exec", &exec(&read)), says("Done.")]);
+    println!("{results}\n{asked}");
+    agent.close();
+    assert!(!Path::new("/tmp").join(&name).exists());
+}
+
+#[test]
 fn addresses_of_agents_and_buses_are_not_in_the_environment() {
     if !has_sandbox("addresses_of_agents_and_buses_are_not_in_the_environment") {
         return;

@@ -166,7 +166,7 @@ impl Roots {
             return ResolvedPath { path: absolute, scope: PathScope::Outside };
         }
         let is_recorded = recorded.is_some();
-        let path = recorded.unwrap_or_else(|| self.find(absolute));
+        let path = recorded.unwrap_or_else(|| self.find(&absolute));
         if !is_recorded {
             notice_other_name(&path);
         }
@@ -185,17 +185,25 @@ impl Roots {
     }
 
     /// Where a path leads. One in `/tmp` leads to what commands find there, and so does a link.
-    fn find(&self, absolute: PathBuf) -> PathBuf {
-        let mut path = absolute;
-        let mut links = 0;
-        loop {
-            path = self.place_in_tmp(&path).unwrap_or(path);
-            path = real_path(&path).unwrap_or_else(|_| resolve_missing(&path));
-            links += 1;
-            if links > MAX_LINKS || self.place_in_tmp(&path).is_none() {
-                return path;
+    fn find(&self, absolute: &Path) -> PathBuf {
+        let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
+        let tmp = Path::new("/tmp");
+        if self.tmp.is_none() || folder.is_none() && !absolute.starts_with(tmp) {
+            let real = real_path(absolute).unwrap_or_else(|_| resolve_missing(absolute));
+            if self.tmp.is_none() || !real.starts_with(tmp) {
+                return real;
             }
         }
+        // What is above the folder for this process is not above it for commands.
+        let place = |path: &mut PathBuf| {
+            let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
+            if folder.is_some_and(|folder| folder == path) {
+                tmp.clone_into(path);
+            }
+            self.place_in_tmp(path).unwrap_or_else(|| path.clone())
+        };
+        let mut found = walk(absolute, place);
+        place(&mut found)
     }
 
     fn place_in_tmp(&self, path: &Path) -> Option<PathBuf> {
@@ -377,6 +385,12 @@ fn native(path: PathBuf) -> PathBuf {
 /// Resolves a path whose last components may not exist. A dangling link is followed, too, because
 /// writing through it would create its target.
 fn resolve_missing(path: &Path) -> PathBuf {
+    with_real_folder(walk(path, |path| path.clone()))
+}
+
+/// Follows the links and dots of a path. `place` tells where the path that it is given is on the disk, and may replace
+/// it with another name for the same.
+fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
     let mut real = PathBuf::new();
     let mut rest: VecDeque<OsString> = VecDeque::new();
     push_front(&mut rest, path);
@@ -391,7 +405,7 @@ fn resolve_missing(path: &Path) -> PathBuf {
         if real.parent().is_none() {
             continue;
         }
-        match fs::read_link(&real) {
+        match fs::read_link(place(&mut real)) {
             Ok(link) if links < MAX_LINKS => {
                 links += 1;
                 real.pop();
@@ -400,7 +414,7 @@ fn resolve_missing(path: &Path) -> PathBuf {
             _ => {}
         }
     }
-    with_real_folder(real)
+    real
 }
 
 /// The path with the names that its folders have on the disk: on Windows each may be written in any case,

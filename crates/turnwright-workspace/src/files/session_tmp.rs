@@ -105,3 +105,79 @@ fn in_tmp(path: &Path) -> Option<PathBuf> {
         _ => None,
     }
 }
+
+#[cfg(all(test, unix))]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::Roots;
+    use super::*;
+    use turnwright_types::effect::PathScope;
+
+    #[test]
+    fn a_path_in_tmp_leads_to_what_commands_find_there() {
+        let users = tempfile::Builder::new().prefix("users-").tempdir_in(TMP).unwrap();
+        let project = tempfile::Builder::new().prefix("project-").tempdir_in(TMP).unwrap();
+        let is_used = Arc::new(AtomicBool::new(true));
+        let is_used_now = Arc::clone(&is_used);
+        let tmp = SessionTmp::new(move || is_used_now.load(Ordering::Relaxed));
+        let roots = Roots::new(project.path()).unwrap().with_session_tmp(tmp);
+        let own = roots.session_tmp().unwrap().folder().unwrap().to_path_buf();
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let [users_name, project_name] = [users.path(), project.path()].map(name);
+        fs::create_dir_all(own.join("made/deep")).unwrap();
+        // Where the project is mounted for commands.
+        fs::create_dir(own.join(&project_name)).unwrap();
+        symlink("/tmp/made", own.join("to-made")).unwrap();
+        symlink("/etc/passwd", own.join("to-outside")).unwrap();
+        symlink(users.path(), own.join("to-users")).unwrap();
+        symlink("..", own.join("up")).unwrap();
+        symlink("/tmp/made", project.path().join("link")).unwrap();
+        let at_own = |below: &str| own.join(below);
+        let (inside, private) = (PathScope::Workspace, PathScope::PrivateTmp);
+        let outside = PathScope::Outside;
+        for (path, expected, scope) in [
+            ("/tmp", own.clone(), private),
+            ("/tmp/", own.clone(), private),
+            ("/tmp/.", own.clone(), private),
+            ("/tmp/made/deep/x", at_own("made/deep/x"), private),
+            ("/tmp/nowhere/x", at_own("nowhere/x"), private),
+            ("/tmp/./made/../x-of-nobody", at_own("x-of-nobody"), private),
+            ("/tmp/to-made/deep", at_own("made/deep"), private),
+            ("/tmp/../tmp/made", at_own("made"), private),
+            ("link/deep", at_own("made/deep"), private),
+            ("/tmp/to-outside", "/etc/passwd".into(), outside),
+            ("/tmp/to-users/x", users.path().join("x"), outside),
+            ("/tmp/../etc/passwd", "/etc/passwd".into(), outside),
+            ("/tmp/made/../../etc/passwd", "/etc/passwd".into(), outside),
+            (&format!("/tmp/{users_name}/x"), users.path().join("x"), outside),
+            (&format!("/tmp/{project_name}/x"), project.path().join("x"), inside),
+            ("/tmp/up/etc/passwd", "/etc/passwd".into(), outside),
+            ("/tmp/up/tmp/made", at_own("made"), private),
+            (&format!("{}/../etc/passwd", own.display()), "/etc/passwd".into(), outside),
+            (&format!("{}/made", own.display()), at_own("made"), private),
+            ("/tmpx/a", "/tmpx/a".into(), outside),
+            ("/var/tmp/a", "/var/tmp/a".into(), outside),
+        ] {
+            let found = roots.resolve(path);
+            assert_eq!((&found.path, found.scope), (&expected, scope), "{path}");
+            assert_eq!(roots.resolve(&found.path), found, "{path}");
+        }
+        assert_eq!(roots.resolve("/tmp/made/x").name_for_commands(), Path::new("/tmp/made/x"));
+        let entry = |path: &str| roots.resolve_entry(Path::new(path)).path;
+        assert_eq!(entry("/tmp/to-made"), own.join("to-made"));
+        assert_eq!(entry(&format!("/tmp/{users_name}")), users.path());
+        // What commands are shown stays the machine's, although it is mounted in the session's folder.
+        fs::create_dir(own.join(&users_name)).unwrap();
+        assert_eq!(roots.resolve(users.path()).path, own.join(&users_name));
+        roots.session_tmp().unwrap().show([users.path().to_owned()]);
+        assert_eq!(roots.resolve(users.path()).path, users.path());
+        is_used.store(false, Ordering::Relaxed);
+        assert_eq!(roots.resolve("/tmp/made/x").path, Path::new("/tmp/made/x"));
+        drop(roots);
+        assert!(!own.exists());
+    }
+}

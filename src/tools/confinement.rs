@@ -407,8 +407,7 @@ impl ConfinementBuilder<'_> {
             private_tmp: self.private_tmp(environment),
         });
         self.remove_program_layers(&mut profile);
-        profile.read_only.extend(unchanged);
-        profile.read_only.extend(programs);
+        profile.read_only.extend(unchanged.into_iter().chain(programs));
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {

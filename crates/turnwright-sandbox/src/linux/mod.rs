@@ -50,7 +50,7 @@ pub(super) use layer_publishing::publish_layer;
 use mount_namespace::{MountNamespace, PrivateRights};
 use open_sockets::OpenSockets;
 use outside_connections::OutsideConnections;
-use private_tmp::PrivateTmp;
+use private_tmp::TmpMounts;
 use process_namespace::ProcessNamespace;
 use seccomp_filter::FilterKind;
 pub use session_network::SessionNetwork;
@@ -206,7 +206,7 @@ impl LinuxSandbox {
         let namespaces = namespace_support();
         let tmp = self.mount_namespace.as_ref().and_then(MountNamespace::private_tmp);
         // Landlock's rule for the private `/tmp` covers what is mounted in it, too.
-        let shows_sockets = tmp.is_some_and(PrivateTmp::shows_read_only);
+        let shows_sockets = tmp.is_some_and(TmpMounts::shows_read_only);
         let is_needed = !can_landlock_close_sockets() || self.outside.can_be_any() || shows_sockets;
         namespaces.supervision && is_needed
     }

@@ -17,7 +17,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
-use super::private_tmp::PrivateTmp;
+use super::private_tmp::TmpMounts;
 use super::session_network::SessionNetwork;
 use super::{hidden_sockets, raw_devices, syscalls};
 
@@ -87,7 +87,7 @@ pub(super) struct MountNamespace {
     overlays: Vec<CacheOverlay>,
     /// The writable folders of which the program changes a layer only.
     layered_folders: Vec<LayeredFolder>,
-    private_tmp: Option<PrivateTmp>,
+    private_tmp: Option<TmpMounts>,
     /// The mounts, in order.
     steps: Vec<MountStep>,
     rights: PrivateRights,
@@ -158,7 +158,7 @@ impl MountNamespace {
         // Nothing is below a file.
         let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
         let writable = writable(profile);
-        let private_tmp = PrivateTmp::plan(profile).filter(|_| writable.len() <= MAX_WRITABLE);
+        let private_tmp = TmpMounts::plan(profile).filter(|_| writable.len() <= MAX_WRITABLE);
         let is_seen = |it: &&PathBuf| {
             !open.is_below_hidden(it, folders.iter().copied())
                 && private_tmp.as_ref().is_none_or(|tmp| tmp.shows(it))
@@ -196,7 +196,7 @@ impl MountNamespace {
         self.overlays.iter().chain(layers).map(CacheOverlay::lock).collect()
     }
 
-    pub(super) fn private_tmp(&self) -> Option<&PrivateTmp> {
+    pub(super) fn private_tmp(&self) -> Option<&TmpMounts> {
         self.private_tmp.as_ref()
     }
 

@@ -26,7 +26,7 @@ const MAX_SHOWN: usize = 64;
 
 /// The planned mounts.
 #[derive(Debug)]
-pub(super) struct PrivateTmp {
+pub(super) struct TmpMounts {
     folder: CString,
     entries: Vec<TmpEntry>,
     /// Those of the machine's `/tmp` that are to be seen, outer ones first.
@@ -50,10 +50,10 @@ struct TmpPlace {
     is_writable: bool,
 }
 
-impl PrivateTmp {
+impl TmpMounts {
     /// Plans the mounts, and makes the empty files and folders at which they are to be seen; `None` if the profile
     /// has none, or names the `/tmp` of the machine.
-    pub(super) fn plan(profile: &SandboxProfile) -> Option<PrivateTmp> {
+    pub(super) fn plan(profile: &SandboxProfile) -> Option<TmpMounts> {
         let tmp = Path::new(TMP);
         let private = profile.private_tmp.as_ref()?;
         let is_open = profile.writable.iter().any(|path| tmp.starts_with(path));
@@ -87,7 +87,7 @@ impl PrivateTmp {
         let entries = entries.iter().filter_map(|(entry, places)| TmpEntry::plan(entry, places));
         let entries = entries.filter(|entry| entry.make_mount_point(&private.folder).is_some());
         let planned =
-            PrivateTmp { folder: c_string(&private.folder)?, entries: entries.collect(), places };
+            TmpMounts { folder: c_string(&private.folder)?, entries: entries.collect(), places };
         if let Ok(name) = private.folder.strip_prefix(tmp) {
             // Its own path leads to it in there, too.
             std::os::unix::fs::symlink(".", private.folder.join(name)).ok();
@@ -187,7 +187,7 @@ impl TmpEntry {
         let entry = Path::new(std::ffi::OsStr::from_bytes(self.path.to_bytes()));
         let point = folder.join(entry.file_name()?);
         let is_folder = entry.is_dir();
-        // None of both follows a link.
+        // Neither follows a link.
         if is_folder {
             fs::create_dir(&point).ok();
         } else {

@@ -4,6 +4,7 @@
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::mem::take;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
@@ -19,7 +20,8 @@ use crate::error::Error;
 use crate::mcp::SessionServers;
 use crate::recording::Recording;
 use crate::tools::{
-    HelperSet, Registry, RemoteTools, SharedToolEnv, ToolEnv, Toolbox, UserFolders, built_in,
+    ConfinementSettings, HelperSet, Registry, RemoteTools, SharedRules, SharedToolEnv, ToolEnv,
+    Toolbox, UserFolders, built_in,
 };
 use crate::trust::TrustStore;
 use crate::turn::{
@@ -35,7 +37,7 @@ use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, default_memory_limit};
-use turnwright_workspace::files::{Files, Roots};
+use turnwright_workspace::files::{Files, Roots, SessionTmp};
 use turnwright_workspace::temp_folder;
 
 /// The most models that a client is offered.
@@ -281,10 +283,14 @@ impl SessionHost {
         project: LoadedProject,
         ClientSide { client, buffers, display }: ClientSide,
     ) -> ToolEnv {
-        let files = Files::new(project.roots, buffers);
+        let mode = SharedMode::new(project.mode, project.max_mode);
+        let rules = SharedRules::default();
+        let roots = with_session_tmp(project.roots, &project.confinement, (&mode, &rules));
+        let files = Files::new(roots, buffers);
         let (environment, shared) = (self.environment.clone(), Arc::clone(&self.shared_env));
         let mut env = ToolEnv::new(id, files, environment, client, display, shared);
-        env.mode = SharedMode::new(project.mode, project.max_mode);
+        env.mode = mode;
+        env.rules = rules;
         env.confinement = project.confinement;
         env.helpers = HelperSet::new(project.helper_types);
         env
@@ -392,4 +398,22 @@ impl SessionHost {
 
 fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Config(error.to_string()))
+}
+
+/// The folders of a session whose commands have a `/tmp` of their own, where the sandbox can give them one.
+fn with_session_tmp(
+    roots: Roots,
+    confinement: &ConfinementSettings,
+    (mode, rules): (&SharedMode, &SharedRules),
+) -> Roots {
+    let tmp = Path::new("/tmp");
+    if confinement.writable.iter().any(|path| tmp.starts_with(path)) {
+        return roots;
+    }
+    let (mode, rules) = (mode.clone(), rules.clone());
+    roots.with_session_tmp(SessionTmp::new(move || {
+        mode.get() != Mode::Full
+            && rules.get().can_confine
+            && turnwright_sandbox::namespace_support().mounts
+    }))
 }

@@ -72,6 +72,7 @@ impl ServerSite<'_> {
             hidden: &hidden,
             read_only,
             layers: Vec::new(),
+            private_tmp: None,
             unhidden: Vec::new(),
         })
     }

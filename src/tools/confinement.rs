@@ -4,6 +4,7 @@
 mod environments;
 mod kept_places;
 mod package_managers;
+mod private_tmp;
 mod proxy_addresses;
 
 use std::collections::BTreeSet;
@@ -312,6 +313,7 @@ impl ConfinementBuilder<'_> {
                 write.push(temp);
             }
         }
+        write.extend(self.writable_tmp(&write));
         if self.may_write && !confinement.can_layer_caches() {
             let folder = confinement.redirected_cache();
             extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
@@ -393,10 +395,10 @@ impl ConfinementBuilder<'_> {
             read_only: denied.unwritable,
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
             layers: layers.layers(),
+            private_tmp: self.private_tmp(environment),
         });
         self.remove_program_layers(&mut profile);
-        profile.read_only.extend(unchanged);
-        profile.read_only.extend(programs);
+        profile.read_only.extend(unchanged.into_iter().chain(programs));
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {

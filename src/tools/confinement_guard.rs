@@ -32,6 +32,7 @@ use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, JobEnd, Jobs};
+use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -164,6 +165,11 @@ impl ConfinementGuard {
         });
     }
 
+    /// That folder, if it was created.
+    pub(super) fn known_temp_folder(&self) -> Option<PathBuf> {
+        self.temp.lock().as_ref().and_then(|it| real_path(it.path()).ok())
+    }
+
     /// What searches for secrets have found in the session's folders.
     pub(super) fn known_folders(&self) -> &KnownFolders {
         &self.known_folders
@@ -196,7 +202,8 @@ impl ConfinementGuard {
         let programs = env.command_environment.get("PATH").map(std::env::split_paths);
         let previous = self.last_snapshot.lock().clone();
         let protected = &confinement.protected;
-        let temp = self.temp.lock().as_ref().and_then(|it| real_path(it.path()).ok());
+        let tmp = env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
+        let temp = self.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
         let writable = confinement.writable.iter().chain([&confinement.private_caches]);
         let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
             .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());

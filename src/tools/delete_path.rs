@@ -13,7 +13,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_workspace::files::{EntryInfo, FileError, Roots, display};
+use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
 
 #[derive(Debug)]
 pub(super) struct DeletePath;
@@ -174,6 +174,11 @@ fn deleted_list(name: &str, info: &EntryInfo) -> String {
 pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Option<&'static str> {
     if target.path.file_name().is_some_and(|it| it == ".git") {
         return Some("holds the history of the project and stays");
+    }
+    // Commands have it as `/tmp`.
+    let tmp = ctx.env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
+    if tmp == Some(&*target.path) {
+        return Some("holds the temporary files of this session and stays");
     }
     match ctx.env.files.contains_cwd(target).await {
         Ok(false) => None,

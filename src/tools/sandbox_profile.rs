@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
+use turnwright_sandbox::{Network, PrivateLayer, PrivateTmp, SandboxProfile};
 use turnwright_types::secret_file::secret_files;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::{FolderNames, RealPaths};
@@ -44,6 +44,7 @@ pub(crate) struct ProgramAccess<'a> {
     pub read_only: Vec<PathBuf>,
     /// The folders of which the program changes a layer only.
     pub layers: Vec<PrivateLayer>,
+    pub private_tmp: Option<PrivateTmp>,
 }
 
 impl SessionAccess<'_> {
@@ -95,6 +96,7 @@ impl SessionAccess<'_> {
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
             layers: program.layers,
+            private_tmp: program.private_tmp,
             sockets: program.sockets,
             network: program.network,
             machine_addresses: program.machine_addresses,

@@ -128,6 +128,51 @@ fn the_temporary_folder_is_private_and_deleted_with_the_session() {
 }
 
 #[test]
+fn what_a_command_leaves_in_tmp_is_found_by_the_next_and_by_file_tools_and_by_nobody_else() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: a /tmp of the session: this machine has no mount namespaces");
+    }
+    let name = format!("turnwright-test-{}", std::process::id());
+    let users = tempfile::Builder::new().prefix("of-the-user-").tempfile_in("/tmp").unwrap();
+    std::fs::write(users.path(), "content of the user").unwrap();
+    let users = users.path().display();
+    let print = |path: &str| format!("python3 -c 'print(open(\"{path}\").read() * 2)'");
+    let other = format!("{name}-2");
+    let steps = [
+        ("exec", exec(&format!("echo redirected > /tmp/{name}")), "[exit 0"),
+        ("exec", exec(&print(&format!("/tmp/{name}"))), "redirected\nredirected\n"),
+        ("exec", exec(&format!("cat /tmp/{name}")), "\nredirected"),
+        ("exec", exec("mktemp -p /tmp"), "/tmp/tmp."),
+        ("exec", exec("ls /tmp"), &name),
+        ("read_file", json!({ "path": format!("/tmp/{name}") }), "redirected"),
+        ("list_dir", json!({ "path": "/tmp" }), &name),
+        ("write_file", json!({ "path": format!("/tmp/{other}"), "content": "of a tool" }), "/tmp/"),
+        ("exec", exec(&format!("touch new; cat /tmp/{other} && rm /tmp/{other}")), "of a tool"),
+        ("read_file", json!({ "path": format!("/tmp/{other}") }), "does not exist"),
+        ("exec", json!({ "command": "pwd; touch x", "workdir": "/tmp" }), "\n/tmp\n"),
+        ("exec", exec(&print(&users.to_string())), "content of the usercontent of the user"),
+        ("exec", exec("ls -d /tmp/of-the-user-* | wc -l; touch new"), "\n1\n"),
+    ];
+    let calls_of = |(tool, arguments, _): &(&str, Value, &str)| calls(tool, arguments);
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let mut agent = auto().model(json!(replies)).start();
+    cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 0);
+    let results = cards::results(&agent, steps.len());
+    for ((_, arguments, expected), result) in steps.iter().zip(results) {
+        assert!(result.contains(expected), "{arguments}: {result}");
+    }
+    // Where it is on the machine.
+    let held = || {
+        let folders = std::fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.path());
+        folders.filter(|folder| folder.join(&name).exists()).count()
+    };
+    assert!(held() == 1 && !Path::new("/tmp").join(&name).exists());
+    agent.close();
+    assert_eq!(held(), 0);
+}
+
+#[test]
 fn addresses_of_agents_and_buses_are_not_in_the_environment() {
     if !has_sandbox("addresses_of_agents_and_buses_are_not_in_the_environment") {
         return;

@@ -122,6 +122,10 @@ pub struct SandboxProfile {
     /// Landlock's ABI 9.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<PathBuf>,
+    /// Where mounts can be made, what the program finds at `/tmp` (Linux). It has no effect if `writable` names `/tmp`
+    /// or a folder above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private_tmp: Option<PrivateTmp>,
     /// What the program may do with the network.
     pub network: Network,
     /// Addresses outside of its private network to which the program may connect all the same, such as that of a
@@ -174,6 +178,15 @@ impl PrivateLayer {
         let name = path.to_string_lossy().replace(['/', '\\'], "%");
         PrivateLayer { private: folder.join(name), path }
     }
+}
+
+/// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivateTmp {
+    /// The folder, a real path. If it is in `writable`, the program may write in its `/tmp`.
+    pub folder: PathBuf,
+    /// Files and folders in the `/tmp` of the machine that are seen all the same, read-only, as real paths.
+    pub shown: Vec<PathBuf>,
 }
 
 /// The network access of a sandboxed program.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-const PREFIX: &str = "turnwright-tmp-";
+use turnwright_types::effect::TEMP_FOLDER_PREFIX as PREFIX;
+
 /// A folder gets its final name when it is locked; on Windows it is locked before it is there.
 const NEW_PREFIX: &str = "turnwright-new-";
 /// A folder without its final name that is younger may still be about to be locked.

@@ -155,12 +155,12 @@ impl Decider<'_> {
                 || default.1 != Reason::SecretPath
                 || it.names_secret(&target.path, bases)
         };
-        let matches = |it: &Rule| it.matches_path(&target.path, false, bases) && covers_secret(it);
+        let matches = |it: &Rule| it.matches_target(target, false, bases) && covers_secret(it);
         self.apply_rules(matches, exact, None, default.clone())
     }
 
     fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
-        let is_inside = target.scope == PathScope::Workspace;
+        let is_inside = matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp);
         let is_deletion = matches!(effect, Effect::Delete(_));
         let default = match self.mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
@@ -172,7 +172,7 @@ impl Decider<'_> {
             Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Reason::Mode),
         };
         let always_ask = self.policy.protected.reason(&target.path).map(Reason::ProtectedPath);
-        let matches = |it: &Rule| it.matches_path(&target.path, true, &self.policy.bases);
+        let matches = |it: &Rule| it.matches_target(target, true, &self.policy.bases);
         self.apply_rules(matches, Some(effect), always_ask, default)
     }
 

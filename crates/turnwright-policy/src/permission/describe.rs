@@ -358,7 +358,7 @@ impl QuestionText<'_> {
         }
         let outside = places.into_iter().filter(|it| it.scope != PathScope::Workspace);
         let mut outside: Vec<_> =
-            outside.map(|it| markdown_code(&it.path.to_string_lossy())).collect();
+            outside.map(|it| markdown_code(&it.name_for_commands().to_string_lossy())).collect();
         outside.dedup();
         if !outside.is_empty() {
             lines.push(format!("Outside the project: {}", join_list(&outside)));

@@ -270,7 +270,7 @@ impl LastingGrant {
             // Every other reason asks each time: a rule, an ambiguous line, destruction, a protected path.
             _ => return None,
         }
-        let shown = |it: &ResolvedPath| rule_path(&it.path, &policy.bases);
+        let shown = |it: &ResolvedPath| rule_path(&it.name_for_commands(), &policy.bases);
         match effect {
             Effect::Exec(command) => self.cover_command(policy, effect, command, finding, reach)?,
             // If the path is a folder, a pattern would include everything below it, which may be

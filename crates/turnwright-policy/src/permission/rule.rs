@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::command_words;
 use super::glob::Glob;
 use crate::shell::{self, SimpleCommand};
+use turnwright_types::effect::{PathScope, ResolvedPath};
 
 /// What a rule says about what it matches. The order is that of strictness, the strictest first:
 /// the strictest rule that matches wins.
@@ -149,6 +150,18 @@ impl Rule {
             Pattern::Edit(glob) if is_write => glob.matches(path, bases),
             _ => false,
         }
+    }
+
+    /// True if the rule is about this path, or the name that commands have for it.
+    pub(crate) fn matches_target(
+        &self,
+        target: &ResolvedPath,
+        is_write: bool,
+        bases: &PathBases,
+    ) -> bool {
+        self.matches_path(&target.path, is_write, bases)
+            || target.scope == PathScope::PrivateTmp
+                && self.matches_path(&target.name_for_commands(), is_write, bases)
     }
 
     /// True if the rule is about this tool of an MCP server. Only `allow` rules are case-sensitive.

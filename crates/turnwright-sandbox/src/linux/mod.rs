@@ -11,6 +11,7 @@ mod layer_publishing;
 mod mount_namespace;
 mod open_sockets;
 mod outside_connections;
+mod private_tmp;
 mod process_namespace;
 mod raw_devices;
 mod real_path;
@@ -25,6 +26,8 @@ mod syscalls;
 mod hidden_tests;
 #[cfg(test)]
 mod network_tests;
+#[cfg(test)]
+mod private_tmp_tests;
 #[cfg(test)]
 mod socket_tests;
 #[cfg(test)]
@@ -48,6 +51,7 @@ pub(super) use layer_publishing::publish_layer;
 use mount_namespace::{MountNamespace, PrivateRights};
 use open_sockets::OpenSockets;
 use outside_connections::OutsideConnections;
+use private_tmp::TmpMounts;
 use process_namespace::ProcessNamespace;
 use seccomp_filter::FilterKind;
 pub use session_network::SessionNetwork;
@@ -180,9 +184,12 @@ impl LinuxSandbox {
                 is_supervised: needs_supervisor,
             })?;
             let supervisor = if needs_supervisor {
+                let mut partly_open = namespace.layered_caches();
+                // What is shown of the machine's is read-only there.
+                partly_open.extend(namespace.private_tmp().map(|_| PathBuf::from("/tmp")));
                 let sockets = OpenSockets::new(
                     std::mem::take(&mut self.open_sockets),
-                    namespace.layered_caches(),
+                    partly_open,
                     self.session_network.is_some(),
                 );
                 let outside = std::mem::take(&mut self.outside);
@@ -199,7 +206,11 @@ impl LinuxSandbox {
     fn needs_supervisor(&self) -> bool {
         // In a private network, a program may be handed a socket by one that may reach more.
         let has_private_network = self.session_network.is_some();
-        namespace_support().supervision && (has_private_network || !can_landlock_close_sockets())
+        let tmp = self.mount_namespace.as_ref().and_then(MountNamespace::private_tmp);
+        // Landlock's rule for the private `/tmp` covers what is mounted in it, too.
+        let shows_sockets = tmp.is_some_and(TmpMounts::shows_read_only);
+        let is_needed = has_private_network || shows_sockets || !can_landlock_close_sockets();
+        namespace_support().supervision && is_needed
     }
 
     /// Whether the program gets a PID namespace.

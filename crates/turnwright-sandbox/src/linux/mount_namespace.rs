@@ -17,6 +17,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
+use super::private_tmp::TmpMounts;
 use super::session_network::SessionNetwork;
 use super::{hidden_sockets, raw_devices, syscalls};
 
@@ -86,6 +87,7 @@ pub(super) struct MountNamespace {
     overlays: Vec<CacheOverlay>,
     /// The writable folders of which the program changes a layer only.
     layered_folders: Vec<LayeredFolder>,
+    private_tmp: Option<TmpMounts>,
     /// The mounts, in order.
     steps: Vec<MountStep>,
     rights: PrivateRights,
@@ -155,7 +157,12 @@ impl MountNamespace {
         open.unhidden.extend(open_folders.unwrap_or_default());
         // Nothing is below a file.
         let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
-        let is_seen = |it: &&PathBuf| !open.is_below_hidden(it, folders.iter().copied());
+        let writable = writable(profile);
+        let private_tmp = TmpMounts::plan(profile).filter(|_| writable.len() <= MAX_WRITABLE);
+        let is_seen = |it: &&PathBuf| {
+            !open.is_below_hidden(it, folders.iter().copied())
+                && private_tmp.as_ref().is_none_or(|tmp| tmp.shows(it))
+        };
         let seen: Vec<_> = hidden.iter().filter(is_seen).collect();
         let mut steps = read_only_steps(profile, &seen);
         let step = |it: &&PathBuf| hide_step(&open, it, folders.contains(it));
@@ -164,10 +171,11 @@ impl MountNamespace {
             clone_flags,
             id_maps,
             session_network,
-            writable: writable(profile),
+            writable,
             caches: layered_caches(profile),
             overlays: Vec::new(),
             layered_folders: layered_folders(profile),
+            private_tmp,
             steps,
             rights,
             has_private_devices: raw_devices::are_private(profile),
@@ -186,6 +194,10 @@ impl MountNamespace {
         }
         let layers = self.layered_folders.iter().filter_map(|folder| folder.overlay.as_ref());
         self.overlays.iter().chain(layers).map(CacheOverlay::lock).collect()
+    }
+
+    pub(super) fn private_tmp(&self) -> Option<&TmpMounts> {
+        self.private_tmp.as_ref()
     }
 
     /// The caches that are to get a private layer.
@@ -245,6 +257,9 @@ impl MountNamespace {
             *mount = overlay.open().ok();
         }
         syscalls::make_read_only(c"/")?;
+        if let Some(tmp) = &self.private_tmp {
+            tmp.mount(&self.writable, &clones)?;
+        }
         for (overlay, mount) in self.overlays.iter().zip(&overlays) {
             let Some(mount) = mount else { continue };
             overlay.attach(mount.as_fd())?;
@@ -252,7 +267,8 @@ impl MountNamespace {
                 syscalls::add_rule(ruleset, mount.as_fd(), self.rights.write)?;
             }
         }
-        for (path, clone) in self.writable.iter().zip(&clones) {
+        let is_in_tmp = |path: &CStr| self.private_tmp.is_some() && TmpMounts::holds(path);
+        for (path, clone) in self.writable.iter().zip(&clones).filter(|it| !is_in_tmp(it.0)) {
             put_mounts(clone.as_ref(), path)?;
         }
         Ok(())
@@ -455,6 +471,6 @@ fn writable(profile: &SandboxProfile) -> Vec<CString> {
     paths.into_iter().filter_map(|it| c_string(it)).collect()
 }
 
-fn c_string(path: &Path) -> Option<CString> {
+pub(super) fn c_string(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }

@@ -20,8 +20,8 @@ const SHARED_MEMORY: &str = "/dev/shm";
 pub(super) struct OpenSockets {
     /// Folders and sockets, as real paths.
     open: Vec<PathBuf>,
-    /// The caches that have a private layer, or else are read-only.
-    caches: Vec<PathBuf>,
+    /// Folders in which those on a writable mount are: caches that have a private layer, and a private `/tmp`.
+    partly_open: Vec<PathBuf>,
     /// Whether the program has a private network. Abstract sockets belong to the network that they are in.
     has_private_network: bool,
 }
@@ -30,11 +30,11 @@ impl OpenSockets {
     /// `open` are the places of the profile.
     pub(super) fn new(
         mut open: Vec<PathBuf>,
-        caches: Vec<PathBuf>,
+        partly_open: Vec<PathBuf>,
         has_private_network: bool,
     ) -> OpenSockets {
         open.extend(NAME_SERVICES.iter().chain([&SHARED_MEMORY]).map(PathBuf::from));
-        OpenSockets { open, caches, has_private_network }
+        OpenSockets { open, partly_open, has_private_network }
     }
 
     pub(super) fn has_private_network(&self) -> bool {
@@ -61,7 +61,7 @@ impl OpenSockets {
         let length = rustix::fs::readlinkat_raw(CWD, link, &mut buffer[..])?;
         let place = Path::new(OsStr::from_bytes(&buffer[..length]));
         let is_below = |folders: &[PathBuf]| folders.iter().any(|it| place.starts_with(it));
-        if is_below(&self.open) || is_below(&self.caches) && is_writable(&target)? {
+        if is_below(&self.open) || is_below(&self.partly_open) && is_writable(&target)? {
             Ok(target)
         } else {
             Err(io::Error::from_raw_os_error(libc::EACCES))

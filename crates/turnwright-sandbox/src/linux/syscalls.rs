@@ -79,6 +79,15 @@ pub(super) fn add_rule(
 
 /// Makes a mount and all mounts below it read-only.
 pub(super) fn make_read_only(path: &CStr) -> io::Result<()> {
+    set_read_only(libc::AT_FDCWD, path, libc::AT_RECURSIVE)
+}
+
+/// Makes a mount read-only that need not be anywhere yet.
+pub(super) fn make_mount_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+    set_read_only(mount.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+fn set_read_only(folder: RawFd, path: &CStr, flags: c_int) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_RDONLY,
         attr_clr: 0,
@@ -89,9 +98,9 @@ pub(super) fn make_read_only(path: &CStr) -> io::Result<()> {
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            folder,
             path.as_ptr(),
-            libc::AT_RECURSIVE,
+            flags,
             &raw const attributes,
             size_of::<libc::mount_attr>(),
         )

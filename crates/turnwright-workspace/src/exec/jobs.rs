@@ -219,20 +219,21 @@ impl std::fmt::Debug for JobSlot<'_> {
 }
 
 impl JobSlot<'_> {
-    /// Runs a started command in the background, and watches its temporary folder and its memory.
+    /// Runs a started command in the background, and watches its temporary folders and its memory.
     pub fn run(
         mut self,
         started: Box<dyn RunningCommand>,
-        temp: Option<PathBuf>,
+        temp: Vec<PathBuf>,
         memory: Option<u64>,
     ) -> Arc<Job> {
         let job = Arc::clone(&self.job);
         if let Some(requests) = self.requests.take() {
             let space = self.jobs.space;
             let full = async move {
-                match temp {
-                    Some(folder) => wait_until_full(folder, space).await,
-                    None => std::future::pending().await,
+                if temp.is_empty() {
+                    std::future::pending().await
+                } else {
+                    wait_until_full(temp, space).await
                 }
             };
             let meter = started.memory();

@@ -3,6 +3,7 @@
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -30,14 +31,15 @@ impl Default for SpaceLimits {
     }
 }
 
-/// Waits until a folder holds more than it may, and returns its size. Waits for ever if the system
-/// does not tell how much is free.
-pub(super) async fn wait_until_full(folder: PathBuf, limits: SpaceLimits) -> u64 {
+/// Waits until folders on one disk hold more than they may together, and returns their size. Waits for ever if the
+/// system does not tell how much is free.
+pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) -> u64 {
+    let folders: Arc<[PathBuf]> = folders.into();
     // What was free when the folder was measured last.
     let mut mark = None;
     loop {
-        let place = folder.clone();
-        let looking = spawn_blocking(move || look(&place, limits, mark));
+        let places = Arc::clone(&folders);
+        let looking = spawn_blocking(move || look(&places, limits, mark));
         match looking.await {
             Ok(SpaceCheck::Full(bytes)) => return bytes,
             Ok(SpaceCheck::Enough(free)) => mark = free,
@@ -56,22 +58,24 @@ enum SpaceCheck {
     Enough(Option<u64>),
 }
 
-fn look(folder: &Path, limits: SpaceLimits, mark: Option<u64>) -> SpaceCheck {
-    let Some(free) = free_bytes(folder) else { return SpaceCheck::Enough(mark) };
+fn look(folders: &[PathBuf], limits: SpaceLimits, mark: Option<u64>) -> SpaceCheck {
+    let Some(free) = folders.first().and_then(|folder| free_bytes(folder)) else {
+        return SpaceCheck::Enough(mark);
+    };
     let Some(before) = mark.filter(|it| *it > free) else { return SpaceCheck::Enough(Some(free)) };
     if before - free < limits.step {
         return SpaceCheck::Enough(mark);
     }
-    let held = size_below(folder);
+    let held = size_below(folders);
     if held > limits.most || held > limits.step && free < limits.reserve {
         return SpaceCheck::Full(held);
     }
     SpaceCheck::Enough(Some(free))
 }
 
-/// The bytes that the files below a folder take on the disk.
-fn size_below(folder: &Path) -> u64 {
-    let (mut open, mut size, mut entries) = (vec![folder.to_path_buf()], 0, 0);
+/// The bytes that the files below folders take on the disk.
+fn size_below(folders: &[PathBuf]) -> u64 {
+    let (mut open, mut size, mut entries) = (folders.to_vec(), 0, 0);
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             entries += 1;
@@ -126,12 +130,12 @@ mod tests {
         fs::write(outside.join("b"), vec![1; 3_000_000]).unwrap();
         fs::File::create(inside.join("sparse")).unwrap().set_len(1 << 40).unwrap();
         std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
-        let size = size_below(&inside);
+        let size = size_below(std::slice::from_ref(&inside));
         assert!((300_000..400_000).contains(&size), "{size}");
         let limits = |most, reserve| SpaceLimits { most, reserve, step: 200_000 };
         let is_full = |limits| {
             let before = free_bytes(&inside).map(|it| it + (1 << 30));
-            matches!(look(&inside, limits, before), SpaceCheck::Full(_))
+            matches!(look(std::slice::from_ref(&inside), limits, before), SpaceCheck::Full(_))
         };
         assert!(is_full(limits(250_000, 0)));
         assert!(is_full(limits(u64::MAX, u64::MAX)));

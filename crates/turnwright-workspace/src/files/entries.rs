@@ -63,8 +63,8 @@ impl Roots {
             return all;
         }
         let folder = self.resolve(path.parent().unwrap_or(Path::new("")));
-        let own = folder.path.join(name);
-        if own == all.path { all } else { ResolvedPath { path: own, scope: folder.scope } }
+        let own = self.entry_in(&folder, name);
+        if own.path == all.path { all } else { own }
     }
 
     fn is_link(&self, path: &Path) -> bool {

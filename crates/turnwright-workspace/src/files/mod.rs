@@ -17,6 +17,7 @@ mod restore;
 mod roots;
 mod save;
 mod seen_files;
+mod session_tmp;
 mod spelling;
 mod stream;
 mod text;
@@ -46,6 +47,7 @@ pub use replacement::remove_left_files;
 pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use seen_files::Freshness;
+pub use session_tmp::SessionTmp;
 pub use spelling::MeantPath;
 pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource};
 

@@ -1,11 +1,12 @@
 //! The folders of a session, and the resolution of paths against them.
 
+use super::session_tmp::SessionTmp;
 use crate::real_path;
 #[cfg(windows)]
 use crate::real_path::is_device_name;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct Roots {
     /// Folders outside of the project that the session may read.
     // A std lock: it is held only to access a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
+    /// The `/tmp` of the session's commands, if they may have their own.
+    tmp: Option<Arc<SessionTmp>>,
     /// Whether the folders are those of a recording, so that the disk says nothing about them.
     pub(super) is_recorded: bool,
 }
@@ -41,20 +44,25 @@ impl Roots {
             return Err(std::io::ErrorKind::NotADirectory.into());
         }
         let folders = vec![(cwd.to_path_buf(), real)];
-        Ok(Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: false })
+        Ok(Roots::of(folders, false))
+    }
+
+    fn of(folders: Vec<(PathBuf, PathBuf)>, is_recorded: bool) -> Roots {
+        let private = Vec::new();
+        Roots { folders, private, readable: Arc::default(), tmp: None, is_recorded }
     }
 
     /// Roots of a stored session whose working folder does not exist any more.
     pub fn gone(cwd: &Path) -> Roots {
         let folders = vec![(cwd.to_path_buf(), resolve_missing(cwd))];
-        Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: false }
+        Roots::of(folders, false)
     }
 
     /// Roots of a session that ran elsewhere: its working folder and others, each as the client named it and
     /// with its links resolved. The folders need not exist, and are not looked at.
     pub fn recorded(cwd: (PathBuf, PathBuf), others: Vec<(PathBuf, PathBuf)>) -> Roots {
         let folders = std::iter::once(cwd).chain(others).collect();
-        Roots { folders, private: Vec::new(), readable: Arc::default(), is_recorded: true }
+        Roots::of(folders, true)
     }
 
     /// Adds a folder to the session.
@@ -74,6 +82,21 @@ impl Roots {
         // The folder may be created later, for example by a login.
         self.private.extend(std::path::absolute(folder).ok().map(|it| resolve_missing(&it)));
         self
+    }
+
+    /// Has paths in `/tmp` lead to what the session's commands find there, unless `/tmp` belongs to the session's
+    /// folders.
+    #[must_use]
+    pub fn with_session_tmp(self, tmp: SessionTmp) -> Roots {
+        let is_usual =
+            !self.is_recorded && real_path("/tmp").is_ok_and(|it| it == Path::new("/tmp"));
+        let is_own = self.folders().any(|folder| Path::new("/tmp").starts_with(folder));
+        Roots { tmp: (is_usual && !is_own).then(|| Arc::new(tmp)), ..self }
+    }
+
+    /// The `/tmp` of the session's commands, if they may have their own.
+    pub fn session_tmp(&self) -> Option<&SessionTmp> {
+        self.tmp.as_deref()
     }
 
     /// Adds a folder of our own that may be read and not changed.
@@ -143,13 +166,15 @@ impl Roots {
             return ResolvedPath { path: absolute, scope: PathScope::Outside };
         }
         let is_recorded = recorded.is_some();
-        let real = recorded.or_else(|| real_path(&absolute).ok());
-        let path = real.unwrap_or_else(|| resolve_missing(&absolute));
+        let path = recorded.unwrap_or_else(|| self.find(&absolute));
         if !is_recorded {
             notice_other_name(&path);
         }
         let is_private = self.private_folders().any(|it| is_below(&path, it));
-        let place = if self.is_readable(&path) {
+        let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
+        let place = if tmp.is_some_and(|tmp| path.starts_with(tmp)) {
+            PathScope::PrivateTmp
+        } else if self.is_readable(&path) {
             PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
             PathScope::Workspace
@@ -157,6 +182,48 @@ impl Roots {
             PathScope::Outside
         };
         ResolvedPath { path, scope: place }
+    }
+
+    /// Where a path leads. One in `/tmp` leads to what commands find there, and so does a link.
+    fn find(&self, absolute: &Path) -> PathBuf {
+        let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
+        let tmp = Path::new("/tmp");
+        if self.tmp.is_none() || folder.is_none() && !absolute.starts_with(tmp) {
+            let real = real_path(absolute).unwrap_or_else(|_| resolve_missing(absolute));
+            if self.tmp.is_none() || !real.starts_with(tmp) {
+                return real;
+            }
+        }
+        // What is above the folder for this process is not above it for commands.
+        let place = |path: &mut PathBuf| {
+            let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
+            if folder.is_some_and(|folder| folder == path) {
+                tmp.clone_into(path);
+            }
+            self.place_in_tmp(path).unwrap_or_else(|| path.clone())
+        };
+        let mut found = walk(absolute, place);
+        place(&mut found)
+    }
+
+    fn place_in_tmp(&self, path: &Path) -> Option<PathBuf> {
+        let is_seen = |entry: &Path| {
+            self.folders().chain(self.private_folders()).any(|it| it.starts_with(entry))
+                || self.readable.read().iter().any(|it| it.starts_with(entry))
+        };
+        self.tmp.as_ref()?.place(path, is_seen)
+    }
+
+    /// An entry of a folder. One of `/tmp` may be the session's or the machine's.
+    pub(super) fn entry_in(&self, folder: &ResolvedPath, name: &OsStr) -> ResolvedPath {
+        let tmp = Path::new("/tmp");
+        if folder.scope != PathScope::PrivateTmp || folder.name_for_commands() != tmp {
+            return ResolvedPath { path: folder.path.join(name), scope: folder.scope };
+        }
+        match self.place_in_tmp(&tmp.join(name)) {
+            Some(path) => ResolvedPath { path, scope: PathScope::PrivateTmp },
+            None => ResolvedPath { path: tmp.join(name), scope: PathScope::Outside },
+        }
     }
 
     /// Where a path below one of the folders of a recording was. Links in the folders are not known.
@@ -241,7 +308,7 @@ impl Roots {
         match target.path.strip_prefix(real) {
             Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
             Ok(rest) => escape_hidden_line(&super::display(rest)),
-            Err(_) => escape_hidden_line(&target.path.to_string_lossy()),
+            Err(_) => escape_hidden_line(&target.name_for_commands().to_string_lossy()),
         }
     }
 }
@@ -318,6 +385,12 @@ fn native(path: PathBuf) -> PathBuf {
 /// Resolves a path whose last components may not exist. A dangling link is followed, too, because
 /// writing through it would create its target.
 fn resolve_missing(path: &Path) -> PathBuf {
+    with_real_folder(walk(path, |path| path.clone()))
+}
+
+/// Follows the links and dots of a path. `place` tells where the path that it is given is on the disk, and may replace
+/// it with another name for the same.
+fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
     let mut real = PathBuf::new();
     let mut rest: VecDeque<OsString> = VecDeque::new();
     push_front(&mut rest, path);
@@ -332,7 +405,7 @@ fn resolve_missing(path: &Path) -> PathBuf {
         if real.parent().is_none() {
             continue;
         }
-        match fs::read_link(&real) {
+        match fs::read_link(place(&mut real)) {
             Ok(link) if links < MAX_LINKS => {
                 links += 1;
                 real.pop();
@@ -341,7 +414,7 @@ fn resolve_missing(path: &Path) -> PathBuf {
             _ => {}
         }
     }
-    with_real_folder(real)
+    real
 }
 
 /// The path with the names that its folders have on the disk: on Windows each may be written in any case,

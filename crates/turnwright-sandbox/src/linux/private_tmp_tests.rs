@@ -1,0 +1,149 @@
+//! Tests of a `/tmp` of the program's own, with real processes.
+
+#![expect(clippy::disallowed_methods, reason = "tests write temporary files")]
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use super::super::{NamespaceSupport, PrivateTmp, SandboxProfile, namespace_support};
+use super::socket_tests::{can_test, run};
+use super::tests::{TestFolders, variants};
+
+/// Folders in the machine's `/tmp`, and one that programs are to see as their own.
+fn in_tmp() -> Option<(TestFolders, tempfile::TempDir, SandboxProfile)> {
+    let folders = TestFolders::new();
+    if !folders.inside.starts_with("/tmp") {
+        eprintln!("NOT TESTED: temporary files are not in /tmp here");
+        return None;
+    }
+    let own = tempfile::tempdir().unwrap();
+    let mut profile = folders.profile();
+    profile.writable.push(own.path().to_owned());
+    profile.private_tmp = Some(PrivateTmp { folder: own.path().to_owned(), shown: Vec::new() });
+    Some((folders, own, profile))
+}
+
+fn with_mounts() -> impl Iterator<Item = NamespaceSupport> {
+    variants().into_iter().filter(|it| it.mounts)
+}
+
+#[test]
+fn the_next_program_finds_what_one_has_left_in_tmp_and_nobody_else_does() {
+    let Some((folders, own, profile)) = in_tmp() else { return };
+    let name = own.path().file_name().unwrap().to_str().unwrap();
+    let users = tempfile::Builder::new().prefix("of-the-user-").tempfile_in("/tmp").unwrap();
+    let users = users.path().display();
+    for namespaces in with_mounts() {
+        let run = |script: &str| folders.run(&profile, namespaces, script);
+        let script = format!(
+            "echo left > /tmp/{name}-x && mkdir -p /tmp/a/b && echo deep > /tmp/a/b/c && \
+             test ! -e {users} && ls -A $OUT 2>&1"
+        );
+        let (text, worked) = run(&script);
+        assert!(!worked && text.contains("No such file"), "{text}");
+        let (text, worked) = run(&format!("cat /tmp/{name}-x /tmp/a/b/c /tmp/{name}/a/b/c"));
+        assert_eq!((text.as_str(), worked), ("left\ndeep\ndeep\n", true));
+        assert_eq!(fs::read_to_string(own.path().join("a/b/c")).unwrap(), "deep\n");
+        assert!(!Path::new(&format!("/tmp/{name}-x")).exists());
+        let (text, worked) =
+            run("find /tmp > all && rm -r /tmp/a && touch /tmp/$$ && test ! -e /tmp/a");
+        assert!(worked, "{text}");
+    }
+}
+
+#[test]
+fn a_project_in_tmp_stays_where_it_is_and_is_kept_as_everywhere() {
+    let Some((folders, own, mut profile)) = in_tmp() else { return };
+    profile.read_only = vec![folders.inside.join(".git/hooks")];
+    profile.hidden.push(folders.inside.join(".env"));
+    for namespaces in with_mounts() {
+        for (script, expected) in [
+            ("echo x > new && test $(pwd) = $(pwd -P) && cat $PWD/new && rm new", Some("x\n")),
+            ("cat .git/config", Some("config")),
+            ("echo x > .git/hooks/pre-commit", None),
+            ("rm -r .git/hooks", None),
+            ("mv .git other", None),
+            ("! grep -s secret .env", Some("")),
+            ("cd .. && mv inside other", None),
+            ("cd ../.. && d=$(dirname $OLDPWD) && mv $d other", None),
+            ("touch ../x", None),
+        ] {
+            let (text, worked) = folders.run(&profile, namespaces, script);
+            assert_eq!(worked, expected.is_some(), "{script}: {text}");
+            assert_eq!(expected.unwrap_or(&text), text, "{script}");
+        }
+        assert!(fs::read_dir(own.path()).unwrap().count() > 0);
+    }
+}
+
+#[test]
+fn what_is_named_of_the_machines_tmp_is_seen_and_cannot_be_changed() {
+    let Some((folders, _own, mut profile)) = in_tmp() else { return };
+    let tmp = profile.private_tmp.as_mut().unwrap();
+    tmp.shown = vec![folders.outside.join("file"), folders.home.clone(), "/tmp/missing/x".into()];
+    for namespaces in with_mounts() {
+        for (script, expected) in [
+            ("cat $OUT/file", Some("untouched")),
+            ("cat $HOME/.profile", Some("no-secret")),
+            ("cat $HOME/.ssh/id", None),
+            ("echo x > $OUT/file", None),
+            ("chmod 777 $HOME/.profile", None),
+            ("touch $OUT/new", None),
+            ("ls -A $OUT", Some("file\n")),
+        ] {
+            let (text, worked) = folders.run(&profile, namespaces, script);
+            assert_eq!(worked, expected.is_some(), "{script}: {text}");
+            assert_eq!(expected.unwrap_or(&text), text, "{script}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_may_not_write_reads_its_tmp() {
+    let Some((folders, own, mut profile)) = in_tmp() else { return };
+    profile.writable.clear();
+    fs::write(own.path().join("x"), "left").unwrap();
+    profile.private_tmp.as_mut().unwrap().shown = vec![folders.inside.clone()];
+    for namespaces in with_mounts() {
+        let (text, _) = folders.run(&profile, namespaces, "cat /tmp/x; echo y > /tmp/x");
+        assert!(text.starts_with("left") && text.contains("Read-only"), "{text}");
+    }
+}
+
+#[test]
+fn a_profile_that_names_tmp_itself_and_a_system_without_mounts_have_no_other_tmp() {
+    let Some((folders, own, profile)) = in_tmp() else { return };
+    let file = tempfile::Builder::new().tempfile_in("/tmp").unwrap();
+    let script = format!("test -e {} && ! test -e /tmp/only-in-own", file.path().display());
+    fs::write(own.path().join("only-in-own"), "").unwrap();
+    let mut all = profile.clone();
+    all.writable.push("/tmp".into());
+    for namespaces in variants() {
+        let used = if namespaces.mounts { &all } else { &profile };
+        let (text, worked) = folders.run(used, namespaces, &script);
+        assert!(worked, "{namespaces:?}: {text}");
+    }
+}
+
+/// Those of the machine are not reached, also where they are shown.
+#[test]
+fn programs_reach_the_sockets_in_their_own_tmp_only() {
+    if !can_test() || !namespace_support().mounts {
+        return;
+    }
+    let Some((folders, own, mut profile)) = in_tmp() else { return };
+    profile.private_tmp.as_mut().unwrap().shown = vec![folders.outside.clone()];
+    let name = own.path().file_name().unwrap().to_str().unwrap();
+    let path = format!("/tmp/{name}-late");
+    let _late = UnixListener::bind(&path).unwrap();
+    let _shown = UnixListener::bind(folders.home.join("moved")).unwrap();
+    fs::rename(folders.home.join("moved"), folders.outside.join("shown")).unwrap();
+    let script = format!(
+        "serve('/tmp/mine'); print(talk('/tmp/mine')); print(reach('{path}')); \
+         print(reach(os.environ['OUT'] + '/shown'))"
+    );
+    let text = run(&folders, &profile, &script);
+    fs::remove_file(path).unwrap();
+    assert_eq!(text, "hello\nNo such file or directory\nPermission denied\n");
+}

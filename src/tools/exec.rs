@@ -286,9 +286,9 @@ impl Tool for Exec {
         };
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
-        let published = publish(ports, spec.network.as_ref(), &job, env).await;
         env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
+        let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
         let waiting = async {
             if in_background {
@@ -309,10 +309,8 @@ impl Tool for Exec {
         let Some(end) = end else {
             stop_on_drop.release();
             ctx.env.guard.note_background(job.id());
-            let mut outcome = running_outcome(&job, (!in_background).then_some(limit));
-            for note in &published {
-                outcome.add_line(note);
-            }
+            let waited = (!in_background).then_some(limit);
+            let mut outcome = running_outcome(&job, waited, published);
             live.finish(&job, None, &mut outcome);
             return outcome;
         };
@@ -400,8 +398,8 @@ impl Drop for StopOnDrop {
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
-/// a background command.
-fn running_outcome(job: &Job, limit: Option<Duration>) -> ToolOutcome {
+/// a background command. `notes` come before the one about how it goes on.
+fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
     let id = job.id();
     let (how, shown, note) = match limit {
         Some(limit) => {
@@ -419,8 +417,8 @@ fn running_outcome(job: &Job, limit: Option<Duration>) -> ToolOutcome {
             (how, format!("Running in the background as {id}"), note)
         }
     };
-    let report =
-        CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes: vec![note] };
+    notes.push(note);
+    let report = CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes };
     let mut outcome = report.outcome(true);
     outcome.content.push(CallContent::Text(shown));
     outcome

@@ -121,7 +121,8 @@ fn request(command: &str) -> Vec<u8> {
         serde_json::json!({ "program": program, "workdir": "/", "input": false, "sandbox": null });
     let request = request.to_string();
     let length = u32::try_from(request.len()).unwrap().to_le_bytes();
-    [b"r", &length[..], request.as_bytes()].concat()
+    // There is no network that it shares with other commands.
+    [b"\0r", &length[..], request.as_bytes()].concat()
 }
 
 #[test]

@@ -239,18 +239,18 @@ fn a_read_only_command_runs_without_asking_unless_the_repository_has_programs() 
     let builder = || TestAgent::builder().file("a", "x");
     let (_, result) = unasked(builder(), "git status; cat a");
     assert!(result.contains('x'), "{result}");
-    let trap = || {
-        let config = "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch mark; false\n\
-                      [diff]\n\texternal = touch mark; false\n";
-        let head = builder().file(".git/HEAD", "ref: refs/heads/m\n").file(".git/config", config);
+    let trap = |setting: &str| {
+        let config =
+            format!("[core]\n\trepositoryformatversion = 0\n{setting} = touch mark; false\n");
+        let head = builder().file(".git/HEAD", "ref: refs/heads/m\n").file(".git/config", &config);
         head.file(".git/objects/x", "").file(".git/refs/x", "")
     };
     // One that a command without a question can be kept from is not started.
-    let (agent, _) = unasked(trap(), "git status");
+    let (agent, _) = unasked(trap("\tfsmonitor"), "git status");
     assert!(!agent.path("mark").exists());
     // Other settings of this repository start a program, so the command asks.
     let replies = json!([calls("exec", &exec("git diff")), says("Done.")]);
-    let mut agent = trap().model(replies).start();
+    let mut agent = trap("[diff]\n\texternal").model(replies).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     agent.choose(&question, "reject_once");

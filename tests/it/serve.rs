@@ -160,6 +160,12 @@ fn r_rem_9_the_token_may_be_in_a_file() {
     assert_eq!(editor.turn("hello"), "end_turn");
 }
 
+/// Commands have a `/tmp` of their own.
+#[cfg(unix)]
+fn folder_outside_of_tmp() -> tempfile::TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
+
 #[cfg(unix)]
 #[test]
 fn no_command_reads_the_token_or_the_key_of_the_certificate() {
@@ -167,7 +173,7 @@ fn no_command_reads_the_token_or_the_key_of_the_certificate() {
         eprintln!("SKIPPED: this machine has no sandbox");
         return;
     }
-    let folder = turnwright_testing::temporary_folder();
+    let folder = folder_outside_of_tmp();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("token-1"), TOKEN).unwrap();
     std::os::unix::fs::symlink("token-1", path("token")).unwrap();
@@ -196,7 +202,7 @@ fn another_agent_of_the_user_does_not_read_the_token() {
         eprintln!("SKIPPED: this machine has no sandbox");
         return;
     }
-    let folder = turnwright_testing::temporary_folder();
+    let folder = folder_outside_of_tmp();
     let token = folder.path().join("mine").to_str().unwrap().to_owned();
     std::fs::write(&token, TOKEN).unwrap();
     let home = turnwright_testing::temporary_folder();

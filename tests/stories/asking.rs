@@ -144,7 +144,7 @@ fn several_escalations_are_one_question_and_an_answer_for_the_session_spares_the
     let shown = &question["params"]["toolCall"];
     assert_eq!(
         shown["title"],
-        "[with network, may write out, may reach localhost:5432, opens port 5173 to you] touch b"
+        "[with network, may write out, may reach localhost:5432, lets your programs reach its port 5173] touch b"
     );
     let text = cards::card_text(shown);
     let list = "asks for network access, to write `out`, to connect to `localhost:5432` and to open its port 5173";

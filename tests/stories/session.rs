@@ -69,10 +69,12 @@ fn r_sess_4_relative_paths_refer_to_the_working_folder() {
 #[test]
 fn r_sess_5_reading_outside_the_folder_requires_permission() {
     let outside = turnwright_testing::temporary_folder();
-    std::fs::write(outside.path().join("secret.txt"), "the secret\n").unwrap();
-    let secret = outside.path().join("secret.txt").to_string_lossy().into_owned();
+    let deep = outside.path().join("deep");
+    std::fs::create_dir(&deep).unwrap();
+    std::fs::write(deep.join("secret.txt"), "the secret\n").unwrap();
+    let secret = deep.join("secret.txt").to_string_lossy().into_owned();
     let name = outside.path().file_name().unwrap().to_string_lossy().into_owned();
-    let up = format!("../{name}/secret.txt");
+    let up = format!("../{name}/deep/secret.txt");
     let links = ["link.txt", "folder/secret.txt", "folder/../a"];
     let links = if cfg!(unix) { &links[..] } else { &[] };
     for path in [secret.as_str(), up.as_str()].iter().chain(links) {
@@ -82,7 +84,7 @@ fn r_sess_5_reading_outside_the_folder_requires_permission() {
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink(&secret, agent.path("link.txt")).unwrap();
-            std::os::unix::fs::symlink(outside.path(), agent.path("folder")).unwrap();
+            std::os::unix::fs::symlink(&deep, agent.path("folder")).unwrap();
         }
         let id = agent.prompt("read it");
         let question = agent.wait_for_request("session/request_permission");

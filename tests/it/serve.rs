@@ -162,7 +162,7 @@ fn r_rem_9_the_token_may_be_in_a_file() {
 
 /// Commands have a `/tmp` of their own.
 #[cfg(unix)]
-fn folder_outside_of_tmp() -> tempfile::TempDir {
+fn folder_outside_of_tmp() -> TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
 

@@ -1,7 +1,5 @@
 //! Tests of what a program in a private network reaches, with real processes.
 
-#![expect(clippy::disallowed_methods, reason = "tests start processes and write temporary files")]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;

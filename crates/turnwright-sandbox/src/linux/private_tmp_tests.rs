@@ -42,8 +42,13 @@ fn the_next_program_finds_what_one_has_left_in_tmp_and_nobody_else_does() {
         );
         let (text, worked) = run(&script);
         assert!(!worked && text.contains("No such file"), "{text}");
-        let (text, worked) = run(&format!("cat /tmp/{name}-x /tmp/a/b/c /tmp/{name}/a/b/c"));
-        assert_eq!((text.as_str(), worked), ("left\ndeep\ndeep\n", true));
+        let (text, worked) = run(&format!("cat /tmp/{name}-x /tmp/a/b/c"));
+        assert_eq!((text.as_str(), worked), ("left\ndeep\n", true));
+        // Its own path leads to it only if it is directly in the machine's.
+        if own.path().parent() == Some(Path::new("/tmp")) {
+            let (text, worked) = run(&format!("cat /tmp/{name}/a/b/c"));
+            assert_eq!((text.as_str(), worked), ("deep\n", true));
+        }
         assert_eq!(fs::read_to_string(own.path().join("a/b/c")).unwrap(), "deep\n");
         assert!(!Path::new(&format!("/tmp/{name}-x")).exists());
         let (text, worked) =

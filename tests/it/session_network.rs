@@ -9,12 +9,16 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// Answers every connection with a page.
-const SERVER: &str = "python3 -c 'import http.server, os
+/// A command that answers every connection to a port with a page.
+fn server(port: u16) -> String {
+    format!(
+        "python3 -c 'import http.server
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers(); self.wfile.write(b\"<p>page of the session</p>\")
-http.server.HTTPServer((\"127.0.0.1\", 4711), Page).serve_forever()'";
+http.server.HTTPServer((\"127.0.0.1\", {port}), Page).serve_forever()'"
+    )
+}
 
 /// What a command says about a port: what the server there answers, or why there is no answer.
 fn client(port: u16) -> String {
@@ -54,15 +58,15 @@ fn start_server_of_the_user() -> u16 {
     port
 }
 
-fn start_server(arguments: &Value) -> Value {
-    let mut all = json!({ "command": SERVER, "background": true });
+fn start_server(port: u16, arguments: &Value) -> Value {
+    let mut all = json!({ "command": server(port), "background": true });
     all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
     calls("exec", &all)
 }
 
 /// Waits for the server, whatever the machine does meanwhile.
-fn wait_for_server() -> Value {
-    let command = format!("until {} | grep -q 'of the session'; do sleep 0.05; done", client(4711));
+fn wait_for_server(port: u16) -> Value {
+    let command = format!("until {} | grep -q 'of the session'; do sleep 0.05; done", client(port));
     calls("exec", &json!({ "command": command }))
 }
 
@@ -73,8 +77,8 @@ fn a_later_command_and_the_agent_reach_the_server_of_an_earlier_one_without_a_qu
     }
     let mut agent = auto()
         .model(json!([
-            start_server(&json!({})),
-            wait_for_server(),
+            start_server(4711, &json!({})),
+            wait_for_server(4711),
             calls("web_fetch", &json!({ "url": "http://localhost:4711/" })),
             calls("web_fetch", &json!({ "url": "http://127.0.0.1:4712/" })),
             says("Done."),
@@ -124,18 +128,18 @@ fn a_port_of_the_session_is_open_to_the_machine_while_its_command_runs() {
     }
     let mut agent = auto()
         .model(json!([
-            start_server(&json!({ "escalate": "publish:4711" })),
-            wait_for_server(),
+            start_server(4713, &json!({ "escalate": "publish:4713" })),
+            wait_for_server(4713),
             says("Done."),
         ]))
         .start();
     cards::turn(&mut agent);
     assert_eq!(cards::questions(&agent), 1);
-    let mut stream = TcpStream::connect("127.0.0.1:4711").unwrap();
+    let mut stream = TcpStream::connect("127.0.0.1:4713").unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
     assert!(page.contains("page of the session"), "{page}");
     agent.close();
-    assert!(TcpStream::connect("127.0.0.1:4711").is_err());
+    assert!(TcpStream::connect("127.0.0.1:4713").is_err());
 }

@@ -118,7 +118,7 @@ pub struct ShellCommand {
 pub struct Uncertainty {
     /// It completes a sentence that begins with "because".
     pub reason: String,
-    /// Returns true if all that it may do besides is to run programs, which the sandbox confines like any other.
+    /// True if all that it may do besides is to run programs, which the sandbox confines like any other.
     pub only_runs_programs: bool,
 }
 

@@ -15,7 +15,7 @@ use turnwright_types::text;
 /// The maximum length of the text on a button in characters.
 const MAX_BUTTON_CHARS: usize = 80;
 
-/// What an answer for the session means for a command that runs without the sandbox.
+/// Explains an answer for the session about a command that runs without the sandbox.
 const RUNS_CHANGED_FILES: &str = "an answer for the session also covers what the agent has changed by then in the files that it runs";
 
 /// A call that needs the user's approval.
@@ -23,7 +23,7 @@ const RUNS_CHANGED_FILES: &str = "an answer for the session also covers what the
 pub struct ApprovalRequest {
     effects: Vec<Effect>,
     decision: Decision,
-    /// What lasting approvals would cover. It is determined once, so that exactly what was offered
+    /// The coverage of lasting approvals. It is determined once, so that exactly what was offered
     /// is granted.
     lasting: LastingGrants,
 }

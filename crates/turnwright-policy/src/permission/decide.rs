@@ -347,7 +347,7 @@ impl Decider<'_> {
         // In the sandbox these programs may do no more than those that the project's scripts run in this mode.
         let is_confined = self.mode == Mode::Auto
             && default.0 == Verdict::Allow
-            // What they get besides, the user has to know.
+            // The user has to know of further access that they get.
             && command.extra_access.is_none()
             && !class.fails_offline
             && uncertain.is_some_and(|it| it.only_runs_programs);

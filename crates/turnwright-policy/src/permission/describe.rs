@@ -191,7 +191,7 @@ pub(super) struct QuestionText<'a> {
     pub(super) mode: Mode,
     pub(super) effects: &'a [Effect],
     pub(super) decision: &'a Decision,
-    /// What has to be said about the answers.
+    /// Notes about the answers that are offered.
     pub(super) answer_notes: Vec<String>,
 }
 

@@ -6,9 +6,9 @@ use super::describe::{display_path, markdown_code};
 use super::rule::PathBases;
 use turnwright_types::effect::ExtraAccess;
 
-/// How a title says that a command gets the network.
+/// In a title: the command gets the network.
 pub(super) const WITH_NETWORK: &str = "with network";
-/// How a title says that a command gets no sandbox.
+/// In a title: the command gets no sandbox.
 const WITHOUT_SANDBOX: &str = "without the sandbox";
 
 /// The access for the title of a call; `None` if there is none.
@@ -56,7 +56,7 @@ pub(super) fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> Str
     listed(&parts)
 }
 
-/// What is allowed, as it follows the name of a command: "with network and write access to `/x`".
+/// Describes access after the name of a command: "with network and write access to `/x`".
 pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> String {
     if access.unsandboxed {
         return WITHOUT_SANDBOX.to_owned();
@@ -64,7 +64,7 @@ pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> Stri
     format!("with {}", listed(&access_nouns(access, bases)))
 }
 
-/// What is allowed, as nouns: "network", "write access to `/x`".
+/// Describes access as nouns: "network", "write access to `/x`".
 pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
     let mut parts = Vec::new();
     if access.network {

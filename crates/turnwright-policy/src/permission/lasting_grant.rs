@@ -28,7 +28,7 @@ pub(super) struct LastingGrant {
     exact: Vec<Effect>,
     /// Access beyond the sandbox, for the session.
     access: Vec<AccessGrant>,
-    /// That access in words; empty if there is none.
+    /// The access in words; empty if there is none.
     access_text: String,
     /// All of it but for the access and the commands that get it, as shown to the user.
     names: Vec<String>,

@@ -45,6 +45,8 @@ const OPEN_FOLDERS: &[&str] = &[
 /// Daemons that only look up the names of users, groups and hosts.
 pub(super) const NAME_SERVICES: &[&str] =
     &["/run/systemd/userdb", "/run/systemd/resolve", "/run/nscd", "/var/lib/sss/pipes"];
+/// Those among them that ask other machines about names of hosts, which may carry anything away.
+pub(super) const HOST_SERVICES: &[&str] = &["/run/systemd/resolve", "/run/nscd"];
 /// The kernel's table of sockets is seldom larger.
 const TABLE_SIZE: usize = 32 * 1024;
 /// At most this many sockets are hidden.

@@ -191,6 +191,7 @@ impl LinuxSandbox {
                     std::mem::take(&mut self.open_sockets),
                     partly_open,
                     self.session_network.is_some(),
+                    self.network.reaches_other_machines(),
                 );
                 let outside = std::mem::take(&mut self.outside);
                 Some(SocketSupervisor::new(sockets, outside)?)

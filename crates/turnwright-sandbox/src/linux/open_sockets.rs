@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::hidden_sockets::NAME_SERVICES;
+use super::hidden_sockets::{HOST_SERVICES, NAME_SERVICES};
 use super::socket_address::format_path;
 
 /// The private shared memory, where a program can make sockets, too.
@@ -27,13 +27,16 @@ pub(super) struct OpenSockets {
 }
 
 impl OpenSockets {
-    /// `open` are the places of the profile.
+    /// `open` are the places of the profile. Without other machines, names of hosts are not looked up either.
     pub(super) fn new(
         mut open: Vec<PathBuf>,
         partly_open: Vec<PathBuf>,
         has_private_network: bool,
+        reaches_other_machines: bool,
     ) -> OpenSockets {
-        open.extend(NAME_SERVICES.iter().chain([&SHARED_MEMORY]).map(PathBuf::from));
+        let is_open = |service: &&&str| reaches_other_machines || !HOST_SERVICES.contains(service);
+        let services = NAME_SERVICES.iter().filter(is_open);
+        open.extend(services.chain([&SHARED_MEMORY]).map(PathBuf::from));
         OpenSockets { open, partly_open, has_private_network }
     }
 
@@ -73,4 +76,21 @@ impl OpenSockets {
 fn is_writable(file: &OwnedFd) -> io::Result<bool> {
     let flags = rustix::fs::fstatvfs(file)?.f_flag;
     Ok(!flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_for_names_of_hosts_are_open_only_with_other_machines() {
+        let is_open = |reaches_other_machines, path: &str| {
+            let sockets = OpenSockets::new(Vec::new(), Vec::new(), true, reaches_other_machines);
+            sockets.open.iter().any(|open| Path::new(path).starts_with(open))
+        };
+        for host_service in ["/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket"] {
+            assert!(is_open(true, host_service) && !is_open(false, host_service), "{host_service}");
+        }
+        assert!(is_open(false, "/run/systemd/userdb/io.systemd.DynamicUser"));
+    }
 }

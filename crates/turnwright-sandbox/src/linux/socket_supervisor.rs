@@ -347,7 +347,9 @@ impl SocketSupervisor {
         {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
-        syscalls::listen(socket, lower_half(backlog)).map(|()| 0)
+        // A client sees as whom it was made.
+        call.user.run_as_user(|| syscalls::listen(socket, lower_half(backlog)))?;
+        Ok(0)
     }
 
     /// Tries to connect and answers. Returns the connection if it has to wait.

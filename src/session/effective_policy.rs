@@ -159,6 +159,7 @@ pub(super) fn resolve_policy_with(
             protected: protected_paths(&bases, &bounds.protect),
             dialect,
             can_confine: turnwright_sandbox::can_confine(),
+            max_mode,
             has_network: bounds.network == NetworkSetting::On,
             protected_exposed: is_protected_exposed,
             bases,

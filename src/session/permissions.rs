@@ -195,12 +195,15 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
         grants.exact_effects().map(|it| format!("allow  {}", describe_effect(it, &policy.bases)));
     let access =
         grants.access().iter().map(|grant| format!("allow  {}", grant.describe(&policy.bases)));
+    let all_commands =
+        grants.allows_all_commands().then(|| "allow  all commands in the sandbox".to_owned());
     let rejected = grants
         .rejected_effects()
         .map(|it| format!("reject {}", describe_effect(it, &policy.bases)));
     let mut rows: Vec<_> = rules
         .chain(exact)
         .chain(access)
+        .chain(all_commands)
         .chain(rejected)
         .map(|it| escape_hidden_line(&it))
         .collect();

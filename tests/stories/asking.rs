@@ -216,10 +216,34 @@ fn text_in_a_command_cannot_imitate_the_explanation_of_the_agent() {
 }
 
 #[test]
-fn interpreters_and_wrappers_can_only_be_allowed_once() {
+fn interpreters_and_wrappers_are_allowed_for_the_session_only_as_they_are_and_in_the_sandbox() {
+    let can_confine = turnwright_sandbox::can_confine();
     let mut agent = TestAgent::builder().start();
     for command in ["python3 -c 1", "timeout 9 npm run x", "echo x | xargs npm run y", "sh ./x"] {
         let question = ask_and_answer(&mut agent, exec(command), "reject_once");
-        assert_eq!(option_names(&question).len(), 3, "{command}: {question}");
+        let names = option_names(&question);
+        let expected: &[&str] = if can_confine {
+            &[
+                "Allow exactly this command in this session",
+                "Allow all commands in the sandbox in this session",
+            ]
+        } else {
+            &[]
+        };
+        assert_eq!(names[1..names.len() - 2], *expected, "{command}: {question}");
     }
+}
+
+#[test]
+fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
+    if !turnwright_sandbox::can_confine() {
+        return;
+    }
+    let mut agent = TestAgent::builder().start();
+    ask_and_answer(&mut agent, exec("touch a"), "allow_always_for_all");
+    run_without_question(&mut agent, exec("python3 -c 1; mkdir b"));
+    let permissions = agent.turn_text("/permissions");
+    assert!(permissions.contains("allow  all commands in the sandbox"), "{permissions}");
+    agent.turn_text("/permissions forget");
+    ask_and_answer(&mut agent, exec("mkdir c"), "reject_once");
 }

@@ -21,7 +21,14 @@ use turnwright_types::effect::{
 /// Decides about the effects of a call. Each effect, and each simple command of a command line,
 /// gets its own finding.
 pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effect]) -> Decision {
-    let mut decider = Decider { policy, mode, grants, findings: Vec::new(), effect_index: 0 };
+    let mut decider = Decider {
+        policy,
+        mode,
+        command_mode: command_mode(policy, mode, grants),
+        grants,
+        findings: Vec::new(),
+        effect_index: 0,
+    };
     for (index, effect) in effects.iter().enumerate() {
         decider.effect_index = index;
         decider.decide_effect(effect);
@@ -29,9 +36,20 @@ pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effe
     Decision { findings: decider.findings }
 }
 
+/// The mode by which commands are judged.
+fn command_mode(policy: &PolicyRules, mode: Mode, grants: &Grants) -> Mode {
+    let is_allowed = grants.allows_all_commands() && policy.bounds_commands();
+    if is_allowed && matches!(mode, Mode::Ask | Mode::AutoEdit) {
+        Mode::Auto.min(policy.max_mode)
+    } else {
+        mode
+    }
+}
+
 struct Decider<'a> {
     policy: &'a PolicyRules,
     mode: Mode,
+    command_mode: Mode,
     grants: &'a Grants,
     findings: Vec<Finding>,
     /// The index of the effect that is being decided about.
@@ -160,7 +178,7 @@ impl Decider<'_> {
     }
 
     fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
-        let is_inside = matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp);
+        let is_inside = matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. });
         let is_deletion = matches!(effect, Effect::Delete(_));
         let default = match self.mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
@@ -178,7 +196,7 @@ impl Decider<'_> {
 
     /// What the mode says about a command that nothing else is known about.
     fn default_for_command(&self) -> Ruling {
-        match self.mode {
+        match self.command_mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
             Mode::Ask | Mode::AutoEdit => (Verdict::Ask, Reason::Mode),
             Mode::Auto if !self.policy.can_confine || (self.policy.protected_exposed)() => {
@@ -220,7 +238,8 @@ impl Decider<'_> {
         let multiplies =
             multiplies.then_some("starts itself again and again until the system stops");
         if let Some(what) = shell::find_ruinous_text(&script).or(multiplies) {
-            let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
+            let verdict =
+                if self.command_mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
             self.add(None, (verdict, Reason::Destructive(what)));
         }
         for target in &command.reads {
@@ -228,7 +247,9 @@ impl Decider<'_> {
             let ruling = match self.read(target, Some(&exact)) {
                 (Verdict::Ask, _) if is_granted => continue,
                 // In auto mode a command may read whatever the sandbox lets it read.
-                (Verdict::Ask, Reason::OutsideWorkspace) if self.mode == Mode::Auto => continue,
+                (Verdict::Ask, Reason::OutsideWorkspace) if self.command_mode == Mode::Auto => {
+                    continue;
+                }
                 // An allowed read needs no finding: it must not hide that the command does more
                 // than read.
                 (Verdict::Allow, _) => continue,
@@ -242,10 +263,10 @@ impl Decider<'_> {
     /// Access that the model has asked for beyond the sandbox.
     fn extra_access(&mut self, command: &ShellCommand, effect: &Effect) {
         let access = &command.extra_access;
-        if access.is_none() || self.mode == Mode::Full {
+        if access.is_none() || self.command_mode == Mode::Full {
             return;
         }
-        let verdict = if self.mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
+        let verdict = if self.command_mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
         if verdict == Verdict::Ask && self.grants.gives_access(effect, access) {
             let access = access_of_command(access, &self.policy.bases);
             self.add(None, (Verdict::Allow, Reason::GrantedAccess(access)));
@@ -279,13 +300,14 @@ impl Decider<'_> {
     fn network_need(&mut self, command: &ShellCommand, effect: &Effect) {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
-        let is_confined = self.policy.can_confine && !matches!(self.mode, Mode::Plan | Mode::Full);
+        let is_confined =
+            self.policy.can_confine && !matches!(self.command_mode, Mode::Plan | Mode::Full);
         if has_network || !is_confined || !fails_offline(command) {
             return;
         }
         if self.grants.gives_access(effect, &ExtraAccess::network()) {
             self.add(None, (Verdict::Allow, Reason::Network));
-        } else if self.mode == Mode::Auto && self.fails_unasked(command) {
+        } else if self.command_mode == Mode::Auto && self.fails_unasked(command) {
             self.add(None, (Verdict::Ask, Reason::Network));
         }
     }
@@ -345,20 +367,22 @@ impl Decider<'_> {
             class.is_git || class.uses_rustup || is_unasked && class.may_be_version_managed;
         let uncertain = command.uncertainty.as_ref().filter(|_| is_chosen);
         // In the sandbox these programs may do no more than those that the project's scripts run in this mode.
-        let is_confined = self.mode == Mode::Auto
+        let is_confined = self.command_mode == Mode::Auto
             && default.0 == Verdict::Allow
             // The user has to know of further access that they get.
             && command.extra_access.is_none()
             && !class.fails_offline
             && uncertain.is_some_and(|it| it.only_runs_programs);
         let always_ask = uncertain
-            .filter(|_| self.mode != Mode::Full && !is_granted && !is_confined)
+            .filter(|_| self.command_mode != Mode::Full && !is_granted && !is_confined)
             .map(|it| Reason::Ambiguous(it.reason.clone()))
             .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
         let default = match class.danger {
             // What a reader may run is not limited to reading.
             _ if class.is_read_only && !is_confined => (Verdict::Allow, Reason::ReadOnly),
-            Some(danger) if self.mode == Mode::Auto => (Verdict::Ask, Reason::Destructive(danger)),
+            Some(danger) if self.command_mode == Mode::Auto => {
+                (Verdict::Ask, Reason::Destructive(danger))
+            }
             _ if self.only_edits(command) => (Verdict::Allow, Reason::Mode),
             _ => default,
         };
@@ -376,7 +400,7 @@ impl Decider<'_> {
     fn only_edits(&self, command: &ShellCommand) -> bool {
         let policy = self.policy;
         let is_free = |target: &ResolvedPath| {
-            target.scope == PathScope::Workspace
+            matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. })
                 && !is_secret_path(&target.path)
                 && policy.protected.reason(&target.path).is_none()
                 && !policy.rules.iter().any(|rule| {
@@ -400,7 +424,7 @@ impl Decider<'_> {
 
     /// Without a sandbox, a command may read any file that its words do not name.
     fn unbounded_read(&self, class: &Classification) -> Option<Reason> {
-        let is_bounded = self.policy.can_confine || self.mode == Mode::Full;
+        let is_bounded = self.policy.can_confine || self.command_mode == Mode::Full;
         (class.reads_unknown_files && !is_bounded).then_some(Reason::OutsideWorkspace)
     }
 }
@@ -557,7 +581,12 @@ mod tests {
         for rule in &allowed {
             grants.allow(rule.clone());
         }
-        let policy = PolicyRules { rules: allowed.to_vec(), can_confine: true, ..policy };
+        let policy = PolicyRules {
+            rules: allowed.to_vec(),
+            can_confine: true,
+            dialect: ShellDialect::Cmd,
+            ..policy
+        };
         for line in ["dir", "git status", "echo a", "cmd /c dir", "echo a > b.txt", ""] {
             let effects = effects(&format!("cmd {line}"));
             for mode in [Mode::Ask, Mode::AutoEdit] {

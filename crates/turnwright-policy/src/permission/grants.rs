@@ -15,6 +15,8 @@ pub struct Grants {
     exact: HashSet<Effect>,
     /// Access beyond the sandbox that the user has allowed.
     access: Vec<AccessGrant>,
+    /// True if commands in the sandbox are judged as in mode `auto`.
+    all_commands: bool,
     rejected: HashSet<Effect>,
     /// The rules that allow the same in later sessions of the project, with what was asked.
     project_rules: Vec<(Rule, String)>,
@@ -40,6 +42,11 @@ impl Grants {
         if !self.access.contains(&grant) {
             self.access.push(grant);
         }
+    }
+
+    /// Allows every command that the mode `auto` would run in the sandbox without a question.
+    pub(crate) fn allow_all_commands(&mut self) {
+        self.all_commands = true;
     }
 
     /// Rejects exactly these effects.
@@ -89,6 +96,11 @@ impl Grants {
     /// The access beyond the sandbox that was allowed.
     pub fn access(&self) -> &[AccessGrant] {
         &self.access
+    }
+
+    /// Returns true if every command was allowed that the mode `auto` would run in the sandbox without a question.
+    pub fn allows_all_commands(&self) -> bool {
+        self.all_commands
     }
 
     /// The rejected effects.

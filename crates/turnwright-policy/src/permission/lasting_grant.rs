@@ -30,6 +30,8 @@ pub(super) struct LastingGrant {
     access: Vec<AccessGrant>,
     /// The access in words; empty if there is none.
     access_text: String,
+    /// True for every command that the mode `auto` would run in the sandbox without a question.
+    all_commands: bool,
     /// All of it but for the access and the commands that get it, as shown to the user.
     names: Vec<String>,
     /// Whether it can be stored as rules for the project.
@@ -41,7 +43,7 @@ pub(super) struct LastingGrant {
 pub(super) struct LastingGrants {
     /// Of what is asked about.
     pub(super) narrow: Option<LastingGrant>,
-    /// Of the access beyond the sandbox that is asked about, for all commands.
+    /// For all commands: of the access beyond the sandbox that is asked about, or to run in the sandbox.
     pub(super) wide: Option<LastingGrant>,
 }
 
@@ -65,7 +67,10 @@ pub(super) fn find_lasting_grants(
 ) -> LastingGrants {
     let finder = Finder { policy, mode, grants, effects, decision };
     let Some((_, _, access)) = finder.asked_access() else {
-        return LastingGrants { narrow: finder.find(None), wide: None };
+        return LastingGrants {
+            narrow: finder.find(None).or_else(|| finder.find_exact()),
+            wide: finder.find_all_commands(),
+        };
     };
     // To write all of the home folder is nearly to run without the sandbox.
     let is_too_wide = |target: &ResolvedPath| {
@@ -118,11 +123,7 @@ impl Finder<'_> {
             let effect = self.effects.get(finding.effect_index)?;
             lasting.cover(self.policy, effect, finding, reach)?;
         }
-        // Only offer what will work: an "always" that asks again would be worse than none.
-        let mut session = self.grants.clone();
-        lasting.grant(&mut session);
-        let decided = decide(self.policy, self.mode, &session, self.effects);
-        if decided.verdict() != Verdict::Allow {
+        if !self.is_sufficient(&lasting) {
             return None;
         }
         let mut project = self.policy.clone();
@@ -133,6 +134,38 @@ impl Finder<'_> {
         };
         lasting.for_project = lasting.for_project && is_sufficient();
         Some(lasting)
+    }
+
+    /// The lasting approval of exactly this line, which the sandbox bounds; `None` if there must be none.
+    fn find_exact(&self) -> Option<LastingGrant> {
+        let mut lasting = LastingGrant::default();
+        for finding in self.asked() {
+            let effect = self.effects.get(finding.effect_index)?;
+            match (effect, &finding.reason) {
+                (Effect::Exec(command), Reason::Mode | Reason::Ambiguous(_))
+                    if self.policy.bounds_commands() && !has_dangerous_command(command) =>
+                {
+                    lasting.add_exact(effect, "exactly this command");
+                }
+                _ => lasting.cover(self.policy, effect, finding, None)?,
+            }
+        }
+        self.is_sufficient(&lasting).then_some(lasting)
+    }
+
+    /// The lasting approval of all commands that the mode `auto` would run in the sandbox; `None` if it would ask, too.
+    fn find_all_commands(&self) -> Option<LastingGrant> {
+        let is_stricter = matches!(self.mode, Mode::Ask | Mode::AutoEdit);
+        let lasting = LastingGrant { all_commands: true, ..LastingGrant::default() };
+        (is_stricter && self.is_sufficient(&lasting)).then_some(lasting)
+    }
+
+    /// Returns true if nothing is left to ask with this approval: an "always" that asks again would be worse than none.
+    fn is_sufficient(&self, lasting: &LastingGrant) -> bool {
+        let mut session = self.grants.clone();
+        lasting.grant(&mut session);
+        let decided = decide(self.policy, self.mode, &session, self.effects);
+        decided.verdict() == Verdict::Allow
     }
 }
 
@@ -167,15 +200,21 @@ impl LastingGrant {
         for access in &self.access {
             grants.allow_access(access.clone());
         }
+        if self.all_commands {
+            grants.allow_all_commands();
+        }
     }
 
     /// The rules in the settings that would allow the same; `None` if none can.
     pub(super) fn rule_names(&self) -> Option<String> {
-        self.access.is_empty().then(|| self.names.join(" and "))
+        (self.access.is_empty() && !self.all_commands).then(|| self.names.join(" and "))
     }
 
     /// What is allowed, after "allow". `write_rule` says how a rule is written.
     pub(super) fn describe(&self, write_rule: fn(&str) -> String) -> String {
+        if self.all_commands {
+            return "all commands in the sandbox".to_owned();
+        }
         let mut commands = Vec::new();
         let mut is_for_all = false;
         for grant in &self.access {
@@ -212,8 +251,7 @@ impl LastingGrant {
         for target in &access.writes {
             rule_path(&target.path, &policy.bases)?;
         }
-        let is_dangerous = |simple: &SimpleCommand| shell::classify(simple).danger.is_some();
-        if command.script.commands.iter().any(is_dangerous) {
+        if has_dangerous_command(command) {
             return None;
         }
         let is_understood = is_understood(command);
@@ -362,6 +400,11 @@ impl LastingGrant {
             self.names.push(name);
         }
     }
+}
+
+/// Returns true if a command of the line could irreversibly destroy work.
+fn has_dangerous_command(command: &ShellCommand) -> bool {
+    command.script.commands.iter().any(|simple| shell::classify(simple).danger.is_some())
 }
 
 /// The pattern that means exactly this tool; `None` if its name or the server's could mean or look

@@ -1,5 +1,6 @@
 //! Everything a decision depends on besides the mode and the user's answers.
 
+use super::mode::Mode;
 use super::protected_paths::ProtectedPaths;
 use super::rule::{PathBases, Rule};
 use turnwright_types::dialect::ShellDialect;
@@ -19,6 +20,8 @@ pub struct PolicyRules {
     /// Whether this system can confine a command. If not, no mode runs a command unasked because it
     /// would be sandboxed.
     pub can_confine: bool,
+    /// The least strict mode that the machine's administrator allows.
+    pub max_mode: Mode,
     /// True if the settings give commands in the sandbox the network.
     pub has_network: bool,
     /// Whether a sandboxed command could write protected files, because the system cannot exclude parts
@@ -35,8 +38,16 @@ impl Default for PolicyRules {
             protected: ProtectedPaths::default(),
             dialect: ShellDialect::Bash,
             can_confine: false,
+            max_mode: Mode::Full,
             has_network: false,
             protected_exposed: || false,
         }
+    }
+}
+
+impl PolicyRules {
+    /// Returns true if the sandbox bounds what commands may do. Lines for `cmd` are always asked about.
+    pub(super) fn bounds_commands(&self) -> bool {
+        self.can_confine && self.dialect != ShellDialect::Cmd
     }
 }

@@ -160,7 +160,7 @@ impl Rule {
         bases: &PathBases,
     ) -> bool {
         self.matches_path(&target.path, is_write, bases)
-            || target.scope == PathScope::PrivateTmp
+            || matches!(target.scope, PathScope::PrivateTmp { .. })
                 && self.matches_path(&target.name_for_commands(), is_write, bases)
     }
 

@@ -333,3 +333,62 @@ fn several_values_are_one_question_with_a_list() {
         - “Always” means `exactly this command` with network, write access to `/x`, debugging, connections to localhost:5432 and port 5173 open to your programs, or network, write access to `/x`, debugging, connections to localhost:5432 and port 5173 open to your programs for all commands"]]
     .assert_eq(&asked.description(&policy(), Mode::Auto));
 }
+
+#[test]
+fn commands_that_the_sandbox_bounds_offer_an_answer_for_this_line_and_one_for_all() {
+    let all = "all commands in the sandbox";
+    for (line, narrow) in [
+        ("npm test", "`npm test …`"),
+        ("node --check a.js", "exactly this command"),
+        ("python3 - <<X\nprint(1)\nX", "exactly this command"),
+        ("timeout 9 npm run x", "exactly this command"),
+        ("x=$(date); ./$x", "exactly this command"),
+    ] {
+        for mode in [Mode::Ask, Mode::AutoEdit] {
+            assert_eq!(answers(mode, line, ""), format!("{narrow} | {all}"), "{line}");
+        }
+        assert_eq!(decided(Mode::Auto, &Grants::default(), line, "").verdict(), Verdict::Allow);
+    }
+    // Whatever asks in `auto`, too, has neither.
+    for line in ["git reset --hard", "git clean -fd", "rm -rf \"$x\""] {
+        assert_eq!(answers(Mode::AutoEdit, line, ""), "", "{line}");
+    }
+    let without = PolicyRules { can_confine: false, ..policy() };
+    assert_eq!(offered(&without, Mode::Ask, effects("node --check a.js", "")), []);
+    let limited = PolicyRules { max_mode: Mode::AutoEdit, ..policy() };
+    let kinds: Vec<_> = offered(&limited, Mode::Ask, effects("npm test", ""))
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect();
+    assert_eq!(kinds, [ChoiceKind::AllowSession]);
+}
+
+#[test]
+fn after_an_answer_for_all_commands_only_those_ask_that_ask_in_auto() {
+    let grants = answered(Mode::AutoEdit, ChoiceKind::AllowSessionForAll, "npm test", "");
+    let verdict = |mode, line, words| decided(mode, &grants, line, words).verdict();
+    for (line, words, expected) in [
+        ("make", "", Verdict::Allow),
+        ("python3 a.py && x=$(date)", "", Verdict::Allow),
+        ("rm -rf notes", "", Verdict::Allow),
+        ("npm install", "", Verdict::Ask),
+        ("make", "network", Verdict::Ask),
+        ("make", "full", Verdict::Ask),
+        ("git reset --hard", "", Verdict::Ask),
+        ("rm -rf \"$x\"", "", Verdict::Ask),
+        ("rm -rf /", "", Verdict::Deny),
+    ] {
+        assert_eq!(verdict(Mode::AutoEdit, line, words), expected, "{line}");
+        assert_eq!(decided(Mode::Auto, &Grants::default(), line, words).verdict(), expected);
+    }
+    assert_eq!(verdict(Mode::Plan, "make", ""), Verdict::Deny);
+    let file = ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace };
+    for effect in [Effect::Delete(file), Effect::Fetch { host: "a.example".to_owned() }] {
+        let decided = decide(&policy(), Mode::AutoEdit, &grants, &[effect]);
+        assert_eq!(decided.verdict(), Verdict::Ask);
+    }
+    // The administrator's limit may have become stricter since.
+    let limited = PolicyRules { max_mode: Mode::AutoEdit, ..policy() };
+    let decided = decide(&limited, Mode::AutoEdit, &grants, &effects("make", ""));
+    assert_eq!(decided.verdict(), Verdict::Ask);
+}

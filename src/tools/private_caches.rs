@@ -40,40 +40,28 @@ fn is_old(folder: &Path) -> bool {
 /// Removes a folder with all that is in it, also with folders that their owner may not change, such as
 /// those of Go's modules. The note of its use goes last, so that what is left is found again.
 pub(super) fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
-    let mut pending = vec![folder.to_path_buf()];
-    let mut folders: Vec<PathBuf> = Vec::new();
-    while let Some(place) = pending.pop() {
-        make_writable(&place)?;
-        for entry in fs::read_dir(&place)? {
-            let entry = entry?;
-            if is_stopped() {
-                return Ok(());
-            }
-            if entry.file_type()?.is_dir() {
-                pending.push(entry.path());
-            } else if entry.path() != folder.join(USED) {
-                fs::remove_file(entry.path())?;
-            }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_folder(&entry.path(), is_stopped)?;
+        } else if entry.file_name() != USED {
+            fs::remove_file(entry.path())?;
         }
-        folders.push(place);
-    }
-    // Every folder comes after the one that holds it.
-    for place in folders.iter().skip(1).rev() {
-        fs::remove_dir(place)?;
+        if is_stopped() {
+            return Ok(());
+        }
     }
     fs::remove_dir_all(folder)
 }
 
 #[cfg(unix)]
-fn make_writable(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+fn remove_folder(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    turnwright_workspace::remove_tree::remove_tree(folder, is_stopped)
 }
 
 #[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "other systems can fail")]
-fn make_writable(_: &Path) -> io::Result<()> {
-    Ok(())
+fn remove_folder(folder: &Path, _is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    fs::remove_dir_all(folder)
 }
 
 #[cfg(unix)]

@@ -225,30 +225,23 @@ pub enum PathScope {
     /// outputs.
     AgentData,
     /// In the folder that the session's commands have as `/tmp`.
-    PrivateTmp,
+    PrivateTmp {
+        /// How many components of the path name that folder.
+        depth: usize,
+    },
     /// Anywhere else.
     Outside,
 }
 
-/// How the names of our temporary folders begin.
-pub const TEMP_FOLDER_PREFIX: &str = "turnwright-tmp-";
-
 impl ResolvedPath {
     /// The path by which commands in the sandbox know it: one in their `/tmp` has another name for them.
     pub fn name_for_commands(&self) -> Cow<'_, Path> {
-        let is_folder = |it: &&Path| {
-            it.file_name()
-                .and_then(std::ffi::OsStr::to_str)
-                .is_some_and(|it| it.starts_with(TEMP_FOLDER_PREFIX))
+        let PathScope::PrivateTmp { depth } = self.scope else {
+            return Cow::Borrowed(&self.path);
         };
-        let folder = self.path.ancestors().filter(is_folder).last();
-        let folder = folder.filter(|_| self.scope == PathScope::PrivateTmp);
-        match folder.and_then(|folder| self.path.strip_prefix(folder).ok()) {
-            // Joining an empty path would append a slash.
-            Some(rest) if rest.as_os_str().is_empty() => Cow::Borrowed(Path::new("/tmp")),
-            Some(rest) => Cow::Owned(Path::new("/tmp").join(rest)),
-            None => Cow::Borrowed(&self.path),
-        }
+        let mut path = PathBuf::from("/tmp");
+        path.extend(self.path.components().skip(depth));
+        Cow::Owned(path)
     }
 }
 

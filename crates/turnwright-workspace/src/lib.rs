@@ -5,6 +5,8 @@ pub mod git_repository;
 pub mod nofollow;
 mod folder_names;
 mod real_path;
+#[cfg(unix)]
+pub mod remove_tree;
 pub mod search;
 pub mod files;
 pub mod edit;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use turnwright_types::effect::TEMP_FOLDER_PREFIX as PREFIX;
-
+/// How the names of the folders begin.
+const PREFIX: &str = "turnwright-tmp-";
 /// A folder gets its final name when it is locked; on Windows it is locked before it is there.
 const NEW_PREFIX: &str = "turnwright-new-";
 /// A folder without its final name that is younger may still be about to be locked.
@@ -24,7 +24,7 @@ pub struct PrivateTempFolder {
 
 impl Drop for PrivateTempFolder {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
+        if let Err(error) = remove(&self.path) {
             tracing::debug!(%error, "a temporary folder cannot be removed");
         }
     }
@@ -107,11 +107,21 @@ fn remove_abandoned(place: &Path, min_age: Duration) {
         let min_age = if begins(NEW_PREFIX) { min_age } else { Duration::ZERO };
         if (begins(PREFIX) || begins(NEW_PREFIX))
             && is_abandoned(&entry.path(), min_age).unwrap_or(false)
-            && let Err(error) = fs::remove_dir_all(entry.path())
+            && let Err(error) = remove(&entry.path())
         {
             tracing::warn!(%error, "a temporary folder of a killed process cannot be removed");
         }
     }
+}
+
+#[cfg(unix)]
+fn remove(folder: &Path) -> io::Result<()> {
+    crate::remove_tree::remove_tree(folder, &|| false)
+}
+
+#[cfg(not(unix))]
+fn remove(folder: &Path) -> io::Result<()> {
+    fs::remove_dir_all(folder)
 }
 
 fn is_abandoned(folder: &Path, min_age: Duration) -> io::Result<bool> {

@@ -58,7 +58,7 @@ fn named_in_tmp(line: &str, roots: &Roots) -> Vec<PathBuf> {
         let target = roots.resolve(&line[at..at + length]);
         let is_in_tmp = |it: &&Path| it.starts_with("/tmp") && *it != Path::new("/tmp");
         let mut places = target.path.ancestors().take_while(is_in_tmp);
-        let is_own = target.scope == PathScope::PrivateTmp;
+        let is_own = matches!(target.scope, PathScope::PrivateTmp { .. });
         places.find(|it| it.exists()).filter(|_| !is_own).map(Path::to_path_buf)
     };
     line.match_indices("/tmp/").filter(begins).take(MAX_NAMED).filter_map(path).collect()

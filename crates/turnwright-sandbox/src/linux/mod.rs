@@ -15,6 +15,7 @@ mod private_tmp;
 mod process_namespace;
 mod raw_devices;
 mod real_path;
+mod route_type;
 mod seccomp_filter;
 mod session_network;
 mod socket_address;

@@ -18,6 +18,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeF
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
 use super::private_tmp::TmpMounts;
+use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
 use super::{hidden_sockets, raw_devices, syscalls};
 
@@ -256,9 +257,10 @@ impl MountNamespace {
         for (overlay, mount) in self.overlays.iter().zip(&mut overlays) {
             *mount = overlay.open().ok();
         }
+        let tmp_folder = self.private_tmp.as_ref().map(TmpMounts::open_writable).transpose()?;
         syscalls::make_read_only(c"/")?;
         if let Some(tmp) = &self.private_tmp {
-            tmp.mount(&self.writable, &clones)?;
+            tmp.mount(tmp_folder.flatten(), &self.writable, &clones)?;
         }
         for (overlay, mount) in self.overlays.iter().zip(&overlays) {
             let Some(mount) = mount else { continue };
@@ -380,10 +382,12 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
 pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
-    match rustix::mount::open_tree(CWD, path, how) {
-        Err(rustix::io::Errno::NOENT) => Ok(None),
-        opened => Ok(Some(opened?)),
+    match open_without_symlinks(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(opened) => Ok(Some(rustix::mount::open_tree(opened, c"", how)?)),
     }
 }
 

@@ -5,18 +5,19 @@
 //! links or names in it: a place deeper in `/tmp` lies in a read-only file system of this program alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, CString};
-use std::fs;
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
 
 use super::super::SandboxProfile;
 use super::mount_namespace::{c_string, clone_mounts};
-use super::real_path::real_path;
+use super::real_path::{open_without_symlinks, real_path};
 use super::syscalls;
 
 const TMP: &str = "/tmp";
@@ -28,10 +29,17 @@ const MAX_SHOWN: usize = 64;
 #[derive(Debug)]
 pub(super) struct TmpMounts {
     folder: CString,
+    /// The device and inode of the folder: another could be at its path later.
+    folder_id: FileId,
+    /// True if the program may write there.
+    is_writable: bool,
     entries: Vec<TmpEntry>,
     /// Those of the machine's `/tmp` that are to be seen, outer ones first.
     places: Vec<PathBuf>,
 }
+
+/// The device and inode of a file.
+type FileId = (u64, u64);
 
 /// An entry of the machine's `/tmp` that is to be seen or leads to one.
 #[derive(Debug)]
@@ -57,9 +65,10 @@ impl TmpMounts {
         let tmp = Path::new(TMP);
         let private = profile.private_tmp.as_ref()?;
         let is_open = profile.writable.iter().any(|path| tmp.starts_with(path));
-        if is_open || real_path(tmp)? != tmp || !private.folder.is_dir() {
+        if is_open || real_path(tmp)? != tmp {
             return None;
         }
+        let folder = open_folder(&private.folder).ok()?;
         let seen = |path: &&PathBuf| {
             path.starts_with(tmp) && path.as_path() != tmp && !path.starts_with(&private.folder)
         };
@@ -85,12 +94,17 @@ impl TmpMounts {
             places.push(path.clone());
         }
         let entries = entries.iter().filter_map(|(entry, places)| TmpEntry::plan(entry, places));
-        let entries = entries.filter(|entry| entry.make_mount_point(&private.folder).is_some());
-        let planned =
-            TmpMounts { folder: c_string(&private.folder)?, entries: entries.collect(), places };
+        let entries = entries.filter(|entry| entry.make_mount_point(folder.as_fd()).is_ok());
+        let planned = TmpMounts {
+            folder: c_string(&private.folder)?,
+            folder_id: id_of(folder.as_fd()).ok()?,
+            is_writable: profile.writable.iter().any(|path| private.folder.starts_with(path)),
+            entries: entries.collect(),
+            places,
+        };
         if let Ok(name) = private.folder.strip_prefix(tmp) {
             // Its own path leads to it in there, too.
-            std::os::unix::fs::symlink(".", private.folder.join(name)).ok();
+            link_to_itself(folder, name).ok();
         }
         Some(planned)
     }
@@ -110,21 +124,36 @@ impl TmpMounts {
         path.to_bytes().starts_with(b"/tmp/")
     }
 
-    /// Makes the mounts. Everything is read-only already; `writable` has copies of the mounts that are not.
-    pub(super) fn mount(&self, writable: &[CString], clones: &[Option<OwnedFd>]) -> io::Result<()> {
+    /// Copies the mount of the folder, if the program may write there: before everything becomes read-only.
+    pub(super) fn open_writable(&self) -> io::Result<Option<OwnedFd>> {
+        if self.is_writable { self.clone_folder().map(Some) } else { Ok(None) }
+    }
+
+    fn clone_folder(&self) -> io::Result<OwnedFd> {
+        let clone = clone_mounts(&self.folder)?.ok_or(io::ErrorKind::NotFound)?;
+        if id_of(clone.as_fd())? == self.folder_id {
+            Ok(clone)
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    /// Makes the mounts. Everything is read-only already; `folder` is what [`open_writable`](TmpMounts::open_writable)
+    /// has returned, and `writable` has copies of the other mounts that are not.
+    pub(super) fn mount(
+        &self,
+        folder: Option<OwnedFd>,
+        writable: &[CString],
+        clones: &[Option<OwnedFd>],
+    ) -> io::Result<()> {
         let mut shown = [const { None }; MAX_SHOWN];
         let places = self.entries.iter().flat_map(|entry| &entry.places);
         for (place, clone) in places.filter(|place| !place.is_writable).zip(&mut shown) {
             *clone = clone_mounts(&place.path)?;
         }
         let mut shown = shown.iter();
-        match clone_of(&self.folder, writable, clones) {
-            Some(folder) => put(folder.as_fd(), CWD, MOUNT_POINT)?,
-            None => {
-                let folder = clone_mounts(&self.folder)?.ok_or(io::ErrorKind::NotFound)?;
-                put(folder.as_fd(), CWD, MOUNT_POINT)?;
-            }
-        }
+        let folder = folder.map_or_else(|| self.clone_folder(), Ok)?;
+        put(folder.as_fd(), CWD, MOUNT_POINT)?;
         for entry in &self.entries {
             let way = entry.mount_way()?;
             // The mount at the entry, whatever is done to its path.
@@ -181,20 +210,21 @@ impl TmpEntry {
         })
     }
 
-    /// Makes the empty file or folder at which it is mounted; `None` if something else is there.
-    fn make_mount_point(&self, folder: &Path) -> Option<()> {
-        use std::os::unix::ffi::OsStrExt;
-        let entry = Path::new(std::ffi::OsStr::from_bytes(self.path.to_bytes()));
-        let point = folder.join(entry.file_name()?);
-        let is_folder = entry.is_dir();
-        // Neither follows a link.
+    /// Makes the empty file or folder at which it is mounted. Fails if something else is there.
+    fn make_mount_point(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
+        let name = self.path.to_bytes().strip_prefix(b"/tmp/").unwrap_or_default();
+        let is_folder = Path::new(OsStr::from_bytes(self.path.to_bytes())).is_dir();
         if is_folder {
-            fs::create_dir(&point).ok();
-        } else {
-            fs::File::create_new(&point).ok();
+            make_folder(folder, name)?;
+        } else if let Err(error) = make_file(folder, name)
+            && error != Errno::EXIST
+        {
+            return Err(error.into());
         }
-        let made = fs::symlink_metadata(&point).ok()?;
-        (made.is_dir() == is_folder && !made.is_symlink()).then_some(())
+        let made = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(made.st_mode);
+        let is_fit = !kind.is_symlink() && kind.is_dir() == is_folder;
+        if is_fit { Ok(()) } else { Err(io::ErrorKind::AlreadyExists.into()) }
     }
 
     /// Mounts the file system that leads to the places; `None` if the entry is one.
@@ -212,14 +242,53 @@ impl TmpEntry {
             if *is_folder {
                 rustix::fs::mkdirat(&way, part.as_c_str(), Mode::RWXU)?;
             } else {
-                let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                drop(rustix::fs::openat(&way, part.as_c_str(), create, Mode::empty())?);
+                make_file(way.as_fd(), part.as_c_str())?;
             }
         }
         syscalls::make_mount_read_only(way.as_fd())?;
         put(way.as_fd(), CWD, &self.path)?;
         Ok(Some(way))
     }
+}
+
+/// Opens a folder, to look at it only. Fails if its path leads through a link.
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let folder = open_without_symlinks(path)?;
+    let is_folder = FileType::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode).is_dir();
+    if is_folder { Ok(folder) } else { Err(io::ErrorKind::NotADirectory.into()) }
+}
+
+fn id_of(file: BorrowedFd<'_>) -> io::Result<FileId> {
+    let found = rustix::fs::fstat(file)?;
+    Ok((found.st_dev, found.st_ino))
+}
+
+/// Makes an empty file. Follows no link.
+fn make_file(folder: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<()> {
+    let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, create, Mode::RUSR | Mode::WUSR).map(drop)
+}
+
+/// Makes a folder, unless something is there.
+fn make_folder(folder: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<()> {
+    match rustix::fs::mkdirat(folder, name, Mode::RWXU) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Lets this name below the folder lead to the folder itself. Follows no link.
+fn link_to_itself(folder: OwnedFd, name: &Path) -> io::Result<()> {
+    let mut above = folder;
+    let mut target = PathBuf::from(".");
+    for part in name.parent().into_iter().flatten() {
+        make_folder(above.as_fd(), part)?;
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        above = rustix::fs::openat(&above, part, how, Mode::empty())?;
+        target.push("..");
+    }
+    let last = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::fs::symlinkat(&target, &above, last)?)
 }
 
 /// The copy of the mounts of a path.

@@ -152,3 +152,54 @@ fn programs_reach_the_sockets_in_their_own_tmp_only() {
     fs::remove_file(path).unwrap();
     assert_eq!(text, "hello\nNo such file or directory\nPermission denied\n");
 }
+
+#[test]
+fn a_folder_outside_of_tmp_and_one_in_the_project_serve_as_well() {
+    let Some((folders, _, profile)) = in_tmp() else { return };
+    let elsewhere = tempfile::tempdir_in("/var/tmp").unwrap();
+    let in_project = folders.inside.join("tmp");
+    fs::create_dir(&in_project).unwrap();
+    let users = tempfile::Builder::new().prefix("of-the-user-").tempfile_in("/tmp").unwrap();
+    for own in [elsewhere.path(), &in_project] {
+        let mut profile = profile.clone();
+        profile.writable.push(own.to_owned());
+        profile.hidden.push(users.path().to_owned());
+        profile.private_tmp = Some(PrivateTmp { folder: own.to_owned(), shown: Vec::new() });
+        for namespaces in with_mounts() {
+            let script = format!(
+                "echo left > /tmp/left && cat {}/left && test ! -e {}",
+                own.display(),
+                users.path().display()
+            );
+            let (text, worked) = folders.run(&profile, namespaces, &script);
+            assert_eq!((text.as_str(), worked), ("left\n", true), "{}", own.display());
+        }
+    }
+}
+
+#[test]
+fn a_link_that_a_program_has_put_in_the_place_of_its_tmp_is_not_followed() {
+    let Some((folders, _, mut profile)) = in_tmp() else { return };
+    let own = folders.inside.join("tmp");
+    std::os::unix::fs::symlink(&folders.outside, &own).unwrap();
+    profile.private_tmp = Some(PrivateTmp { folder: own, shown: Vec::new() });
+    for namespaces in with_mounts() {
+        let (text, worked) = folders.run(&profile, namespaces, "cat /tmp/secret");
+        assert!(!worked && text.contains("No such file"), "{text}");
+    }
+}
+
+#[test]
+fn links_in_tmp_make_nothing_elsewhere() {
+    let Some((folders, own, mut profile)) = in_tmp() else { return };
+    let Ok(name) = own.path().strip_prefix("/tmp") else { return };
+    let inner = own.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), inner.join(name)).unwrap();
+    profile.private_tmp = Some(PrivateTmp { folder: inner, shown: Vec::new() });
+    for namespaces in with_mounts() {
+        folders.run(&profile, namespaces, "true");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+}

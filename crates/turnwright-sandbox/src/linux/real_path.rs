@@ -26,7 +26,7 @@ pub(super) fn resolve(path: &Path) -> Option<(PathBuf, Option<OwnedFd>)> {
 
 /// Opens a path as a reference for a rule, and fails if it leads through a symlink: one may have
 /// been put there since the profile was made.
-pub(super) fn open_without_symlinks(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_without_symlinks(path: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     let how = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
 }

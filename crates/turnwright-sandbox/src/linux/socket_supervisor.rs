@@ -285,9 +285,11 @@ impl SocketSupervisor {
         let socket = call.socket.as_fd();
         let denied = || Err(io::Error::from_raw_os_error(libc::EACCES));
         let Some(address) = call.address.internet() else {
-            // Without its address, a socket for datagrams would receive from all of them.
-            let is_kept = syscalls::socket_option(socket, libc::SO_TYPE)? != libc::SOCK_DGRAM
-                || outside_connections::network_of(socket)? != own_network;
+            // Without its address, a socket of the machine could be bound to another one, and one for datagrams
+            // would receive from all of them.
+            let is_unix_stream = syscalls::socket_option(socket, libc::SO_DOMAIN)? == libc::AF_UNIX
+                && syscalls::socket_option(socket, libc::SO_TYPE)? != libc::SOCK_DGRAM;
+            let is_kept = is_unix_stream || outside_connections::network_of(socket)? != own_network;
             return if is_kept { Ok(None) } else { denied() };
         };
         let is_outside = outside_connections::network_of(socket)? == own_network;

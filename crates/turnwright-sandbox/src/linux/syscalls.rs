@@ -448,6 +448,23 @@ pub(super) fn send_to(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// Receives one message, without waiting.
+pub(super) fn receive<'a>(socket: BorrowedFd<'_>, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let (target, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: writes at most `size` bytes to the buffer.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), target, size, libc::MSG_DONTWAIT) };
+    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    buffer.get(..received).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Binds a socket to an address.
+pub(super) fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
+    let length =
+        libc::socklen_t::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: reads the address, which the kernel copies byte by byte.
+    check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into())
+}
+
 /// The level and the name of an option of a socket.
 pub(super) type SocketOption = (c_int, c_int);
 
@@ -492,20 +509,6 @@ pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result
     let mut value = [0; size_of::<c_int>()];
     get_option(socket, (libc::SOL_SOCKET, option), &mut value)?;
     Ok(c_int::from_ne_bytes(value))
-}
-
-/// The address that a socket is bound to.
-pub(super) fn socket_address<'a>(
-    socket: BorrowedFd<'_>,
-    buffer: &'a mut [u8],
-) -> io::Result<&'a [u8]> {
-    let mut length =
-        libc::socklen_t::try_from(buffer.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let target = buffer.as_mut_ptr().cast();
-    // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
-    check(unsafe { libc::getsockname(socket.as_raw_fd(), target, &raw mut length) }.into())?;
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// An address of the internet, as the kernel writes it; `None` for other families.

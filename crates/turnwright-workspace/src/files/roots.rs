@@ -172,8 +172,8 @@ impl Roots {
         }
         let is_private = self.private_folders().any(|it| is_below(&path, it));
         let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
-        let place = if tmp.is_some_and(|tmp| path.starts_with(tmp)) {
-            PathScope::PrivateTmp
+        let place = if let Some(tmp) = tmp.filter(|tmp| path.starts_with(tmp)) {
+            private_tmp(tmp)
         } else if self.is_readable(&path) {
             PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
@@ -217,11 +217,12 @@ impl Roots {
     /// An entry of a folder. One of `/tmp` may be the session's or the machine's.
     pub(super) fn entry_in(&self, folder: &ResolvedPath, name: &OsStr) -> ResolvedPath {
         let tmp = Path::new("/tmp");
-        if folder.scope != PathScope::PrivateTmp || folder.name_for_commands() != tmp {
+        let is_private = matches!(folder.scope, PathScope::PrivateTmp { .. });
+        if !is_private || folder.name_for_commands() != tmp {
             return ResolvedPath { path: folder.path.join(name), scope: folder.scope };
         }
         match self.place_in_tmp(&tmp.join(name)) {
-            Some(path) => ResolvedPath { path, scope: PathScope::PrivateTmp },
+            Some(path) => ResolvedPath { path, scope: folder.scope },
             None => ResolvedPath { path: tmp.join(name), scope: PathScope::Outside },
         }
     }
@@ -338,6 +339,11 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     let plain = |it: Component<'_>| it.as_os_str().to_string_lossy().to_lowercase();
     let mut parts = path.components().map(plain);
     folder.components().map(plain).all(|it| parts.next() == Some(it))
+}
+
+/// The scope of a path in the folder that commands have as `/tmp`.
+fn private_tmp(folder: &Path) -> PathScope {
+    PathScope::PrivateTmp { depth: folder.components().count() }
 }
 
 /// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`

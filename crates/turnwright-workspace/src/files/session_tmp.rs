@@ -15,6 +15,9 @@ const TMP: &str = "/tmp";
 /// At most this many places of the machine's are seen by commands.
 const MAX_SHOWN: usize = 48;
 
+/// Where the folder lies in one that only its user may enter: a command may open its own `/tmp` to everybody.
+const INNER: &str = "tmp";
+
 /// The folder, made when it is needed first, and removed with the session.
 pub struct SessionTmp {
     /// Tells whether commands have a `/tmp` of their own now.
@@ -44,8 +47,9 @@ impl SessionTmp {
         }
         let made = self.folder.get_or_init(|| {
             let folder = PrivateTempFolder::create().and_then(|folder| {
-                let real = real_path(folder.path())?;
-                Ok((folder, real))
+                let inner = real_path(folder.path())?.join(INNER);
+                fs::create_dir(&inner)?;
+                Ok((folder, inner))
             });
             let error = |error: &_| tracing::warn!(%error, "commands get no /tmp of their own");
             folder.inspect_err(error).ok()
@@ -136,7 +140,8 @@ mod tests {
         symlink("..", own.join("up")).unwrap();
         symlink("/tmp/made", project.path().join("link")).unwrap();
         let at_own = |below: &str| own.join(below);
-        let (inside, private) = (PathScope::Workspace, PathScope::PrivateTmp);
+        let (inside, private) =
+            (PathScope::Workspace, PathScope::PrivateTmp { depth: own.components().count() });
         let outside = PathScope::Outside;
         for (path, expected, scope) in [
             ("/tmp", own.clone(), private),

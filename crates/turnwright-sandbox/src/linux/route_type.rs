@@ -86,6 +86,7 @@ fn can_bind(address: IpAddr) -> io::Result<bool> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test runs itself in another network")]
 mod tests {
     use std::process::Command;
 

@@ -13,6 +13,7 @@
 mod acp;
 mod mcp_server;
 mod session;
+mod signing;
 
 // The turn and its services
 mod turn;

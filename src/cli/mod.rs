@@ -220,6 +220,10 @@ impl CliArgs {
 /// Runs the command line. `main` must call this first, while the process has a single thread:
 /// it removes keys from the environment.
 pub fn run() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(exit_code) = crate::signing::client::run() {
+        return exit_code;
+    }
     let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {

@@ -10,7 +10,6 @@ mod proxy_addresses;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::RunningMark;
 use super::{ToolEnv, command, confinement_guard, hidden_paths, repository, silent_reads};
+use crate::signing::SigningService;
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
 use proxy_addresses::proxy_addresses;
@@ -29,12 +29,13 @@ use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
-use turnwright_types::effect::{Effect, ShellCommand};
+use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
 use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -73,6 +74,16 @@ const RUNTIME_AGENTS: &[&str] =
     &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
 /// Programs that need the SSH agent and use it for nothing but connecting.
 const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
+
+/// Variables with which git would read the settings of a repository for the user's, and ask nobody for a passphrase.
+const REPOSITORY_VARIABLES: &[&str] = &[
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "SSH_ASKPASS_REQUIRE",
+];
 
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
@@ -115,6 +126,10 @@ pub(super) struct CommandConfinement {
     pub(super) history: KeptHistory,
     /// The ports that programs of this machine may reach while it runs.
     pub(super) publishes: Vec<u16>,
+    /// True if git may sign.
+    pub(super) may_sign: bool,
+    /// Signs for it while it runs.
+    pub(super) signing: Option<SigningService>,
     /// The private network that it shares with the session's other commands.
     pub(super) network: Option<Arc<SessionNetwork>>,
     pub(super) running: Option<RunningMark>,
@@ -142,9 +157,7 @@ pub(super) async fn confine(
         workspace_writable: may_write,
         network,
         extra_writable: write,
-        debug,
-        connects,
-        publishes,
+        further,
     } = pass.confinement().clone()
     else {
         let env = Arc::clone(env);
@@ -174,9 +187,7 @@ pub(super) async fn confine(
             may_write,
             network,
             write,
-            debug,
-            connects,
-            publishes,
+            further,
             denied_paths,
             real_paths: RealPaths::default(),
         };
@@ -213,12 +224,8 @@ struct ConfinementBuilder<'a> {
     may_write: bool,
     network: bool,
     write: Vec<PathBuf>,
-    /// Whether it may trace and debug its own processes.
-    debug: bool,
-    /// Addresses to which it may connect without the network, also on the machine itself.
-    connects: Vec<SocketAddr>,
-    /// Its ports that the user's own programs may reach.
-    publishes: Vec<u16>,
+    /// Its access beyond that.
+    further: ExtraAccess,
     denied_paths: DeniedPaths,
     real_paths: RealPaths,
 }
@@ -259,7 +266,12 @@ impl ConfinementBuilder<'_> {
         if self.may_write && self.env.confinement.can_layer_caches() {
             self.create_missing_caches();
         }
-        let profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        let signing = self.signing()?;
+        if let Some(signing) = &signing {
+            extra_variables.extend(signing.variables());
+            show_signing(signing, &mut profile);
+        }
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
@@ -289,9 +301,28 @@ impl ConfinementBuilder<'_> {
             limits,
             layers,
             history,
-            publishes: self.publishes,
+            publishes: self.further.publishes,
+            may_sign: signing.is_some(),
+            signing,
             network: self.env.network.get(),
             running,
+        })
+    }
+
+    /// What signs for the command, with the user's own programs.
+    fn signing(&self) -> Result<Option<SigningService>, ToolRefusal> {
+        if !self.further.sign {
+            return Ok(None);
+        }
+        let trusted = base_environment(self.env, true, &self.real_paths);
+        let path = trusted.get("PATH").unwrap_or_default();
+        let environment = self.env.command_environment.without(REPOSITORY_VARIABLES);
+        let environment = environment.with("PATH", path);
+        let untrusted = self.writable_folders().into_iter().chain(self.write.clone());
+        let tmp = self.env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
+        let created = SigningService::create(environment, untrusted.collect(), tmp);
+        created.map(Some).map_err(|error| {
+            format!("Nothing was run: nothing can be signed: {}", io_error_text(&error)).into()
         })
     }
 
@@ -376,7 +407,7 @@ impl ConfinementBuilder<'_> {
         let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
         let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
         let network = self.network();
-        let mut machine_addresses = self.connects.clone();
+        let mut machine_addresses = self.further.connects.clone();
         if network.reaches_other_machines() {
             machine_addresses.extend(proxy_addresses(environment));
         }
@@ -386,7 +417,7 @@ impl ConfinementBuilder<'_> {
             writable,
             has_caches: self.may_write,
             network,
-            debug: self.debug,
+            debug: self.further.debug,
             machine_addresses,
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
             may_write_protected: &may_write_protected,
@@ -508,16 +539,33 @@ impl ConfinementBuilder<'_> {
                 .to_owned()
         };
         let mut limits = format!("sandbox: {network}; {writes}");
-        for address in &self.connects {
+        for address in &self.further.connects {
             limits.push_str(&format!("; connections to {address}"));
         }
-        for port in &self.publishes {
+        for port in &self.further.publishes {
             limits.push_str(&format!("; port {port} open to the user"));
         }
-        if self.debug {
+        if self.further.debug {
             limits.push_str("; debugging");
         }
+        if self.further.sign {
+            limits.push_str("; signing");
+        }
         limits
+    }
+}
+
+/// Lets a command see what signs for it, and connect to it.
+fn show_signing(signing: &SigningService, profile: &mut SandboxProfile) {
+    let [socket, program, folder] = signing.places();
+    profile.sockets.push(socket);
+    for place in [program, folder] {
+        if let Some(tmp) = &mut profile.private_tmp {
+            tmp.shown.push(place.clone());
+        }
+        if let Some(readable) = &mut profile.readable {
+            readable.push(place);
+        }
     }
 }
 

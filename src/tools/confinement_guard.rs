@@ -100,6 +100,7 @@ struct CommandWatch {
     is_unconfined: bool,
     limits: Option<String>,
     has_network: bool,
+    may_sign: bool,
     /// Where it may write.
     writable: Vec<PathBuf>,
     has_snapshot: bool,
@@ -125,6 +126,11 @@ impl CommandWatch {
                 self.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
                 return Some(DenialNote::of_protected(path));
+            }
+            if !self.may_sign
+                && let Some(note) = sandbox_denial::failed_signature(output)
+            {
+                return Some(note);
             }
         }
         let refused = end.map(|end| end.refused_connections).unwrap_or_default();
@@ -235,6 +241,7 @@ impl ConfinementGuard {
         let watch = Arc::new(CommandWatch {
             is_unconfined: profile.is_none(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
+            may_sign: confinement.may_sign,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),

@@ -19,7 +19,7 @@ const MAX_VALUES: usize = 32;
 const MAX_QUOTED_CHARS: usize = 80;
 
 /// The values that an unusable one is answered with.
-const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a file or folder that exists (to write there), debug, \
+const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a file or folder that exists (to write there), debug, sign, \
                       localhost:PORT or IP:PORT (of the user's machine), publish:PORT (of your server, for the user), \
                       full; several as a list.";
 
@@ -41,6 +41,7 @@ const NOTHING: [&str; 12] = [
 const NETWORK: [&str; 7] =
     ["network", "network access", "net", "internet", "internet access", "online", "web"];
 const DEBUG: [&str; 4] = ["debug", "debugger", "debugging", "ptrace"];
+const SIGN: [&str; 6] = ["sign", "signing", "gpg", "gpg agent", "ssh agent", "sign commits"];
 const FULL: [&str; 6] =
     ["full", "full access", "danger full access", "unsandboxed", "no sandbox", "require escalated"];
 
@@ -60,6 +61,7 @@ enum Known {
     Nothing,
     Network,
     Debug,
+    Sign,
     Full,
     Connect(Vec<SocketAddr>),
     Publish(u16),
@@ -136,6 +138,7 @@ impl Escalation {
             Some(Known::Nothing) => {}
             Some(Known::Network) => access.network = true,
             Some(Known::Debug) => access.debug = true,
+            Some(Known::Sign) => access.sign = true,
             Some(Known::Full) => access.unsandboxed = true,
             Some(Known::Connect(addresses)) => {
                 for address in addresses {
@@ -236,6 +239,9 @@ impl Known {
         if DEBUG.contains(&&*spaced) {
             return Some(Known::Debug);
         }
+        if SIGN.contains(&&*spaced) {
+            return Some(Known::Sign);
+        }
         if FULL.contains(&&*spaced) {
             return Some(Known::Full);
         }
@@ -300,6 +306,7 @@ mod tests {
         parts.extend(access.unsandboxed.then(|| "full".to_owned()));
         parts.extend(access.network.then(|| "network".to_owned()));
         parts.extend(access.debug.then(|| "debug".to_owned()));
+        parts.extend(access.sign.then(|| "sign".to_owned()));
         parts.extend(access.connects.iter().map(ToString::to_string));
         parts.extend(access.publishes.iter().map(|port| format!("publish {port}")));
         parts.extend(paths.iter().map(|path| format!("write {path}")));
@@ -315,6 +322,8 @@ mod tests {
             (json!("network access"), "network"),
             (json!("network, debug"), "network; debug"),
             (json!("network debug"), "network; debug"),
+            (json!("sign, network"), "network; sign"),
+            (json!("gpg-agent"), "sign"),
             (json!("network, /tmp/x"), "network; write /tmp/x"),
             (json!("/tmp/x, network"), "network; write /tmp/x"),
             (json!("/tmp/a, /tmp/b"), "write /tmp/a; write /tmp/b"),

@@ -286,8 +286,12 @@ impl Tool for Exec {
         };
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
+        let signing = confinement.signing.take();
         env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
+        if let Some(signing) = signing {
+            env.guard.run_while_running(Arc::clone(&job), signing.serve());
+        }
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
         let waiting = async {

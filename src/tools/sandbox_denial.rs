@@ -159,6 +159,26 @@ impl DenialNote {
     }
 }
 
+/// What git and the programs that sign for it print if they do not reach the key, in lower case.
+const FAILED_SIGNATURES: &[&str] = &[
+    "failed to sign the data",
+    "unable to sign the tag",
+    "gpg failed to sign",
+    "couldn't sign message",
+    "couldn't get agent socket",
+    "couldn't load public key",
+    "no private key found for public key",
+];
+
+/// Describes that git has not signed; `None` if the output tells nothing of that.
+pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
+    let from = output.len().saturating_sub(SEARCHED_BYTES);
+    let end = String::from_utf8_lossy(&output.as_bytes()[from..]).to_lowercase();
+    FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
+    let what = "the user's keys are out of reach, so git signs nothing".to_owned();
+    Some(DenialNote { what, escalate: "sign".to_owned() })
+}
+
 /// The path in a command's output that could not be written; `None` if none is told.
 pub(super) fn unwritable_path(output: &str) -> Option<&str> {
     let from = output.len().saturating_sub(SEARCHED_BYTES);

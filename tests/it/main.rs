@@ -111,6 +111,7 @@ mod sandbox;
 mod sandboxed;
 #[cfg(target_os = "linux")]
 mod session_network;
+mod signing;
 mod serve;
 mod serve_clients;
 mod session;

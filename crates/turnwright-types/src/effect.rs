@@ -160,6 +160,8 @@ pub struct ExtraAccess {
     pub writes: Vec<ResolvedPath>,
     /// Tracing and debugging its own processes.
     pub debug: bool,
+    /// Having git's commits and tags signed with the user's key.
+    pub sign: bool,
     /// Addresses to which it may connect, also on the machine itself.
     pub connects: Vec<SocketAddr>,
     /// Ports of the session that the user's own programs may reach.
@@ -179,6 +181,11 @@ impl ExtraAccess {
         ExtraAccess { unsandboxed: true, ..ExtraAccess::default() }
     }
 
+    /// Signing and nothing else.
+    pub fn sign() -> ExtraAccess {
+        ExtraAccess { sign: true, ..ExtraAccess::default() }
+    }
+
     /// Writing this file or folder and nothing else.
     pub fn write(target: ResolvedPath) -> ExtraAccess {
         ExtraAccess { writes: vec![target], ..ExtraAccess::default() }
@@ -196,6 +203,7 @@ impl ExtraAccess {
             network: self.network && !allowed.network,
             writes: missing_in(&self.writes, &allowed.writes),
             debug: self.debug && !allowed.debug,
+            sign: self.sign && !allowed.sign,
             connects: missing_in(&self.connects, &allowed.connects),
             publishes: missing_in(&self.publishes, &allowed.publishes),
             unsandboxed: self.unsandboxed && !allowed.unsandboxed,

@@ -216,6 +216,7 @@ impl Decider<'_> {
         let is_granted = self.grants.allows_exactly(effect);
         self.extra_access(command, effect);
         self.network_need(command, effect);
+        self.signing_need(command, effect);
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
@@ -309,6 +310,17 @@ impl Decider<'_> {
             self.add(None, (Verdict::Allow, Reason::Network));
         } else if self.command_mode == Mode::Auto && self.fails_unasked(command) {
             self.add(None, (Verdict::Ask, Reason::Network));
+        }
+    }
+
+    /// git may sign if the user has allowed that for the session: its settings say whether it does.
+    fn signing_need(&mut self, command: &ShellCommand, effect: &Effect) {
+        let is_git = |simple: &SimpleCommand| shell::classify(simple).is_git;
+        if !command.extra_access.sign
+            && command.script.commands.iter().any(is_git)
+            && self.grants.gives_access(effect, &ExtraAccess::sign())
+        {
+            self.add(None, (Verdict::Allow, Reason::Signing));
         }
     }
 

@@ -46,6 +46,8 @@ pub enum Reason {
     Escalation,
     /// It fails without the network, which it gets if the user allows it.
     Network,
+    /// It may sign, as the user has allowed for the session.
+    Signing,
     /// It changes a file that other programs run or obey. The text says which.
     ProtectedPath(&'static str),
     /// It reads a file that is likely to hold keys or passwords.
@@ -96,6 +98,11 @@ impl Decision {
     /// the session.
     pub(super) fn opens_network(&self) -> bool {
         self.findings.iter().any(|finding| finding.reason == Reason::Network)
+    }
+
+    /// Returns true if a command of git may sign although it does not ask for that.
+    pub(super) fn opens_signing(&self) -> bool {
+        self.findings.iter().any(|finding| finding.reason == Reason::Signing)
     }
 
     /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may

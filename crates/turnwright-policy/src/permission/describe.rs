@@ -73,6 +73,7 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
         Reason::Network if finding.verdict == Verdict::Allow => {
             "gets the network, as you have allowed in this session".to_owned()
         }
+        Reason::Signing => "may sign, as you have allowed in this session".to_owned(),
         Reason::Network => "needs the network, which it gets if you allow it".to_owned(),
         Reason::ProtectedPath(what) => format!("protected: {what}"),
         Reason::SecretPath => "likely to hold keys or passwords".to_owned(),
@@ -155,9 +156,7 @@ pub fn describe_confinement(
             workspace_writable: may_write,
             network,
             extra_writable: write,
-            debug,
-            connects,
-            publishes,
+            further,
         } => {
             let mut places: Vec<_> =
                 may_write.then(|| "the project".to_owned()).into_iter().collect();
@@ -179,7 +178,7 @@ pub fn describe_confinement(
                 (false, true) => "no network, without which it fails",
                 (false, false) => "no network",
             };
-            let further = further_access(debug, &connects, &publishes);
+            let further = further_access(&further);
             format!("in the sandbox: may change {places}; {network}{further}")
         }
     }

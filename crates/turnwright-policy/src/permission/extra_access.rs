@@ -25,6 +25,9 @@ pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option
     if access.debug {
         parts.push("may debug".to_owned());
     }
+    if access.sign {
+        parts.push("may sign".to_owned());
+    }
     parts.extend(address_names(access).into_iter().map(|name| format!("may reach {name}")));
     parts.extend(
         access.publishes.iter().map(|port| format!("lets your programs reach its port {port}")),
@@ -46,6 +49,9 @@ pub(super) fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> Str
     }
     if access.debug {
         parts.push("to trace and debug its own processes".to_owned());
+    }
+    if access.sign {
+        parts.push("to sign commits and tags with your key".to_owned());
     }
     for name in address_names(access) {
         parts.push(format!("to connect to {}", markdown_code(&name)));
@@ -77,21 +83,18 @@ pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<Strin
     if access.debug {
         parts.push("debugging".to_owned());
     }
+    if access.sign {
+        parts.push("your signing key".to_owned());
+    }
     parts.extend(address_names(access).into_iter().map(|name| format!("connections to {name}")));
     parts.extend(access.publishes.iter().map(|port| format!("port {port} open to your programs")));
     parts
 }
 
 /// The access of a confined command beyond writing and the network, for the line about its confinement.
-pub(super) fn further_access(debug: bool, connects: &[SocketAddr], publishes: &[u16]) -> String {
-    let access = ExtraAccess {
-        debug,
-        connects: connects.to_vec(),
-        publishes: publishes.to_vec(),
-        ..ExtraAccess::default()
-    };
+pub(super) fn further_access(access: &ExtraAccess) -> String {
     let mut text = String::new();
-    for noun in access_nouns(&access, &PathBases::default()) {
+    for noun in access_nouns(access, &PathBases::default()) {
         text.push_str("; ");
         text.push_str(&noun);
     }

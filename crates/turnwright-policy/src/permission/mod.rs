@@ -41,10 +41,9 @@ mod ruinous_tests;
 #[cfg(test)]
 mod session_access_tests;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use turnwright_types::effect::Effect;
+use turnwright_types::effect::{Effect, ExtraAccess};
 use turnwright_types::refusal::ToolRefusal;
 
 pub use access_grant::AccessGrant;
@@ -133,12 +132,8 @@ pub enum Confinement {
         network: bool,
         /// Other paths that it may change, with symlinks resolved.
         extra_writable: Vec<PathBuf>,
-        /// Whether it may trace and debug its own processes.
-        debug: bool,
-        /// Addresses to which it may connect without the network, also on the machine itself.
-        connects: Vec<SocketAddr>,
-        /// Its ports that the user's own programs may reach.
-        publishes: Vec<u16>,
+        /// Its access beyond that.
+        further: ExtraAccess,
     },
 }
 
@@ -155,9 +150,7 @@ impl Confinement {
         }
         let mut extra_writable = Vec::new();
         let mut network = decision.opens_network();
-        let mut debug = false;
-        let mut connects = Vec::new();
-        let mut publishes = Vec::new();
+        let mut further = ExtraAccess::default();
         for effect in effects {
             match effect {
                 Effect::Write(target) => extra_writable.push(target.path.clone()),
@@ -165,25 +158,17 @@ impl Confinement {
                     let access = &command.extra_access;
                     network |= access.network;
                     extra_writable.extend(access.writes.iter().map(|target| target.path.clone()));
-                    debug |= access.debug;
-                    connects.extend_from_slice(&access.connects);
-                    publishes.extend_from_slice(&access.publishes);
+                    further = ExtraAccess { network: false, writes: Vec::new(), ..access.clone() };
                 }
                 _ => {}
             }
         }
+        further.sign |= decision.opens_signing();
         // A command that was allowed because it only reads may write nothing but the files that the shell opens for it,
         // so that a wrong classification does no harm.
         let only_reads = decision.is_read_only() || decision.runs_only_readers(effects);
         let workspace_writable = mode != Mode::Plan && !only_reads;
-        Confinement::Sandboxed {
-            workspace_writable,
-            network,
-            extra_writable,
-            debug,
-            connects,
-            publishes,
-        }
+        Confinement::Sandboxed { workspace_writable, network, extra_writable, further }
     }
 }
 

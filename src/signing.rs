@@ -1,0 +1,52 @@
+//! Signatures of git for commands in the sandbox. A command's git runs this program in the place of the one that signs;
+//! it passes what is to be signed to the agent, which runs the user's own program outside of the sandbox. So the command
+//! reaches neither a key nor an agent that has one.
+//!
+//! Each command that may sign has a folder with a socket and a link to this program for each format.
+
+#[cfg(unix)]
+pub(crate) mod client;
+#[cfg(unix)]
+mod service;
+#[cfg(unix)]
+mod wire;
+
+#[cfg(unix)]
+pub(crate) use service::SigningService;
+#[cfg(not(unix))]
+pub(crate) use unsupported::SigningService;
+
+/// Systems without a sandbox run git as it is.
+#[cfg(not(unix))]
+mod unsupported {
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    use turnwright_workspace::exec::Environment;
+
+    #[derive(Debug)]
+    pub(crate) enum SigningService {}
+
+    impl SigningService {
+        pub(crate) fn create(
+            _: Environment,
+            _: Vec<PathBuf>,
+            _: Option<&Path>,
+        ) -> io::Result<SigningService> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(crate) fn places(&self) -> [PathBuf; 3] {
+            match *self {}
+        }
+
+        pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+            match *self {}
+        }
+
+        #[expect(clippy::unused_async, reason = "it waits on other systems")]
+        pub(crate) async fn serve(self) {
+            match self {}
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The program that git runs in the sandbox when it needs a signature.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write, stderr, stdin, stdout};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use super::wire::{
+    LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer, SigningRequest,
+};
+use turnwright_types::io_error_text::io_error_text;
+
+/// What git wants to be signed.
+struct Work {
+    key: OsString,
+    literal_key: Option<String>,
+    payload: Vec<u8>,
+    /// The file to which the signature is written; `None` for the output.
+    target: Option<PathBuf>,
+}
+
+/// Runs the signing program if this process was started as one.
+pub(crate) fn run() -> Option<ExitCode> {
+    let mut words = std::env::args_os();
+    let link = PathBuf::from(words.next()?);
+    let name = link.file_name()?.to_str()?.strip_prefix(LINK_PREFIX)?;
+    let format = SignatureFormat::ALL.into_iter().find(|format| format.name() == name)?;
+    let arguments: Vec<OsString> = words.collect();
+    let work = match work(format, &arguments) {
+        // It verifies, or looks for a key: that needs no key of the user.
+        Ok(None) => {
+            let error = Command::new(format.default_program()).args(arguments).exec();
+            return Some(failed(&error));
+        }
+        Ok(Some(work)) => work,
+        Err(error) => return Some(failed(&error)),
+    };
+    let socket = link.with_file_name(SOCKET);
+    Some(sign(format, &work, &socket).unwrap_or_else(|error| failed(&error)))
+}
+
+fn failed(error: &io::Error) -> ExitCode {
+    let text = format!("turnwright: nothing was signed: {}", io_error_text(error));
+    writeln!(stderr(), "{text}").ok();
+    ExitCode::FAILURE
+}
+
+/// Reads the arguments; `None` if they are not those of a signature.
+fn work(format: SignatureFormat, arguments: &[OsString]) -> io::Result<Option<Work>> {
+    let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
+    let is = |at: usize, word: &str| words.get(at).is_some_and(|found| *found == word);
+    if format == SignatureFormat::Ssh {
+        if !is(0, "-Y") || !is(1, "sign") || !is(2, "-n") || !is(3, "git") || !is(4, "-f") {
+            return Ok(None);
+        }
+        let (Some(key), Some(file)) = (words.get(5), words.last()) else { return Ok(None) };
+        let file = Path::new(file);
+        let mut target = file.as_os_str().to_owned();
+        target.push(".sig");
+        return Ok(Some(Work {
+            key: (*key).to_owned(),
+            literal_key: fs::read_to_string(key).ok().filter(|_| words.contains(&OsStr::new("-U"))),
+            payload: read_bounded(fs::File::open(file)?)?,
+            target: Some(target.into()),
+        }));
+    }
+    match words.as_slice() {
+        [status, how, key] if *status == "--status-fd=2" && *how == "-bsau" => Ok(Some(Work {
+            key: (*key).to_owned(),
+            literal_key: None,
+            payload: read_bounded(stdin())?,
+            target: None,
+        })),
+        _ => Ok(None),
+    }
+}
+
+fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(MAX_PAYLOAD as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_PAYLOAD { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
+fn sign(format: SignatureFormat, work: &Work, socket: &Path) -> io::Result<ExitCode> {
+    let mut stream = UnixStream::connect(socket)?;
+    let request = SigningRequest {
+        format,
+        key: work.key.to_string_lossy().into_owned(),
+        literal_key: work.literal_key.clone(),
+        payload_bytes: work.payload.len(),
+    };
+    writeln!(stream, "{}", serde_json::to_string(&request)?)?;
+    stream.write_all(&work.payload)?;
+    let mut line = String::new();
+    BufReader::new(stream).take(MAX_LINE).read_line(&mut line)?;
+    let answer: SigningAnswer = serde_json::from_str(&line)?;
+    stderr().write_all(answer.messages.as_bytes())?;
+    let Some(signature) = answer.signature else { return Ok(ExitCode::FAILURE) };
+    match &work.target {
+        Some(file) => fs::write(file, signature)?,
+        None => stdout().write_all(signature.as_bytes())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

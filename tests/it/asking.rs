@@ -28,8 +28,9 @@ fn audit(agent: &TestAgent) -> Vec<Value> {
 }
 
 #[test]
-fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
+fn a_command_that_cannot_be_analysed_is_allowed_once_or_as_it_is() {
     let mut agent = TestAgent::builder().start();
+    let can_confine = turnwright_sandbox::can_confine();
     for _ in 0..2 {
         let question = ask_and_answer(
             &mut agent,
@@ -37,13 +38,15 @@ fn a_command_that_cannot_be_analysed_can_only_be_allowed_once() {
             "allow_once",
         );
         let offered = option_names(&question);
-        assert_eq!(offered, ["Allow once", "Reject", "Reject this exact command in this session"]);
+        assert_eq!(offered.len(), if can_confine { 5 } else { 3 }, "{offered:?}");
+        assert_eq!(offered.last().unwrap(), "Reject this exact command in this session");
         let text = cards::card_text(&question["params"]["toolCall"]);
         assert!(text.contains("cannot be fully analysed"), "{text}");
         assert!(text.contains("sandbox"), "{text}");
     }
     // An answer that was not offered does not run the command.
-    ask_and_answer(&mut agent, exec(line_for("x=2; touch \"$x\"", "type nul > 2")), "allow_always");
+    let destroys = "git clean -fdx; touch 2";
+    ask_and_answer(&mut agent, exec(line_for(destroys, "type nul > 2")), "allow_always");
     assert!(agent.path("1").exists() && !agent.path("2").exists());
 }
 

@@ -5,11 +5,9 @@
 //! Each command that may sign has a folder with a socket and a link to this program for each format.
 
 #[cfg(unix)]
-pub(crate) mod client;
-#[cfg(unix)]
 mod service;
 #[cfg(unix)]
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(unix)]
 pub(crate) use service::SigningService;

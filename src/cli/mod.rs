@@ -22,6 +22,8 @@ mod sandbox_check;
 mod sandbox_probe;
 mod serve;
 mod sessions;
+#[cfg(unix)]
+mod signing_client;
 mod trust;
 mod undo;
 
@@ -221,7 +223,7 @@ impl CliArgs {
 /// it removes keys from the environment.
 pub fn run() -> ExitCode {
     #[cfg(unix)]
-    if let Some(exit_code) = crate::signing::client::run() {
+    if let Some(exit_code) = signing_client::run() {
         return exit_code;
     }
     let arguments = CliArgs::read();

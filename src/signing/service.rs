@@ -276,6 +276,7 @@ struct ProgramOutput {
 const MESSAGE: &str = "message";
 const LITERAL_KEY: &str = "key.pub";
 
+#[expect(clippy::disallowed_methods, reason = "temporary files of one run")]
 fn prepare_files(payload: &[u8], literal_key: Option<&str>) -> io::Result<PrivateTempFolder> {
     let folder = PrivateTempFolder::create()?;
     fs::write(folder.path().join(MESSAGE), payload)?;

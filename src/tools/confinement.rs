@@ -5,6 +5,7 @@ mod environments;
 mod kept_places;
 mod package_managers;
 mod private_tmp;
+mod signing;
 mod proxy_addresses;
 
 use std::collections::BTreeSet;
@@ -35,7 +36,6 @@ use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
 use turnwright_workspace::exec::{Environment, Jobs};
-use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -74,16 +74,6 @@ const RUNTIME_AGENTS: &[&str] =
     &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
 /// Programs that need the SSH agent and use it for nothing but connecting.
 const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
-
-/// Variables with which git would read the settings of a repository for the user's, and ask nobody for a passphrase.
-const REPOSITORY_VARIABLES: &[&str] = &[
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "SSH_ASKPASS_REQUIRE",
-];
 
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
@@ -270,7 +260,7 @@ impl ConfinementBuilder<'_> {
         let signing = self.signing()?;
         if let Some(signing) = &signing {
             extra_variables.extend(signing.variables());
-            show_signing(signing, &mut profile);
+            signing::show(signing, &mut profile);
         }
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
@@ -306,23 +296,6 @@ impl ConfinementBuilder<'_> {
             signing,
             network: self.env.network.get(),
             running,
-        })
-    }
-
-    /// What signs for the command, with the user's own programs.
-    fn signing(&self) -> Result<Option<SigningService>, ToolRefusal> {
-        if !self.further.sign {
-            return Ok(None);
-        }
-        let trusted = base_environment(self.env, true, &self.real_paths);
-        let path = trusted.get("PATH").unwrap_or_default();
-        let environment = self.env.command_environment.without(REPOSITORY_VARIABLES);
-        let environment = environment.with("PATH", path);
-        let untrusted = self.writable_folders().into_iter().chain(self.write.clone());
-        let tmp = self.env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
-        let created = SigningService::create(environment, untrusted.collect(), tmp);
-        created.map(Some).map_err(|error| {
-            format!("Nothing was run: nothing can be signed: {}", io_error_text(&error)).into()
         })
     }
 
@@ -552,20 +525,6 @@ impl ConfinementBuilder<'_> {
             limits.push_str("; signing");
         }
         limits
-    }
-}
-
-/// Lets a command see what signs for it, and connect to it.
-fn show_signing(signing: &SigningService, profile: &mut SandboxProfile) {
-    let [socket, program, folder] = signing.places();
-    profile.sockets.push(socket);
-    for place in [program, folder] {
-        if let Some(tmp) = &mut profile.private_tmp {
-            tmp.shown.push(place.clone());
-        }
-        if let Some(readable) = &mut profile.readable {
-            readable.push(place);
-        }
     }
 }
 

@@ -165,7 +165,7 @@ fn what_a_command_leaves_in_tmp_is_found_by_the_next_and_by_file_tools_and_by_no
     // Where it is on the machine.
     let held = || {
         let folders = std::fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.path());
-        folders.filter(|folder| folder.join(&name).exists()).count()
+        folders.filter(|folder| folder.join("tmp").join(&name).exists()).count()
     };
     assert!(held() == 1 && !Path::new("/tmp").join(&name).exists());
     agent.close();

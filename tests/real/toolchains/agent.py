@@ -70,8 +70,14 @@ class Session:
         return str(told[-1]) if told else ""
 
     def execute(self, command, escalate=None):
-        arguments = {"command": command, "timeout": COMMAND_LIMIT}
-        return self.call("exec", arguments | ({"escalate": escalate} if escalate else {}))
+        # A server that is to stay is a job of its own.
+        background = {"background": True} if command.endswith(" &") else {}
+        arguments = {"command": command.removesuffix(" &"), "timeout": COMMAND_LIMIT} | background
+        result = self.call("exec", arguments | ({"escalate": escalate} if escalate else {}))
+        is_running = bool(background) and "running in the background" in result.text.lower()
+        if is_running:
+            result.code = 0
+        return result
 
     def close(self):
         self.agent.close()

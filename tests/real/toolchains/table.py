@@ -1,7 +1,7 @@
 """The toolchains of `tests/real/run --only toolchains`: small projects and the commands of an everyday loop.
 
 A row is its name, the programs that it needs, the files of its project, its steps (what is done, the command, and the
-access that a model asks for, if any), and what the user has done before, if anything. `@PORT@` is a free port, `@NAME@` a name that no other run has, and
+access that a model asks for, if any; one that ends in `&` runs in the background), and what the user has done before, if anything. `@PORT@` is a free port, `@NAME@` a name that no other run has, and
 `@CACHE@` the folder with what was downloaded.
 """
 
@@ -134,8 +134,8 @@ fn answers() {
         ("serve", serve("node server.js @PORT@")),
         ("interfaces", "node -e 'console.log(Object.keys(os.networkInterfaces()))'"),
         ("npx of what is there", "npx --no-install is-odd --version || ls node_modules"),
-        ("install globally", "npm install -g --prefix ~/.npm-global is-number", "network"),
-    ], "mkdir ~/.npm-global"),
+        ("install globally", "npm install -g is-number", "network"),
+    ], "mkdir ~/.npm-global && npm config set prefix ~/.npm-global"),
     ("pnpm", "node pnpm", NODE, [
         ("install", "pnpm install", "network"),
         ("test", "pnpm test"),
@@ -154,8 +154,8 @@ fn answers() {
         ("install", "npm install -D vite@7", "network"),
         ("build", "npx vite build"),
         ("serve", serve("npx vite --host 127.0.0.1 --port @PORT@")),
-        ("server stays", "(npx vite --host 127.0.0.1 --port @PORT@ >log 2>&1 &) ; sleep 3; cat log"),
-        ("fetch it later", "curl -sf http://127.0.0.1:@PORT@/"),
+        ("server stays", "npx vite --host 127.0.0.1 --port @PORT@ &"),
+        ("fetch it later", "for i in $(seq 100); do curl -sf http://127.0.0.1:@PORT@/ && exit 0; sleep 0.1; done; exit 1"),
     ]),
     ("vitest", "node npm", {k: v for k, v in NODE.items() if "test" not in k} | {
         "a.test.ts": "import { expect, test } from 'vitest';\ntest('adds', () => expect(1 + 1).toBe(2));\n"}, [

@@ -18,6 +18,8 @@ mod decision;
 mod denied_paths;
 mod describe;
 #[cfg(test)]
+mod decide_tests;
+#[cfg(test)]
 mod everyday_tests;
 mod extra_access;
 mod glob;

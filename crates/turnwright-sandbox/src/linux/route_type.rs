@@ -102,20 +102,21 @@ mod tests {
 
     #[test]
     fn packets_to_all_addresses_of_the_machine_stay_there() {
-        if std::env::var_os("HAS_OWN_NETWORK").is_none() {
+        let is_in_network = can_bind("10.78.0.5".parse().unwrap()).unwrap_or(false);
+        if !is_in_network {
             let tests = std::env::current_exe().unwrap();
             let own = ["-Urn", "sh", "-c", SETUP];
             let mut command = Command::new("unshare");
-            command.args(own).arg(tests).arg(NAME).env("HAS_OWN_NETWORK", "1");
+            command.args(own).arg(tests).arg(NAME);
             match command.output() {
-                Ok(output) if String::from_utf8_lossy(&output.stdout).contains("COMPARED") => {
+                Ok(output) if String::from_utf8_lossy(&output.stderr).contains("COMPARED") => {
                     assert!(output.status.success(), "{output:?}");
                 }
                 other => eprintln!("NOT TESTED: {other:?}"),
             }
             return;
         }
-        println!("COMPARED");
+        eprintln!("COMPARED");
         for (address, is_own) in [
             ("10.9.9.1", true),
             ("10.9.9.2", true),

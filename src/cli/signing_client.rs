@@ -1,5 +1,10 @@
 //! The program that git runs in the sandbox when it needs a signature.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it does what the program does whose place it takes"
+)]
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write, stderr, stdin, stdout};
@@ -8,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use super::wire::{
+use crate::signing::wire::{
     LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer, SigningRequest,
 };
 use turnwright_types::io_error_text::io_error_text;
@@ -23,7 +28,7 @@ struct Work {
 }
 
 /// Runs the signing program if this process was started as one.
-pub(crate) fn run() -> Option<ExitCode> {
+pub(super) fn run() -> Option<ExitCode> {
     let mut words = std::env::args_os();
     let link = PathBuf::from(words.next()?);
     let name = link.file_name()?.to_str()?.strip_prefix(LINK_PREFIX)?;

@@ -1,0 +1,372 @@
+//! The specification of the decision, as tables.
+
+use super::lasting_grant::{LastingGrants, find_lasting_grants};
+use super::rule::{Rule, RuleAction};
+use super::{
+    Finding, Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope, Verdict, decide,
+};
+use crate::shell;
+use turnwright_types::dialect::ShellDialect;
+use turnwright_types::effect::{
+    Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, Uncertainty,
+};
+
+fn effect(text: &str) -> Effect {
+    let (verb, object) = text.split_once(' ').unwrap_or((text, ""));
+    let place = if object.starts_with("/ws/") { PathScope::Workspace } else { PathScope::Outside };
+    let target = ResolvedPath { path: object.into(), scope: place };
+    match verb {
+        "read" => Effect::Read(target),
+        "write" => Effect::Write(target),
+        "delete" => Effect::Delete(target),
+        "exec" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Bash))),
+        "cmd" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Cmd))),
+        "fetch" => Effect::Fetch { host: object.to_owned() },
+        "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: object == "open" },
+        "signal" => Effect::Signal { job: object.to_owned() },
+        // `server/tool`, then `?` for one that claims to be read-only and `!` for a changed
+        // one.
+        "call" => {
+            let (server, tool) = object.trim_end_matches(['?', '!']).split_once('/').unwrap();
+            Effect::Remote(Box::new(RemoteCall {
+                server: server.to_owned(),
+                tool: tool.to_owned(),
+                server_digest: String::new(),
+                tool_digest: String::new(),
+                claims_read_only: object.contains('?'),
+                change_since_approval: object.contains('!').then(|| "new words".to_owned()),
+            }))
+        }
+        _ => Effect::SessionState,
+    }
+}
+
+fn effects(text: &str) -> Vec<Effect> {
+    text.split("; ").filter(|it| !it.is_empty()).map(effect).collect()
+}
+
+#[track_caller]
+fn check(mode: Mode, allowed: &str, rejected: &str, tried: &str, expected: &str) {
+    let mut grants = Grants::default();
+    for effect in effects(allowed) {
+        grants.allow_exactly(effect);
+    }
+    grants.reject(&effects(rejected));
+    let protected = ProtectedPaths::new(vec!["/ws".into()], Vec::new());
+    let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
+    let got = decide(&policy, mode, &grants, &effects(tried)).verdict();
+    let got = format!("{got:?}").to_lowercase();
+    assert_eq!(got, expected, "{mode:?}, allowed {allowed}, rejected {rejected}: {tried}");
+}
+
+#[test]
+fn each_mode_does_what_its_name_says() {
+    let table = [
+        // what, then plan, ask, auto-edit, auto, full
+        ("read /ws/a", "allow allow allow allow allow"),
+        ("read /etc/a", "ask ask ask ask allow"),
+        ("read /ws/.env", "ask ask ask ask ask"),
+        ("write /ws/a", "deny ask allow allow allow"),
+        ("write /etc/a", "deny ask ask ask allow"),
+        ("delete /ws/a", "deny ask ask allow allow"),
+        ("exec make all", "deny ask ask allow allow"),
+        ("exec git reset --hard", "deny ask ask ask allow"),
+        ("exec rm -rf .", "deny ask ask ask allow"),
+        ("exec rm -rf /", "deny deny deny deny deny"),
+        ("input p1", "deny ask ask allow allow"),
+        ("input open", "deny ask ask ask allow"),
+        ("signal p1", "deny allow allow allow allow"),
+        // Even full mode asks about these, and a yes is for once.
+        ("write /ws/.git/hooks/pre-commit", "deny ask ask ask ask"),
+        ("write /ws/.vscode/tasks.json", "deny ask ask ask ask"),
+        ("write /home/u/.bashrc", "deny ask ask ask ask"),
+        ("delete /ws/.git", "deny ask ask ask ask"),
+        ("delete /ws", "deny ask ask ask ask"),
+        ("exec make all > x; write /ws/.envrc", "deny ask ask ask ask"),
+        ("fetch docs.rs", "ask ask ask ask allow"),
+        ("call notes/add", "deny ask ask ask allow"),
+        ("call notes/add!", "deny ask ask ask allow"),
+        // The claim of a server to be read-only is not believed.
+        ("call notes/get?", "ask ask ask ask allow"),
+        ("call notes/get?!", "ask ask ask ask allow"),
+        ("read /ws/a; call notes/add", "deny ask ask ask allow"),
+        ("session", "allow allow allow allow allow"),
+    ];
+    let modes = [Mode::Plan, Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full];
+    for (tried, expected) in table {
+        for (mode, expected) in modes.into_iter().zip(expected.split(' ')) {
+            check(mode, "", "", tried, expected);
+        }
+    }
+}
+
+/// Without a sandbox, as on Windows.
+#[test]
+fn a_line_for_cmd_is_always_asked_about_unless_the_mode_asks_nothing() {
+    let rule = |action, text: &str| Rule::parse(text, action, Scope::User).unwrap();
+    let policy = PolicyRules {
+        rules: vec![
+            rule(RuleAction::Allow, "exec(echo)"),
+            rule(RuleAction::Allow, "exec(dir)"),
+            rule(RuleAction::Deny, "exec(git push)"),
+            rule(RuleAction::Deny, "exec(del)"),
+        ],
+        ..PolicyRules::default()
+    };
+    let table = [
+        // line, then plan, ask, auto-edit, auto, full
+        ("dir", "deny ask ask ask allow"),
+        ("echo 'x & copy a.txt stolen.txt & rem '", "deny ask ask ask allow"),
+        ("git status", "deny ask ask ask allow"),
+        ("type C:\\a.txt", "deny ask ask ask allow"),
+        ("echo x & git push", "deny deny deny deny deny"),
+        ("\"C:\\git\\git.EXE\" push", "deny deny deny deny deny"),
+        ("echo 'x' & DEL/q a", "deny deny deny deny deny"),
+    ];
+    let modes = [Mode::Plan, Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full];
+    for (line, expected) in table {
+        let effects = effects(&format!("cmd {line}"));
+        for (mode, expected) in modes.into_iter().zip(expected.split(' ')) {
+            let got = decide(&policy, mode, &Grants::default(), &effects).verdict();
+            assert_eq!(format!("{got:?}").to_lowercase(), expected, "{mode:?}: {line}");
+        }
+    }
+    // No rule and no earlier answer about its words lets a line through, and none is offered.
+    let allow = |it: &str| Rule::parse(it, RuleAction::Allow, Scope::User).unwrap();
+    let allowed =
+        ["exec", "exec(dir)", "exec(git)", "exec(=git status)", "exec(cmd)", "exec(echo)"];
+    let allowed = allowed.map(allow);
+    let mut grants = Grants::default();
+    for rule in &allowed {
+        grants.allow(rule.clone());
+    }
+    let policy = PolicyRules {
+        rules: allowed.to_vec(),
+        can_confine: true,
+        dialect: ShellDialect::Cmd,
+        ..policy
+    };
+    for line in ["dir", "git status", "echo a", "cmd /c dir", "echo a > b.txt", ""] {
+        let effects = effects(&format!("cmd {line}"));
+        for mode in [Mode::Ask, Mode::AutoEdit] {
+            let decision = decide(&policy, mode, &grants, &effects);
+            assert_eq!(decision.verdict(), Verdict::Ask, "{mode:?}: {line}");
+            let lasting = find_lasting_grants(&policy, mode, &grants, &effects, &decision);
+            assert_eq!(lasting, LastingGrants::default(), "{mode:?}: {line}");
+        }
+    }
+    // The user may allow exactly this line.
+    let mut grants = Grants::default();
+    let effects = effects("cmd echo a & echo b");
+    grants.allow_exactly(effects[0].clone());
+    assert_eq!(decide(&policy, Mode::Ask, &grants, &effects).verdict(), Verdict::Allow);
+}
+
+#[test]
+fn a_program_that_the_project_may_provide_is_asked_about() {
+    for (line, expected) in [
+        ("git status", Verdict::Ask),
+        ("cargo --version", Verdict::Ask),
+        ("node --version", Verdict::Ask),
+        ("ls", Verdict::Allow),
+    ] {
+        let mut command = shell::command(line, "/ws", ShellDialect::Bash);
+        command.uncertainty = Some("the project may provide it".to_owned().into());
+        let effects = [Effect::Exec(Box::new(command))];
+        let policy = PolicyRules::default();
+        let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
+        assert_eq!(decision.verdict(), expected, "{line}");
+    }
+}
+
+#[test]
+fn what_settings_of_git_start_is_confined_in_auto_mode_and_asked_about_elsewhere() {
+    for (line, mode, only_runs_programs, can_confine, expected) in [
+        ("git status", Mode::Auto, true, true, (Verdict::Allow, false)),
+        ("git commit -m x", Mode::Auto, true, true, (Verdict::Allow, false)),
+        ("git reset --hard", Mode::Auto, true, true, (Verdict::Ask, false)),
+        ("git status", Mode::Auto, false, true, (Verdict::Ask, false)),
+        ("git status", Mode::Auto, true, false, (Verdict::Ask, false)),
+        ("git status", Mode::AutoEdit, true, true, (Verdict::Ask, false)),
+        ("git status", Mode::Plan, true, true, (Verdict::Ask, false)),
+        ("git status; cat a", Mode::Auto, true, true, (Verdict::Allow, false)),
+        ("cat a", Mode::Auto, true, true, (Verdict::Allow, true)),
+    ] {
+        let mut command = shell::command(line, "/ws", ShellDialect::Bash);
+        let reason = "the settings start programs".to_owned();
+        command.uncertainty = Some(Uncertainty { reason, only_runs_programs });
+        let mut effects = [Effect::Exec(Box::new(command.clone()))];
+        let policy = PolicyRules { can_confine, ..PolicyRules::default() };
+        let decision = decide(&policy, mode, &Grants::default(), &effects);
+        let found = (decision.verdict(), decision.runs_only_readers(&effects));
+        assert_eq!(found, expected, "{line}, {mode:?}");
+        command.extra_access = ExtraAccess::unsandboxed();
+        effects = [Effect::Exec(Box::new(command))];
+        let decision = decide(&policy, mode, &Grants::default(), &effects);
+        assert_ne!(decision.verdict(), Verdict::Allow, "{line}, {mode:?}");
+    }
+}
+
+#[test]
+fn a_remembered_yes_spares_exactly_that_question() {
+    check(Mode::Ask, "exec make", "", "exec make", "allow");
+    check(Mode::Ask, "exec make", "", "exec make all", "ask");
+    check(Mode::Ask, "write /ws/a", "", "write /ws/a", "allow");
+    check(Mode::Ask, "write /ws/a", "", "write /ws/b", "ask");
+    check(Mode::Ask, "read /etc/a", "", "write /etc/a", "ask");
+}
+
+#[test]
+fn no_remembered_yes_spares_the_question_about_a_protected_place() {
+    for mode in [Mode::Ask, Mode::AutoEdit, Mode::Auto, Mode::Full] {
+        check(mode, "write /ws/.git/config", "", "write /ws/.git/config", "ask");
+    }
+}
+
+#[test]
+fn a_remembered_yes_does_not_lift_plan_mode_and_a_no_beats_it() {
+    check(Mode::Plan, "exec make", "", "exec make", "deny");
+    check(Mode::Ask, "exec make", "exec make", "exec make", "deny");
+}
+
+#[test]
+fn the_strictest_effect_decides() {
+    check(Mode::Ask, "", "", "read /ws/a; exec make", "ask");
+    check(Mode::Plan, "", "", "read /etc/a; write /ws/a", "deny");
+}
+
+#[test]
+fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
+    let table = [
+        // rules, mode, effects, verdict
+        ("allow edit(/a)", Mode::Ask, "write /ws/a", "allow"),
+        ("allow edit(/a)", Mode::Plan, "write /ws/a", "deny"),
+        ("allow edit; ask edit(a)", Mode::Full, "write /ws/a", "ask"),
+        ("allow edit; ask edit(a); deny edit(/A)", Mode::Full, "write /ws/a", "deny"),
+        ("allow read(//etc)", Mode::Ask, "read /etc/a", "allow"),
+        ("allow read(//etc)", Mode::Ask, "write /etc/a", "ask"),
+        ("allow read(//home/me)", Mode::Ask, "read /home/me/a", "allow"),
+        ("allow read(//home/me)", Mode::Ask, "read /home/me/.ssh/id_rsa", "ask"),
+        ("allow read(//home/me/**)", Mode::Ask, "read /home/me/.ssh/config", "ask"),
+        ("allow read(//home/me/.ssh)", Mode::Ask, "read /home/me/.ssh/id_rsa", "allow"),
+        ("allow read(//home/*/.ssh/*)", Mode::Ask, "read /home/me/.ssh/id_rsa", "allow"),
+        ("allow read(//home/me/.ssh/config)", Mode::Ask, "read /home/me/.ssh/config", "allow"),
+        ("allow read(//home/me/.ssh/config)", Mode::Ask, "read /home/me/.ssh/id_rsa", "ask"),
+        ("allow read", Mode::Ask, "read /ws/.env", "ask"),
+        ("allow read(/)", Mode::Full, "read /ws/.env", "ask"),
+        ("allow read(*)", Mode::Ask, "read /ws/.env", "ask"),
+        ("allow read(certs)", Mode::Ask, "read /ws/certs/a.pem", "ask"),
+        ("allow read(.env)", Mode::Ask, "read /ws/app/.env", "allow"),
+        ("deny read(x)", Mode::Full, "write /ws/x", "deny"),
+        ("ask exec", Mode::Full, "exec anything", "ask"),
+        ("deny exec", Mode::Full, "exec anything", "deny"),
+        ("deny exec", Mode::Full, "input p1", "deny"),
+        ("allow exec", Mode::Ask, "exec what $is not understood", "ask"),
+        ("allow exec", Mode::Ask, "input p1", "ask"),
+        ("allow fetch(domain:docs.rs)", Mode::Ask, "fetch docs.rs", "allow"),
+        ("allow fetch; deny fetch(domain:docs.rs)", Mode::Full, "fetch docs.rs", "deny"),
+        ("allow mcp(notes/get)", Mode::Ask, "call notes/get", "allow"),
+        ("allow mcp(notes/get)", Mode::Ask, "call notes/get!", "ask"),
+        ("allow mcp(notes/get)", Mode::Ask, "call notes/GET", "ask"),
+        ("allow mcp(notes/get)", Mode::Ask, "call notes/add", "ask"),
+        ("allow mcp(notes/get)", Mode::Plan, "call notes/get", "deny"),
+        ("allow mcp(notes/get)", Mode::Plan, "call notes/get?", "allow"),
+        ("allow mcp(notes/get)", Mode::Plan, "call notes/get?!", "ask"),
+        ("allow mcp(notes)", Mode::Auto, "call notes/add", "allow"),
+        ("allow mcp", Mode::AutoEdit, "call any/thing", "allow"),
+        ("allow mcp(notes/g*)", Mode::Ask, "call notes/get", "allow"),
+        ("allow mcp; ask mcp(notes)", Mode::Full, "call notes/add", "ask"),
+        ("allow mcp; deny mcp(*/ADD)", Mode::Full, "call notes/add", "deny"),
+        ("allow mcp; deny mcp(notes)", Mode::Full, "call Notes/add!", "deny"),
+        ("allow exec; allow fetch; allow edit", Mode::Ask, "call notes/add", "ask"),
+    ];
+    for (rules, mode, tried, expected) in table {
+        let rule = |it: &str| {
+            let (action, text) = it.split_once(' ').unwrap();
+            let tiers = [
+                ("deny", RuleAction::Deny),
+                ("ask", RuleAction::Ask),
+                ("allow", RuleAction::Allow),
+            ];
+            let (_, action) = tiers.into_iter().find(|it| it.0 == action).unwrap();
+            Rule::parse(text, action, Scope::User).unwrap()
+        };
+        let policy = PolicyRules {
+            rules: rules.split("; ").map(rule).collect(),
+            bases: PathBases { roots: vec!["/ws".into()], home: None },
+            can_confine: true,
+            ..PolicyRules::default()
+        };
+        let got = decide(&policy, mode, &Grants::default(), &effects(tried)).verdict();
+        assert_eq!(format!("{got:?}").to_lowercase(), expected, "{rules}, {mode:?}: {tried}");
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_to_be_judged_does_not_run_in_any_mode() {
+    let line = format!("true {}", "a ".repeat(shell::MAX_LINE_BYTES / 2));
+    for mode in Mode::ALL {
+        check(mode, &format!("exec {line}"), "", &format!("exec {line}"), "deny");
+    }
+}
+
+#[test]
+fn an_escalation_to_a_protected_place_is_asked_about_with_that_word() {
+    let protected = ProtectedPaths::new(vec!["/ws".into()], Vec::new());
+    let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
+    for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
+        let mut command = shell::command("make", "/ws", ShellDialect::Bash);
+        command.extra_access =
+            ExtraAccess::write(ResolvedPath { path: path.into(), scope: PathScope::Workspace });
+        let effects = [Effect::Exec(Box::new(command))];
+        let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
+        assert_eq!(decision.verdict(), Verdict::Ask, "{path}");
+        let is_protected = |it: &Finding| matches!(it.reason, Reason::ProtectedPath(_));
+        assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_formatter_that_the_project_may_provide_and_a_file_that_a_rule_names_ask_in_auto_edit() {
+    let rule = Rule::parse("edit(/asked/**)", RuleAction::Ask, Scope::User).unwrap();
+    let policy = PolicyRules {
+        rules: vec![rule],
+        bases: PathBases { roots: vec!["/ws".into()], home: None },
+        can_confine: true,
+        ..PolicyRules::default()
+    };
+    for (path, uncertainty, expected) in [
+        ("/ws/a.go", None, Verdict::Allow),
+        ("/ws/asked/a.go", None, Verdict::Ask),
+        ("/ws/a.go", Some("a version manager may run the project's"), Verdict::Ask),
+    ] {
+        let mut command = shell::command("gofmt -w a.go", "/ws", ShellDialect::Bash);
+        command.uncertainty = uncertainty.map(|it| it.to_owned().into());
+        let edited = ResolvedPath { path: path.into(), scope: PathScope::Workspace };
+        command.edits = Some(vec![edited]);
+        let effects = [Effect::Exec(Box::new(command))];
+        let decision = decide(&policy, Mode::AutoEdit, &Grants::default(), &effects);
+        assert_eq!(decision.verdict(), expected, "{path}, {uncertainty:?}");
+    }
+}
+
+#[test]
+fn a_read_that_is_fine_is_no_reason_and_does_not_make_a_reader_a_writer() {
+    let policy = PolicyRules { can_confine: true, ..PolicyRules::default() };
+    let mut command = shell::command("cat a", "/ws", ShellDialect::Bash);
+    command.reads.push(ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace });
+    let effects = [Effect::Exec(Box::new(command))];
+    let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
+    assert_eq!(decision.findings.len(), 1, "{decision:?}");
+    assert!(decision.is_read_only());
+}
+
+#[test]
+fn without_a_sandbox_that_holds_no_command_runs_because_of_it() {
+    let exposed =
+        PolicyRules { can_confine: true, protected_exposed: || true, ..PolicyRules::default() };
+    for policy in [PolicyRules::default(), exposed] {
+        let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects("exec make"));
+        assert_eq!(decision.verdict(), Verdict::Ask);
+    }
+}

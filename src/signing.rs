@@ -27,7 +27,7 @@ mod unsupported {
 
     impl SigningService {
         pub(crate) fn create(
-            _: Environment,
+            _: &Environment,
             _: Vec<PathBuf>,
             _: Option<&Path>,
         ) -> io::Result<SigningService> {

@@ -19,7 +19,7 @@ use super::wire::{
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{Environment, PipedProcess, PipedProgram, launcher_program};
 use turnwright_workspace::real_path;
-use turnwright_workspace::temp_folder::PrivateTempFolder;
+use turnwright_workspace::temp_folder::{PrivateTempFolder, temp_place};
 
 /// How long a client may take to send what it wants to be signed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,29 +30,49 @@ const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a connection could not be accepted, for example because too many files are open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_KEY_BYTES: usize = 16 * 1024;
-/// How the objects begin that git signs: commits, tags and certificates of pushes.
-const SIGNED: [&[u8]; 3] = [b"tree ", b"object ", b"certificate version "];
+/// The variables that signing programs get, besides `LC_*`.
+const KEPT_VARIABLES: [&str; 7] = ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "TZ", "USER"];
+/// Those that they get if their value is no path that commands may write.
+const CHECKED_VARIABLES: [&str; 8] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "GNUPGHOME",
+    "SSH_AUTH_SOCK",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+/// The settings of gpg that name programs, in its folder.
+const GPG_SETTINGS: [&str; 6] =
+    ["", "common.conf", "gpg-agent.conf", "gpg.conf", "gpg.conf-2", "gpgsm.conf"];
 
 /// The folder of one command, and what its programs reach there.
 #[derive(Debug)]
 pub(crate) struct SigningService {
     listener: BlockingListener,
     folder: PathBuf,
-    /// Has a trusted `PATH`.
-    environment: Environment,
-    /// Where no program of the user is, since commands may write there.
-    untrusted: Vec<PathBuf>,
+    signer: Signer,
     _owner: PrivateTempFolder,
     _mount_point: Option<MountPoint>,
 }
 
 impl SigningService {
-    /// Makes the folder. `session_tmp` is what commands have as `/tmp`. Blocks.
+    /// Makes the folder. `writable` is where commands may write, and `session_tmp` what they have as `/tmp`. Blocks.
+    ///
+    /// # Errors
+    /// If the temporary files of the agent lie where commands may write: they could replace them.
     pub(crate) fn create(
-        environment: Environment,
-        untrusted: Vec<PathBuf>,
+        environment: &Environment,
+        writable: Vec<PathBuf>,
         session_tmp: Option<&Path>,
     ) -> io::Result<SigningService> {
+        let signer = Signer::new(environment, writable);
+        if signer.is_writable(&temp_place()) {
+            return Err(io::Error::other(
+                "TMPDIR of the agent lies in a folder that commands may write",
+            ));
+        }
         let owner = PrivateTempFolder::create()?;
         let folder = real_path(owner.path())?;
         let program = launcher_program().ok_or(io::ErrorKind::NotFound)?;
@@ -63,14 +83,7 @@ impl SigningService {
         listener.set_nonblocking(true)?;
         let name = folder.file_name().unwrap_or_default();
         let mount_point = session_tmp.map(|tmp| MountPoint(tmp.join(name)));
-        Ok(SigningService {
-            listener,
-            folder,
-            environment,
-            untrusted,
-            _owner: owner,
-            _mount_point: mount_point,
-        })
+        Ok(SigningService { listener, folder, signer, _owner: owner, _mount_point: mount_point })
     }
 
     /// What programs have to see for it, as real paths: the folder, the socket and this program.
@@ -104,9 +117,8 @@ impl SigningService {
 
     /// Signs for ever, one after the other.
     pub(crate) async fn serve(self) {
-        let SigningService { listener, environment, untrusted, _owner, _mount_point, .. } = self;
+        let SigningService { listener, signer, _owner, _mount_point, .. } = self;
         let Ok(listener) = UnixListener::from_std(listener) else { return };
-        let signer = Signer { environment, untrusted };
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
@@ -135,12 +147,38 @@ fn link_in(folder: &Path, format: SignatureFormat) -> PathBuf {
     folder.join(format!("{LINK_PREFIX}{}", format.name()))
 }
 
+/// Runs the user's programs, and none that a command could have put in their place.
+#[derive(Debug)]
 struct Signer {
     environment: Environment,
-    untrusted: Vec<PathBuf>,
+    /// Where commands may write, as real paths.
+    writable: Vec<PathBuf>,
 }
 
 impl Signer {
+    fn new(environment: &Environment, writable: Vec<PathBuf>) -> Signer {
+        let mut signer = Signer { environment: environment.clone(), writable };
+        let is_kept = |name: &str, value: &OsStr| {
+            let is_path = Path::new(value).is_absolute();
+            KEPT_VARIABLES.contains(&name)
+                || CHECKED_VARIABLES.contains(&name)
+                    && !(is_path && signer.is_writable(Path::new(value)))
+                || name.starts_with("LC_")
+        };
+        let names = environment.iter().map(|(name, value)| (name.to_string_lossy(), value));
+        let others: Vec<_> =
+            names.filter(|(name, value)| !is_kept(name, value)).map(|(name, _)| name).collect();
+        let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
+        signer.environment = environment.without(&others);
+        signer
+    }
+
+    /// Returns true if commands may write there, or if there is nothing.
+    fn is_writable(&self, path: &Path) -> bool {
+        let real = real_path(path).ok();
+        real.is_none_or(|real| self.writable.iter().any(|folder| real.starts_with(folder)))
+    }
+
     async fn serve(&self, stream: UnixStream) -> io::Result<()> {
         let mut stream = BufReader::new(stream);
         let received = timeout(REQUEST_TIMEOUT, read_request(&mut stream)).await??;
@@ -157,18 +195,24 @@ impl Signer {
     }
 
     async fn sign(&self, request: &SigningRequest, payload: Vec<u8>) -> io::Result<SigningAnswer> {
-        if !SIGNED.iter().any(|beginning| payload.starts_with(beginning)) {
+        if !is_git_object(&payload) {
             return Ok(refusal("only commits, tags and pushes of git are signed"));
         }
-        if !is_plain_key(&request.key) {
+        let is_ssh = request.format == SignatureFormat::Ssh;
+        let is_file = Path::new(&request.key).is_absolute() && Path::new(&request.key).is_file();
+        if !is_plain_key(&request.key) || is_ssh && request.literal_key.is_none() && !is_file {
             return Ok(refusal("the key has no usable name"));
         }
-        let Some(program) = self.program(request.format).await? else {
-            let name = request.format.default_program();
-            return Ok(refusal(&format!("there is no {name} outside of the project")));
+        let program = match self.program(request.format).await? {
+            Ok(program) => program,
+            Err(why) => return Ok(refusal(&why)),
         };
-        if request.format == SignatureFormat::Ssh {
+        if is_ssh {
             return self.sign_file(&program, request, payload).await;
+        }
+        if let Some(file) = self.writable_gpg_setting() {
+            let file = file.display();
+            return Ok(refusal(&format!("gpg obeys {file}, which commands may write")));
         }
         let arguments = ["--status-fd=2", "-bsau", &request.key].map(OsString::from);
         let output = self.run(&program, &arguments, &payload).await?;
@@ -206,26 +250,56 @@ impl Signer {
         })
     }
 
-    /// The program that the user's settings of git name. Those of a repository do not count.
-    async fn program(&self, format: SignatureFormat) -> io::Result<Option<PathBuf>> {
-        let Some(git) = find_program(OsStr::new("git"), &self.environment) else { return Ok(None) };
-        let arguments = ["config", "--null", "--get-regexp", r"^gpg\.(.*\.)?program$"];
+    /// The program that the user's settings of git name, or why there is none. Settings of a repository do not count.
+    async fn program(&self, format: SignatureFormat) -> io::Result<Result<PathBuf, String>> {
+        let none = |name: &str| Ok(Err(format!("there is no {name} where commands cannot write")));
+        let Some(git) = self.find_program("git") else { return none("git") };
+        let arguments =
+            ["config", "--show-origin", "--null", "--get-regexp", r"^gpg\.(.*\.)?program$"];
         let arguments = arguments.map(OsString::from);
         let reading = self.run(&git, &arguments, &[]);
         let settings = timeout(SETTINGS_TIMEOUT, reading).await??;
         let settings = String::from_utf8_lossy(&settings.text).into_owned();
-        let wanted = program_in_settings(&settings, format).unwrap_or(format.default_program());
+        let Some((file, wanted)) = program_in_settings(&settings, format) else {
+            let name = format.default_program();
+            return self.find_program(name).map_or_else(|| none(name), |program| Ok(Ok(program)));
+        };
+        if self.is_writable(Path::new(file)) {
+            return Ok(Err(format!("{file} names the program, and commands may write it")));
+        }
         let program = match (wanted.strip_prefix("~/"), self.environment.get("HOME")) {
             (Some(rest), Some(home)) => Some(Path::new(home).join(rest)),
             _ if Path::new(wanted).is_absolute() => Some(PathBuf::from(wanted)),
             _ if wanted.contains('/') => None,
-            _ => find_program(OsStr::new(wanted), &self.environment),
+            _ => self.find_program(wanted),
         };
-        let is_trusted = |program: &PathBuf| {
-            let place = real_path(program).ok();
-            place.is_some_and(|place| !self.untrusted.iter().any(|root| place.starts_with(root)))
+        match program.filter(|program| !self.is_writable(program)) {
+            Some(program) => Ok(Ok(program)),
+            None => none(wanted),
+        }
+    }
+
+    /// A program in the folders of `PATH` that commands cannot write.
+    fn find_program(&self, name: &str) -> Option<PathBuf> {
+        let path = self.environment.get("PATH")?;
+        let mut places = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+        places.find_map(|folder| {
+            let program = folder.join(name);
+            let found = fs::metadata(&program).ok()?;
+            let is_program = found.is_file() && found.permissions().mode() & 0o111 != 0;
+            (is_program && !self.is_writable(&folder) && !self.is_writable(&program))
+                .then_some(program)
+        })
+    }
+
+    /// A file that gpg obeys and commands may write, perhaps by way of a link.
+    fn writable_gpg_setting(&self) -> Option<PathBuf> {
+        let folder = match self.environment.get("GNUPGHOME") {
+            Some(folder) => PathBuf::from(folder),
+            None => Path::new(self.environment.get("HOME")?).join(".gnupg"),
         };
-        Ok(program.filter(is_trusted))
+        let mut files = GPG_SETTINGS.iter().map(|name| folder.join(name));
+        files.find(|file| file.exists() && self.is_writable(file))
     }
 
     /// Runs a program outside of the sandbox, where no settings of a repository count.
@@ -311,26 +385,37 @@ fn is_plain_key(key: &str) -> bool {
         && !key.contains(char::is_control)
 }
 
-/// The program for a format, in the output of `git config --null --get-regexp`. The last setting counts; `gpg.program`
-/// is another name of the one for OpenPGP.
-fn program_in_settings(settings: &str, format: SignatureFormat) -> Option<&str> {
+/// The file that sets the program for a format and the program, in the output of `git config --show-origin --null
+/// --get-regexp`. The last setting counts; `gpg.program` is another name of the one for OpenPGP.
+fn program_in_settings(settings: &str, format: SignatureFormat) -> Option<(&str, &str)> {
     let name = format!("gpg.{}.program", format.name());
-    let mut found = settings.split('\0').rev().filter_map(|setting| setting.split_once('\n'));
-    let is_meant =
-        |key: &str| key == name || format == SignatureFormat::OpenPgp && key == "gpg.program";
-    found.find(|(key, _)| is_meant(key)).map(|(_, value)| value)
+    let mut parts = settings.split_terminator('\0');
+    let mut found = None;
+    while let (Some(origin), Some(setting)) = (parts.next(), parts.next()) {
+        let Some((key, value)) = setting.split_once('\n') else { continue };
+        if key == name || format == SignatureFormat::OpenPgp && key == "gpg.program" {
+            // A setting that is in no file has a name that is no path.
+            found = Some((origin.strip_prefix("file:").unwrap_or(""), value));
+        }
+    }
+    found
 }
 
-/// A program in the absolute folders of `PATH`.
-fn find_program(name: &OsStr, environment: &Environment) -> Option<PathBuf> {
-    let path = environment.get("PATH")?;
-    let mut places = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    places.find_map(|folder| {
-        let program = folder.join(name);
-        let found = fs::metadata(&program).ok()?;
-        let is_program = found.is_file() && found.permissions().mode() & 0o111 != 0;
-        is_program.then_some(program)
-    })
+/// Returns true if this is what git signs: a commit, a tag, or the certificate of a push.
+fn is_git_object(payload: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(payload);
+    let head = text.split("\n\n").next().unwrap_or_default();
+    let mut lines = head.lines();
+    let first = lines.next().unwrap_or_default();
+    let has = |name: &str| head.lines().any(|line| line.starts_with(name));
+    let is_id =
+        |id: &str| [40, 64].contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match first.split_once(' ') {
+        Some(("tree", id)) => is_id(id) && has("author ") && has("committer "),
+        Some(("object", id)) => is_id(id) && has("type ") && has("tag "),
+        Some(("certificate", version)) => version == "version 0.1" && has("pusher "),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -339,15 +424,75 @@ mod tests {
 
     #[test]
     fn the_last_setting_names_the_program() {
-        let settings = "gpg.program\ngpg2\0gpg.ssh.program\n/opt/op-ssh-sign\0gpg.openpgp.program\n/usr/bin/gpg\0";
+        let settings = "file:/a\0gpg.program\ngpg2\0file:/a\0gpg.ssh.program\n/opt/op-ssh-sign\0\
+                        file:/b\0gpg.openpgp.program\n/usr/bin/gpg\0";
         let found = |format| program_in_settings(settings, format);
-        assert_eq!(found(SignatureFormat::OpenPgp), Some("/usr/bin/gpg"));
-        assert_eq!(found(SignatureFormat::Ssh), Some("/opt/op-ssh-sign"));
+        assert_eq!(found(SignatureFormat::OpenPgp), Some(("/b", "/usr/bin/gpg")));
+        assert_eq!(found(SignatureFormat::Ssh), Some(("/a", "/opt/op-ssh-sign")));
         assert_eq!(found(SignatureFormat::X509), None);
-        assert_eq!(
-            program_in_settings("gpg.program\ngpg2\0", SignatureFormat::OpenPgp),
-            Some("gpg2")
-        );
+        let only = "file:/a\0gpg.program\ngpg2\0";
+        let found = program_in_settings(only, SignatureFormat::OpenPgp);
+        assert_eq!(found, Some(("/a", "gpg2")));
+    }
+
+    #[test]
+    fn only_objects_of_git_are_signed() {
+        let id = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+        for (payload, expected) in [
+            (format!("tree {id}\nauthor A <a> 1 +0\ncommitter A <a> 1 +0\n\nx\n"), true),
+            (format!("tree {id}{id}\nauthor A\ncommitter A\n\nx\n"), false),
+            (format!("object {id}\ntype commit\ntag v1\ntagger A <a> 1 +0\n\nx\n"), true),
+            ("certificate version 0.1\npusher A <a> 1 +0\nnonce 1\n\n".to_owned(), true),
+            (format!("tree {id}\n\nauthor A\ncommitter A\n"), false),
+            ("tree \nI owe you 1000".to_owned(), false),
+            ("SSHSIG".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(is_git_object(payload.as_bytes()), expected, "{payload}");
+        }
+    }
+
+    #[test]
+    fn nothing_counts_that_a_command_may_write() {
+        let place = tempfile::tempdir().unwrap();
+        let place = real_path(place.path()).unwrap();
+        let [project, programs, home] = ["project", "bin", "home"].map(|name| {
+            fs::create_dir(place.join(name)).unwrap();
+            place.join(name)
+        });
+        for folder in [&project, &programs] {
+            let program = folder.join("gpg");
+            fs::File::create(&program).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        symlink(project.join("gpg"), programs.join("linked")).unwrap();
+        let text = |path: &Path| OsString::from(path);
+        let path = std::env::join_paths([&project, &programs]).unwrap();
+        let environment = Environment::default()
+            .with("PATH", path)
+            .with("HOME", text(&home))
+            .with("GNUPGHOME", text(&project))
+            .with("LD_LIBRARY_PATH", text(&programs))
+            .with("PYTHONPATH", text(&programs))
+            .with("SSH_AUTH_SOCK", "/run/agent");
+        let signer = Signer::new(&environment, vec![project.clone()]);
+        assert_eq!(signer.find_program("gpg"), Some(programs.join("gpg")));
+        assert_eq!(signer.find_program("linked"), None);
+        for (name, is_kept) in [
+            ("PATH", true),
+            ("HOME", true),
+            ("SSH_AUTH_SOCK", true),
+            ("GNUPGHOME", false),
+            ("LD_LIBRARY_PATH", false),
+            ("PYTHONPATH", false),
+        ] {
+            assert_eq!(signer.environment.get(name).is_some(), is_kept, "{name}");
+        }
+        assert_eq!(signer.writable_gpg_setting(), None);
+        fs::create_dir(home.join(".gnupg")).unwrap();
+        let settings = home.join(".gnupg/gpg.conf");
+        symlink(project.join("gpg"), &settings).unwrap();
+        assert_eq!(signer.writable_gpg_setting(), Some(settings));
     }
 
     #[test]

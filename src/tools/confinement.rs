@@ -257,7 +257,7 @@ impl ConfinementBuilder<'_> {
             self.create_missing_caches();
         }
         let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
-        let signing = self.signing()?;
+        let signing = self.signing(&profile)?;
         if let Some(signing) = &signing {
             extra_variables.extend(signing.variables());
             signing::show(signing, &mut profile);

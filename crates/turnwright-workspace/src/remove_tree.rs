@@ -82,7 +82,7 @@ fn open_folder(place: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Res
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(&place, name, how, Mode::empty()) {
         Err(Errno::ACCESS) => {
-            rustix::fs::chmodat(&place, name, Mode::RWXU, AtFlags::empty())?;
+            make_accessible(place.as_fd(), name)?;
             rustix::fs::openat(&place, name, how, Mode::empty())?
         }
         opened => opened?,
@@ -90,6 +90,20 @@ fn open_folder(place: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Res
     // Reading may be allowed, and writing not.
     rustix::fs::fchmod(&opened, Mode::RWXU).ok();
     Ok(opened)
+}
+
+/// Lets the owner of a folder do everything with it. Follows no link.
+#[cfg(target_os = "linux")]
+fn make_accessible(place: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(place, name, how, Mode::empty())?;
+    rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_accessible(place: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<()> {
+    rustix::fs::chmodat(place, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 fn names_in(folder: BorrowedFd<'_>) -> io::Result<Vec<CString>> {

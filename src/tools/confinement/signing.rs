@@ -1,35 +1,31 @@
 //! Lets git sign in a command that may.
 
-use super::{ConfinementBuilder, base_environment};
+use std::path::Path;
+
+use super::ConfinementBuilder;
 use crate::signing::SigningService;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::SessionTmp;
-
-/// Variables with which git would read the settings of a repository for the user's, and ask nobody for a passphrase.
-const REPOSITORY_VARIABLES: &[&str] = &[
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "SSH_ASKPASS_REQUIRE",
-];
+use turnwright_workspace::real_path;
 
 impl ConfinementBuilder<'_> {
     /// The service that signs for the command, with the user's own programs.
-    pub(super) fn signing(&self) -> Result<Option<SigningService>, ToolRefusal> {
+    pub(super) fn signing(
+        &self,
+        profile: &SandboxProfile,
+    ) -> Result<Option<SigningService>, ToolRefusal> {
         if !self.further.sign {
             return Ok(None);
         }
-        let trusted = base_environment(self.env, true, &self.real_paths);
-        let path = trusted.get("PATH").unwrap_or_default();
-        let environment = self.env.command_environment.without(REPOSITORY_VARIABLES);
-        let environment = environment.with("PATH", path);
-        let untrusted = self.writable_folders().into_iter().chain(self.write.clone());
-        let tmp = self.env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
-        let created = SigningService::create(environment, untrusted.collect(), tmp);
+        let env = self.env;
+        let tmp = env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
+        let mut writable = self.writable_folders();
+        writable.extend(profile.writable.iter().cloned());
+        writable.extend(tmp.map(Path::to_path_buf));
+        writable.extend(real_path(&env.confinement.private_caches).ok());
+        let created = SigningService::create(&env.command_environment, writable, tmp);
         created.map(Some).map_err(|error| {
             format!("Nothing was run: nothing can be signed: {}", io_error_text(&error)).into()
         })

@@ -202,6 +202,9 @@ impl Decider<'_> {
             Mode::Auto if !self.policy.can_confine || (self.policy.protected_exposed)() => {
                 (Verdict::Ask, Reason::NoSandbox)
             }
+            Mode::Auto if self.mode != Mode::Auto => {
+                (Verdict::Allow, Reason::Granted("all commands in the sandbox".to_owned()))
+            }
             Mode::Auto | Mode::Full => (Verdict::Allow, Reason::Mode),
         }
     }
@@ -246,7 +249,9 @@ impl Decider<'_> {
         for target in &command.reads {
             let exact = Effect::Read(target.clone());
             let ruling = match self.read(target, Some(&exact)) {
-                (Verdict::Ask, _) if is_granted => continue,
+                (Verdict::Ask, reason) if is_granted && !matches!(reason, Reason::Rule(_)) => {
+                    continue;
+                }
                 // In auto mode a command may read whatever the sandbox lets it read.
                 (Verdict::Ask, Reason::OutsideWorkspace) if self.command_mode == Mode::Auto => {
                     continue;
@@ -315,9 +320,12 @@ impl Decider<'_> {
 
     /// git may sign if the user has allowed that for the session: its settings say whether it does.
     fn signing_need(&mut self, command: &ShellCommand, effect: &Effect) {
-        let is_git = |simple: &SimpleCommand| shell::classify(simple).is_git;
+        let may_sign = |simple: &SimpleCommand| {
+            let class = shell::classify(simple);
+            class.is_git && !class.is_read_only
+        };
         if !command.extra_access.sign
-            && command.script.commands.iter().any(is_git)
+            && command.script.commands.iter().any(may_sign)
             && self.grants.gives_access(effect, &ExtraAccess::sign())
         {
             self.add(None, (Verdict::Allow, Reason::Signing));

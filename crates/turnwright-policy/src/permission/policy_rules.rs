@@ -48,6 +48,6 @@ impl Default for PolicyRules {
 impl PolicyRules {
     /// Returns true if the sandbox bounds what commands may do. Lines for `cmd` are always asked about.
     pub(super) fn bounds_commands(&self) -> bool {
-        self.can_confine && self.dialect != ShellDialect::Cmd
+        self.can_confine && self.dialect != ShellDialect::Cmd && !(self.protected_exposed)()
     }
 }

@@ -19,13 +19,14 @@ fn outside(path: &str) -> ResolvedPath {
     ResolvedPath { path: path.into(), scope: PathScope::Outside }
 }
 
-/// Access in words: `network`, `debug`, `full`, `/path`, `host:port` or `publish:port`, separated by blanks.
+/// Access in words: `network`, `debug`, `sign`, `full`, `/path`, `host:port` or `publish:port`, separated by blanks.
 fn access(words: &str) -> ExtraAccess {
     let mut access = ExtraAccess::default();
     for word in words.split_whitespace() {
         match word {
             "network" => access.network = true,
             "debug" => access.debug = true,
+            "sign" => access.sign = true,
             "full" => access.unsandboxed = true,
             path if path.starts_with('/') => access.writes.push(outside(path)),
             other => match other.strip_prefix("publish:") {
@@ -391,4 +392,22 @@ fn after_an_answer_for_all_commands_only_those_ask_that_ask_in_auto() {
     let limited = PolicyRules { max_mode: Mode::AutoEdit, ..policy() };
     let decided = decide(&limited, Mode::AutoEdit, &grants, &effects("make", ""));
     assert_eq!(decided.verdict(), Verdict::Ask);
+}
+
+#[test]
+fn an_answer_about_signing_holds_for_commands_of_git_that_change_something() {
+    let grants = answered(Mode::Auto, ChoiceKind::AllowSessionForAll, "git commit -m x", "sign");
+    for (line, signs, only_reads) in [
+        ("git commit -m y", true, false),
+        ("git status && git tag v1", true, false),
+        ("git status; cat a", false, true),
+        ("git status; make", false, false),
+        ("make", false, false),
+    ] {
+        let decision = decided(Mode::Auto, &grants, line, "");
+        assert_eq!(decision.verdict(), Verdict::Allow, "{line}");
+        assert_eq!(decision.opens_signing(), signs, "{line}");
+        assert_eq!(decision.runs_only_readers(&effects(line, "")), only_reads, "{line}");
+    }
+    assert_eq!(decided(Mode::Plan, &grants, "git commit -m y", "").verdict(), Verdict::Deny);
 }

@@ -12,7 +12,7 @@ pub(crate) mod wire;
 #[cfg(unix)]
 pub(crate) use service::SigningService;
 #[cfg(not(unix))]
-pub(crate) use unsupported::SigningService;
+pub(crate) use unsupported::NoSigning as SigningService;
 
 /// Systems without a sandbox run git as it is.
 #[cfg(not(unix))]
@@ -23,14 +23,14 @@ mod unsupported {
     use turnwright_workspace::exec::Environment;
 
     #[derive(Debug)]
-    pub(crate) enum SigningService {}
+    pub(crate) enum NoSigning {}
 
-    impl SigningService {
+    impl NoSigning {
         pub(crate) fn create(
             _: &Environment,
             _: Vec<PathBuf>,
             _: Option<&Path>,
-        ) -> io::Result<SigningService> {
+        ) -> io::Result<NoSigning> {
             Err(io::ErrorKind::Unsupported.into())
         }
 

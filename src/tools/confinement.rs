@@ -257,11 +257,7 @@ impl ConfinementBuilder<'_> {
             self.create_missing_caches();
         }
         let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
-        let signing = self.signing(&profile)?;
-        if let Some(signing) = &signing {
-            extra_variables.extend(signing.variables());
-            signing::show(signing, &mut profile);
-        }
+        let signing = self.add_signing(&mut profile, &mut extra_variables)?;
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }

@@ -286,12 +286,9 @@ impl Tool for Exec {
         };
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
-        let signing = confinement.signing.take();
+        start_signing(&mut confinement, &job, env);
         env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
-        if let Some(signing) = signing {
-            env.guard.run_while_running(Arc::clone(&job), signing.serve());
-        }
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
         let waiting = async {
@@ -332,6 +329,13 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
     let unsaved = env.files.unsaved_note(None, "commands do");
     if !unsaved.is_empty() {
         outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+    }
+}
+
+/// Signs for a command while it runs, if it may sign.
+fn start_signing(confinement: &mut confinement::CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
+    if let Some(signing) = confinement.signing.take() {
+        env.guard.run_while_running(Arc::clone(job), signing.serve());
     }
 }
 

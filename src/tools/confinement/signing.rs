@@ -11,10 +11,11 @@ use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 
 impl ConfinementBuilder<'_> {
-    /// The service that signs for the command, with the user's own programs.
-    pub(super) fn signing(
+    /// Adds the service that signs for the command, with the user's own programs.
+    pub(super) fn add_signing(
         &self,
-        profile: &SandboxProfile,
+        profile: &mut SandboxProfile,
+        variables: &mut Vec<(&'static str, String)>,
     ) -> Result<Option<SigningService>, ToolRefusal> {
         if !self.further.sign {
             return Ok(None);
@@ -26,14 +27,17 @@ impl ConfinementBuilder<'_> {
         writable.extend(tmp.map(Path::to_path_buf));
         writable.extend(real_path(&env.confinement.private_caches).ok());
         let created = SigningService::create(&env.command_environment, writable, tmp);
-        created.map(Some).map_err(|error| {
-            format!("Nothing was run: nothing can be signed: {}", io_error_text(&error)).into()
-        })
+        let service = created.map_err(|error| {
+            format!("Nothing was run: nothing can be signed: {}", io_error_text(&error))
+        })?;
+        variables.extend(service.variables());
+        show(&service, profile);
+        Ok(Some(service))
     }
 }
 
 /// Lets a command see the service, and connect to it.
-pub(super) fn show(signing: &SigningService, profile: &mut SandboxProfile) {
+fn show(signing: &SigningService, profile: &mut SandboxProfile) {
     let [socket, program, folder] = signing.places();
     profile.sockets.push(socket);
     for place in [program, folder] {

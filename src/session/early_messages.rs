@@ -21,7 +21,7 @@ impl EarlyMessages {
     pub(super) fn receive(&mut self, message: SessionMessage) {
         match message {
             SessionMessage::Cancel => self.cancel_prompts(|_| true),
-            SessionMessage::CancelPrompt(key) => self.cancel_prompts(|it| it == key),
+            SessionMessage::CancelPrompt(key) => self.cancel_prompts(|queued| queued == key),
             // One more than may wait, because the first will run.
             SessionMessage::Prompt { done, .. } if self.prompt_count() > MAX_QUEUED_PROMPTS => {
                 done.complete(Err(super::prompt_queue::too_many()));
@@ -71,7 +71,10 @@ impl EarlyMessages {
     }
 
     fn prompt_count(&self) -> usize {
-        self.messages.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
+        self.messages
+            .iter()
+            .filter(|message| matches!(message, SessionMessage::Prompt { .. }))
+            .count()
     }
 
     fn cancel_prompts(&mut self, is_cancelled: impl Fn(PromptKey) -> bool) {
@@ -88,7 +91,6 @@ impl EarlyMessages {
 }
 
 fn refuse(message: SessionMessage) {
-    let busy = || Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned());
     match message {
         SessionMessage::CancelPart { done, .. } => done.complete(Err(busy())),
         SessionMessage::SetMode { done, .. } => done.complete(Err(busy())),
@@ -102,6 +104,10 @@ fn refuse(message: SessionMessage) {
         | SessionMessage::Detach { .. }
         | SessionMessage::TitleChosen(_) => {}
     }
+}
+
+fn busy() -> Error {
+    Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned())
 }
 
 #[cfg(test)]

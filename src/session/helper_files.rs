@@ -55,7 +55,8 @@ impl HelperFiles {
     /// Adds what the files of one folder of the project say.
     fn add_project_files(&mut self, name: &'static str, trust: &TrustStore, project: &Path) {
         let folder = name.trim_end_matches("/*.md");
-        let (mut text, mut texts) = (String::new(), Vec::new());
+        let mut text = String::new();
+        let mut texts = Vec::new();
         for file in file_names(&project.join(folder)) {
             let path = format!("{folder}/{file}");
             match trust::read_project_file(project, &path) {
@@ -74,7 +75,7 @@ impl HelperFiles {
         let mut requests = Vec::new();
         for (path, file, content) in texts {
             let helper = self.parse(&path, &file, &content, is_trusted);
-            requests.extend(helper.map(|it| format!("the helper `{it}`")));
+            requests.extend(helper.map(|helper| format!("the helper `{helper}`")));
         }
         if !requests.is_empty() {
             let full_requests = Vec::new();
@@ -87,7 +88,7 @@ impl HelperFiles {
         match HelperType::parse(file.trim_end_matches(".md"), text) {
             Ok(helper) => {
                 let name = helper.name.clone();
-                if is_used && !self.types.iter().any(|it| it.name == name) {
+                if is_used && !self.types.iter().any(|known| known.name == name) {
                     self.types.push(helper);
                 }
                 Some(name)
@@ -105,14 +106,16 @@ impl HelperFiles {
 }
 
 fn is_markdown(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|it| it == "md")
+    Path::new(name).extension().is_some_and(|extension| extension == "md")
 }
 
 /// The names of the files that may define helpers, in their order.
 fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(20 * MAX_FILES);
-    let names = entries.filter_map(|it| it.file_name().into_string().ok());
-    let mut names: Vec<_> = names.filter(|it| is_markdown(it) && !it.starts_with('.')).collect();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_markdown(name) && !name.starts_with('.'))
+        .collect();
     names.sort();
     names.truncate(MAX_FILES);
     names

@@ -9,13 +9,13 @@ use crate::completion::Completion;
 use tokio::task::spawn_blocking;
 use turnwright_store::SessionLock;
 
-/// Whether a cancel is in the mailbox with no message after it: another one would change nothing. So a
+/// Set while a cancel is in the mailbox with no message after it: another one would change nothing. So a
 /// client that sends nothing but cancels cannot fill the mailbox.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
-    /// Returns whether a cancel must be sent, because none is on its way.
+    /// Returns true if a cancel must be sent, because none is on its way.
     pub(super) fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
@@ -26,7 +26,7 @@ impl CancelFlag {
     }
 }
 
-/// What stops a session, and what its end releases.
+/// Stops a session, and holds everything that its end releases.
 pub(super) struct Lifecycle {
     /// Stops the session and its turn.
     pub(super) stop: CancellationToken,
@@ -63,7 +63,7 @@ impl Lifecycle {
     /// Releases the lock, which removes a file, and answers those who wait for the end.
     pub(super) async fn end(self) {
         let lock = self.lock;
-        drop(spawn_blocking(move || drop(lock)).await);
+        spawn_blocking(move || drop(lock)).await.ok();
         for done in self.closings {
             done.complete(Ok(()));
         }

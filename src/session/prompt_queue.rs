@@ -48,8 +48,8 @@ impl PromptQueue {
 
     /// Answers this prompt if it is waiting.
     pub(super) fn cancel(&mut self, key: PromptKey) {
-        let position = self.0.iter().position(|it| it.key == key);
-        if let Some(queued) = position.and_then(|it| self.0.remove(it)) {
+        let position = self.0.iter().position(|queued| queued.key == key);
+        if let Some(queued) = position.and_then(|index| self.0.remove(index)) {
             queued.done.complete(Ok(StopReason::Cancelled.into()));
         }
     }

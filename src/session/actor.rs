@@ -126,40 +126,40 @@ impl SessionActor {
         while !self.is_abandoned() || !inbox.is_empty() {
             let announce_at = self.announcements.commands_due();
             tokio::select! {
-                            biased;
-                            () = stop.cancelled() => break,
-                            msg = inbox.recv() => match msg {
-                                Some(msg) => self.on_message(msg),
-                                None => break,
-                            },
-                            // Checked before the end of the turn, so that the client is told in time.
-            () = mode.wait_for_choice() => {
-                self.set_mode_and_send(mode.get()).ok();
-            }
-                            end = turn_end(&mut self.running) => self.on_turn_end(end).await,
-                            // While no turn runs, the next turn sends these.
-                            () = remote_tools.notice_arrived(), if self.running.is_some() => self.services.send_notices(),
-                            Some(change) = self.pending_model_changes.next(), if !self.pending_model_changes.is_empty() => {
-                                match change {
-                                    Some(change) => self.on_model_change(change),
-                                    None => {
-                                        self.model_choice.end_list();
-                                        self.send_settings();
-                                    }
-                                }
-                            }
-                            () = offers.notified() => self.update_commands(),
-                            change = self.attachment.changed() => match change {
-                                Some(replayed) => self.finish_takeover(replayed),
-                                None => break,
-                            },
-                            () = wait_until(announce_at) => {
-                                self.announce_commands();
-                                // The client has its answer, and the user is not typing yet.
-                                self.host.prepare_for_commands();
-                                self.prefetch_model_list();
-                            }
+                biased;
+                () = stop.cancelled() => break,
+                msg = inbox.recv() => match msg {
+                    Some(msg) => self.on_message(msg),
+                    None => break,
+                },
+                // Checked before the end of the turn, so that the client is told in time.
+                () = mode.wait_for_choice() => {
+                    self.set_mode_and_send(mode.get()).ok();
+                }
+                end = turn_end(&mut self.running) => self.on_turn_end(end).await,
+                // While no turn runs, the next turn sends these.
+                () = remote_tools.notice_arrived(), if self.running.is_some() => self.services.send_notices(),
+                Some(change) = self.pending_model_changes.next(), if !self.pending_model_changes.is_empty() => {
+                    match change {
+                        Some(change) => self.on_model_change(change),
+                        None => {
+                            self.model_choice.end_list();
+                            self.send_settings();
                         }
+                    }
+                }
+                () = offers.notified() => self.update_commands(),
+                change = self.attachment.changed() => match change {
+                    Some(replayed) => self.finish_takeover(replayed),
+                    None => break,
+                },
+                () = wait_until(announce_at) => {
+                    self.announce_commands();
+                    // The client has its answer, and the user is not typing yet.
+                    self.host.prepare_for_commands();
+                    self.prefetch_model_list();
+                }
+            }
         }
         self.close(inbox, EarlyMessages::default()).await;
     }
@@ -389,7 +389,7 @@ impl SessionActor {
                 self.keep_steering_of_dead_turn();
                 let ended =
                     self.services.log().end_turn(DIED, self.history.minted, self.history.cost);
-                // What the client has seen of the turn is stored before the prompt is answered.
+                // The turn is stored as far as the client has seen it before the prompt is answered.
                 ended.written().await;
                 Err(Error::Internal { place: "the turn" })
             }

@@ -241,13 +241,13 @@ pub(super) fn help(services: &TurnServices, menu: &[update::SlashCommand]) -> St
 }
 
 fn status(history: &mut History, services: &TurnServices) -> String {
-    let prompts = history.messages.iter().filter(|message| match message.as_ref() {
+    let typed = history.messages.iter().filter(|message| match message.as_ref() {
         Message::User(user) => {
             user.parts.iter().any(|part| !matches!(part, PromptPart::Context(_)))
         }
         Message::Assistant(_) | Message::Tool(_) => false,
     });
-    let prompts = prompts.count();
+    let prompts = typed.count();
     let mode = services.mode.get();
     let roots = services.env.files.roots();
     let others = roots

@@ -111,7 +111,7 @@ impl CustomCommands {
     }
 }
 
-/// Finds the item with this name. Upper and lower case count only if that decides.
+/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored.
 fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
     let lower = name.to_lowercase();
     let exact = all.iter().find(|item| name_of(item) == name);

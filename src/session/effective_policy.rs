@@ -212,10 +212,10 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
         .iter()
         .flat_map(|home| [home.join(".gitconfig"), home.join(".config/git/config")])
         .collect();
-    let (git, obeyed_by_git): (Vec<_>, Vec<_>) =
+    let (git, obeyed_paths): (Vec<_>, Vec<_>) =
         folders.iter().map(|folder| obeyed_by_git(folder, &user_files)).unzip();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
-    let obeyed = obeyed_by_git.into_iter().flatten().chain(read.flatten());
+    let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
     let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
     ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
 }

@@ -186,7 +186,7 @@ impl SessionHost {
     pub(crate) fn look_at_system(self: &Arc<Self>) {
         let host = Arc::clone(self);
         self.tracker.spawn_blocking(move || {
-            drop(host.config.home());
+            host.config.home();
             default_memory_limit();
             turnwright_sandbox::can_confine();
         });

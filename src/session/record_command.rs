@@ -63,7 +63,7 @@ pub(super) async fn stored_conversation(
     session: &SessionId,
 ) -> Result<Value, StoreError> {
     let id = session.clone();
-    // What was submitted before is written first.
+    // Earlier submissions are written first.
     store
         .write(Durability::ProcessCrash, move |connection| read_conversation(connection, &id))
         .await

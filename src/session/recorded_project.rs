@@ -28,7 +28,7 @@ pub(super) fn recorded_project(config: &Config, trust: &TrustStore, roots: &Root
         .is_some_and(|text| trust.is_trusted(folder, PROJECT_FILE, text.as_bytes()));
     let rules = ProjectRuleStore::new(&config.paths.state, folder).path();
     json!({
-    "is_trusted": is_trusted,
+        "is_trusted": is_trusted,
         "settings": settings,
         "rules": private_file::read(&rules, MAX_RULES_BYTES).ok(),
         "folders": folders.collect::<Vec<_>>(),

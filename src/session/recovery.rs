@@ -116,7 +116,7 @@ fn card_view(row: &CallRow, services: &TurnServices) -> (Option<CallView>, bool)
         prepared.locate(&services.env);
         let is_edit = prepared.effects().iter().all(|effect| {
             matches!(
-                it,
+                effect,
                 Effect::Read(_) | Effect::Write(_) | Effect::Delete(_) | Effect::SessionState
             )
         });

@@ -81,12 +81,8 @@ pub(super) fn normalize(title: &str) -> Option<String> {
 fn one_line(text: &str) -> Option<String> {
     let clean: String = text
         .chars()
-        .map(
-            |character| {
-                if character.is_whitespace() || character.is_control() { ' ' } else { character }
-            },
-        )
-        .filter(|character| !is_hidden_char(*character))
+        .map(|char| if char.is_whitespace() || char.is_control() { ' ' } else { char })
+        .filter(|char| !is_hidden_char(*char))
         .collect();
     Some(text::one_line(&clean)).filter(|line| !line.is_empty())
 }
@@ -105,12 +101,12 @@ fn without_marks(line: &str) -> String {
 
 /// The URI of a file becomes its name.
 fn without_uris(line: &str) -> String {
-    let words = line.split(' ').map(|word| {
+    let named = line.split(' ').map(|word| {
         let uri = word.trim_start_matches('@');
         let is_file = FileLink::from_uri(uri).is_some();
         last_segment(uri).filter(|_| is_file).unwrap_or_else(|| word.to_owned())
     });
-    let words: Vec<_> = words.collect();
+    let words: Vec<_> = named.collect();
     words.join(" ")
 }
 

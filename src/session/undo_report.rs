@@ -114,12 +114,12 @@ fn without_reasons(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
 pub(super) fn uncovered_turns<'a>(
     turns: impl DoubleEndedIterator<Item = &'a UndoableTurn>,
 ) -> String {
-    let lines = turns.rev().filter_map(|turn| {
+    let entries = turns.rev().filter_map(|turn| {
         let why = turn.uncovered.as_ref()?;
         let words = one_line_excerpt(&turn.prompt_excerpt);
         Some(format!("* turn {} ({words}) – {why}\n", turn.number))
     });
-    let lines: String = lines.take(MAX_NAMED_TURNS).collect();
+    let lines: String = entries.take(MAX_NAMED_TURNS).collect();
     match lines.as_str() {
         "" => lines,
         lines => format!("\nNot covered is what commands have changed in:\n\n{lines}"),

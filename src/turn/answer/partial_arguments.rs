@@ -70,7 +70,7 @@ impl StringValue {
         if self.limit == 0 {
             return;
         }
-        if self.argument.is_some_and(|it| it.role.is_long()) {
+        if self.argument.is_some_and(|argument| argument.role.is_long()) {
             *lines += memchr::memchr_iter(b'\n', piece.as_bytes()).count();
             self.ends_line = piece.ends_with('\n');
         }
@@ -191,14 +191,15 @@ impl PartialArguments {
         let is_key = self.state == ScanState::InKey;
         let read = if is_key {
             let key = &mut self.key;
-            self.unescape.read(text, |it| {
+            self.unescape.read(text, |piece| {
                 if key.len() < MAX_TITLE_BYTES {
-                    key.push_str(it);
+                    key.push_str(piece);
                 }
             })
         } else {
-            let (value, lines) = (&mut self.value, &mut self.lines);
-            self.unescape.read(text, |it| value.push(it, lines))
+            let value = &mut self.value;
+            let lines = &mut self.lines;
+            self.unescape.read(text, |piece| value.push(piece, lines))
         };
         match read {
             StringProgress::Unfinished => "",
@@ -218,7 +219,7 @@ impl PartialArguments {
         }
     }
 
-    /// Decides what the string that starts here is used for.
+    /// Decides the use of the string that starts here.
     fn start_string_value(&mut self) {
         let is_element = match self.open_brackets.as_slice() {
             [true] => Some(false),
@@ -227,9 +228,12 @@ impl PartialArguments {
             _ => None,
         };
         let name = canonical_name(&self.key);
-        let is_named = |it: &&ShownArgument| it.name == self.key || name == Some(it.name);
-        let argument = self.shown.iter().find(is_named).copied().filter(|it| match is_element {
-            Some(is_element) if it.role.is_title() => !is_element && !self.reported.contains(it),
+        let mut shown = self.shown.iter().copied();
+        let named = shown.find(|shown| shown.name == self.key || name == Some(shown.name));
+        let argument = named.filter(|argument| match is_element {
+            Some(is_element) if argument.role.is_title() => {
+                !is_element && !self.reported.contains(argument)
+            }
             Some(_) => true,
             None => false,
         });

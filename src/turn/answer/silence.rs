@@ -59,14 +59,16 @@ impl SilenceWatch {
     /// # Errors
     /// If the model has been silent up to its limit.
     pub(in crate::turn) fn check(&mut self) -> Result<Option<String>, LlmError> {
-        let (length, limit) = (self.length(), self.limit);
+        let length = self.length();
+        let limit = self.limit;
         if length >= limit {
             return Err(LlmError::Silent { host: self.host.clone(), limit });
         }
         if length < self.next_notice {
             return Ok(None);
         }
-        let (is_first, seconds) = (self.next_notice == NOTICE_INTERVAL, length.as_secs());
+        let is_first = self.next_notice == NOTICE_INTERVAL;
+        let seconds = length.as_secs();
         self.skip_to(length);
         Ok(Some(if is_first {
             let host = &self.host;

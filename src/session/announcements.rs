@@ -165,7 +165,9 @@ mod tests {
 
     fn names(update: Option<Update>) -> String {
         match update {
-            Some(Update::Commands(commands)) => commands.into_iter().map(|it| it.name).collect(),
+            Some(Update::Commands(commands)) => {
+                commands.into_iter().map(|command| command.name).collect()
+            }
             Some(other) => format!("{other:?}"),
             None => "-".to_owned(),
         }
@@ -211,12 +213,13 @@ mod tests {
             vec![ConfigOption { id, current: current.to_owned(), choices: Vec::new() }]
         };
         let mut told = Announcements::new(Vec::new(), Modalities::default(), setting("a"));
-        let changes = ["a", "b", "b", "a"].map(|it| told.update_settings(setting(it)).is_some());
+        let changes =
+            ["a", "b", "b", "a"].map(|name| told.update_settings(setting(name)).is_some());
         assert_eq!(changes, [false, true, false, true]);
         told.set_settings(setting("c"));
         assert!(told.update_settings(setting("c")).is_none() && told.settings() == setting("c"));
         let saved = |name: &str| (Mode::Ask, name.to_owned(), ReasoningEffort::Default);
-        let must_save = ["a", "a", "b", "a"].map(|it| told.must_save(&saved(it)));
+        let must_save = ["a", "a", "b", "a"].map(|name| told.must_save(&saved(name)));
         assert_eq!(must_save, [true, false, true, true]);
     }
 }

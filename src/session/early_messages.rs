@@ -125,7 +125,8 @@ mod tests {
     fn prompt(key: PromptKey, answers: &Answers) -> SessionMessage {
         let answers = Arc::clone(answers);
         let done = Completion::new(move |result: Result<PromptEnd, Error>| {
-            let result = result.map_or_else(|it| it.to_string(), |it| format!("{:?}", it.stop));
+            let result =
+                result.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.stop));
             answers.lock().push(format!("{key}: {result}"));
         });
         SessionMessage::Prompt { key, prompt: UserMessage::text("x"), done }
@@ -141,7 +142,8 @@ mod tests {
             ("1 M C 2", &["1: Cancelled"], 2),
         ];
         for (input, expected, left) in table {
-            let (answers, mut early) = (Answers::default(), EarlyMessages::default());
+            let answers = Answers::default();
+            let mut early = EarlyMessages::default();
             for word in input.split(' ') {
                 early.receive(match (word, word.parse::<i64>()) {
                     ("C", _) => SessionMessage::Cancel,
@@ -160,7 +162,8 @@ mod tests {
 
     #[test]
     fn there_is_a_limit_and_the_end_answers_each() {
-        let (answers, mut early) = (Answers::default(), EarlyMessages::default());
+        let answers = Answers::default();
+        let mut early = EarlyMessages::default();
         for key in 0..40 {
             early.receive(prompt(key, &answers));
         }

@@ -136,7 +136,8 @@ mod tests {
     fn files_of_a_project_are_used_while_exactly_they_are_trusted() {
         let base = tempfile::tempdir().unwrap();
         let base = turnwright_workspace::real_path(base.path()).unwrap();
-        let (project, config) = (base.join("ws"), base.join("config"));
+        let project = base.join("ws");
+        let config = base.join("config");
         let trust = TrustStore::new(&base.join("state"));
         put(&project.join(".turnwright/agents/a.md"), "reviewer", "of the project");
         put(&project.join(".claude/agents/b.md"), "tester", "of the project");
@@ -144,12 +145,17 @@ mod tests {
         put(&config.join("agents/d.md"), "reviewer", "of the user");
         let find = || HelperFiles::find(&config, &trust, &project);
         let used = |found: &HelperFiles| -> Vec<_> {
-            found.types.iter().map(|it| format!("{} {}", it.name, it.description)).collect()
+            found
+                .types
+                .iter()
+                .map(|helper| format!("{} {}", helper.name, helper.description))
+                .collect()
         };
 
         let found = find();
         assert_eq!(used(&found), ["reviewer of the user"]);
-        let asked: Vec<_> = found.files.iter().map(|it| (it.name, it.requests.concat())).collect();
+        let asked: Vec<_> =
+            found.files.iter().map(|file| (file.name, file.requests.concat())).collect();
         assert_eq!(
             asked,
             [

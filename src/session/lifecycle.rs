@@ -81,7 +81,7 @@ mod tests {
         // `r` raises the flag, `c` clears it; a capital letter is a cancel that is sent.
         for (steps, expected) in [("rr", "Rr"), ("rcr", "RcR"), ("ccrrcr", "ccRrcR")] {
             let flag = CancelFlag::default();
-            let step = |it: char| match it {
+            let step = |letter: char| match letter {
                 'r' if flag.raise() => 'R',
                 'c' => {
                     flag.clear();
@@ -96,12 +96,13 @@ mod tests {
     #[tokio::test]
     async fn a_close_stops_the_session_and_is_answered_at_its_end() {
         for count in 0..3 {
-            let (stop, answers) = (CancellationToken::new(), Arc::new(Mutex::new(0)));
+            let stop = CancellationToken::new();
+            let answers = Arc::new(Mutex::new(0));
             let mut lifecycle = Lifecycle::new(stop.clone(), CancelFlag::default(), None);
             for _ in 0..count {
                 let answers = Arc::clone(&answers);
-                lifecycle.close(Completion::new(move |it| {
-                    *answers.lock() += usize::from(it.is_ok());
+                lifecycle.close(Completion::new(move |result| {
+                    *answers.lock() += usize::from(result.is_ok());
                 }));
             }
             assert_eq!((stop.is_cancelled(), *answers.lock()), (count > 0, 0));

@@ -388,8 +388,9 @@ mod tests {
             spec(ServerSource::Client, "c"),
             ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
         ];
-        let left = unique_by_name(all.clone());
-        let left: Vec<_> = left.iter().map(|it| (it.name.as_str(), it.source)).collect();
+        let servers = unique_by_name(all.clone());
+        let left: Vec<_> =
+            servers.iter().map(|server| (server.name.as_str(), server.source)).collect();
         assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
         assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
     }

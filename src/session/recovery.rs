@@ -259,7 +259,9 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             current_state(&path)
         };
-        let (old, new, gone) = (at("old", "1"), at("new", "2"), FileState::Absent);
+        let old = at("old", "1");
+        let new = at("new", "2");
+        let gone = FileState::Absent;
         let pipe = FileState::Unknown { why: "a pipe".to_owned() };
         let table = [
             (&old, Some(&new), &new, "applied", true),
@@ -272,7 +274,8 @@ mod tests {
             (&old, Some(&new), &pipe, "unknown", false),
         ];
         for (before, after, now, word, ok) in table {
-            let (before, after) = (before.clone(), after.cloned());
+            let before = before.clone();
+            let after = after.cloned();
             let change = FileChange { path: "/w/a".into(), before, after };
             let row = row(CallStatus::Running);
             let settled = interrupted_call(&row, vec![change], vec![now.clone()], true, None);

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn attachments_are_words_of_a_sentence_and_name_a_prompt_without_words() {
-        let text = |it: &str| PromptPart::Text(it.to_owned());
+        let text = |words: &str| PromptPart::Text(words.to_owned());
         let link = |name: &str| PromptPart::Link {
             name: name.to_owned(),
             uri: "file:///ws/src/lib.rs#L2:3".to_owned(),

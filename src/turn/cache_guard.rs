@@ -160,7 +160,7 @@ mod tests {
                 parameters: serde_json::Value::default(),
             })
         };
-        let message = |it: &&str| Arc::new(Message::User(UserMessage::text(*it)));
+        let message = |text: &&str| Arc::new(Message::User(UserMessage::text(*text)));
         Request {
             system: "s".into(),
             messages: messages.iter().map(message).collect(),
@@ -210,7 +210,7 @@ mod tests {
             guard.check("m", &first);
             guard.remember("m", first, None);
             guard.check("m", &next);
-            let why = guard.report().2.pop().map(|it| it.why);
+            let why = guard.report().2.pop().map(|found| found.why);
             match expected {
                 None => assert_eq!(why, None),
                 Some(start) => assert!(why.as_ref().unwrap().starts_with(start), "{why:?}"),

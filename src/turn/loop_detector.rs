@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// What follows after each call; a letter is a call, a capital one changes a file, `w` waits, and a digit
+    /// The findings after each call; a letter is a call, a capital one changes a file, `w` waits, and a digit
     /// behind it is its result.
     fn findings(script: &str) -> Vec<(usize, LoopFinding)> {
         let mut detector = LoopDetector::default();
@@ -344,7 +344,7 @@ mod tests {
                 is_waiting: name == "w",
                 has_changed: name.starts_with(char::is_uppercase),
             };
-            found.extend(detector.add(&ended).map(|it| (number, it)));
+            found.extend(detector.add(&ended).map(|finding| (number, finding)));
         }
         found
     }
@@ -358,7 +358,7 @@ mod tests {
             ("a a b", vec![]),
             ("a a a a", vec![(3, Remind(same(3)))]),
             ("a a a a a", vec![(3, Remind(same(3))), (5, Ask(same(5)))]),
-            // What changes is progress.
+            // A change is progress.
             ("a1 a2 a3 a4 a5 a6 a7 a8", vec![]),
             ("a b c a d e a", vec![(7, Remind(same(3)))]),
             // Too far apart.
@@ -391,11 +391,13 @@ mod tests {
         let rounds = |calls: &str, times: usize| vec![calls; times].join(" ");
         let stale = |calls| Repetition::Stale { calls };
         let seven = findings(&rounds("a b c d e f g", 5));
-        let found: Vec<_> = seven.iter().filter(|it| matches!(it.1, LoopFinding::Ask(_))).collect();
+        let found: Vec<_> =
+            seven.iter().filter(|(_, finding)| matches!(finding, LoopFinding::Ask(_))).collect();
         assert_eq!(found.first(), Some(&&(27, LoopFinding::Ask(stale(20)))));
         assert!(seven.contains(&(19, LoopFinding::Remind(stale(12)))), "{seven:?}");
         // Each round has something new.
-        let new = (0..9).map(|it| format!("a b c d e f g{it}")).collect::<Vec<_>>().join(" ");
+        let new =
+            (0..9).map(|number| format!("a b c d e f g{number}")).collect::<Vec<_>>().join(" ");
         assert_eq!(findings(&new), []);
     }
 
@@ -419,10 +421,10 @@ mod tests {
                 has_changed: ok,
             })
         };
-        let found: Vec<_> = (0..3).map(|it| edit(false, it)).collect();
+        let found: Vec<_> = (0..3).map(|number| edit(false, number)).collect();
         assert_eq!(found, [None; 3]);
         edit(true, 3);
-        let found: Vec<_> = (4..13).map(|it| edit(false, it)).collect();
+        let found: Vec<_> = (4..13).map(|number| edit(false, number)).collect();
         let failed = |times| Repetition::FailedEdit { times };
         // The second and the third are in the same answer.
         assert_eq!(found[4], Some(LoopFinding::Remind(failed(4))));

@@ -571,8 +571,8 @@ mod tests {
 
     #[test]
     fn a_long_wait_is_counted_down_in_tens() {
-        let table = [(1, None), (10, None), (14, None), (15, Some(10)), (20, Some(10))];
-        let table = table.into_iter().chain([(34, Some(20)), (60, Some(50))]);
+        let first = [(1, None), (10, None), (14, None), (15, Some(10)), (20, Some(10))];
+        let table = first.into_iter().chain([(34, Some(20)), (60, Some(50))]);
         for (left, expected) in table {
             let next = next_countdown(Duration::from_secs(left));
             assert_eq!(next, expected.map(Duration::from_secs), "{left}");

@@ -163,13 +163,14 @@ mod tests {
     #[test]
     fn messages_are_taken_in_order_until_the_turn_ends() {
         let log = SessionLog::default();
-        let (queue, mut history) = (SteeringQueue::default(), History::default());
+        let queue = SteeringQueue::default();
+        let mut history = History::default();
         let push = |text: &str| queue.push(&log, None, UserMessage::text(text)).is_ok();
         assert!(push("a") && push("b"));
         assert!(!queue.close_if_empty(), "they wait");
         assert!(push("c"));
         assert_eq!(queue.move_into(&mut history, &log, None).len(), 3);
-        let texts: Vec<_> = history.messages.iter().map(|it| format!("{it:?}")).collect();
+        let texts: Vec<_> = history.messages.iter().map(|message| format!("{message:?}")).collect();
         assert_eq!(texts.len(), 3);
         for (text, word) in texts.iter().zip(["\"a\"", "\"b\"", "\"c\""]) {
             assert!(text.contains(word), "{text}");
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn not_more_wait_than_the_limit() {
-        let (log, queue) = (SessionLog::default(), SteeringQueue::default());
+        let log = SessionLog::default();
+        let queue = SteeringQueue::default();
         let taken = (0..100).filter(|_| queue.push(&log, None, UserMessage::text("x")).is_ok());
         assert_eq!(taken.count(), MAX_WAITING);
     }

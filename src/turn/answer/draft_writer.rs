@@ -116,10 +116,11 @@ mod tests {
     }
 
     async fn drafts(store: &Store) -> (Vec<turnwright_store::recovery::AnswerDraft>, u64) {
-        let count = |it: &rusqlite::Connection| {
-            let pieces = it.query_row("SELECT count(*) FROM drafts", [], |it| it.get(0))?;
-            Ok((find_unfinished(it, 1)?.drafts, pieces))
-        };
-        store.read(count).await.unwrap()
+        let counting = store.read(|connection| {
+            let pieces =
+                connection.query_row("SELECT count(*) FROM drafts", [], |row| row.get(0))?;
+            Ok((find_unfinished(connection, 1)?.drafts, pieces))
+        });
+        counting.await.unwrap()
     }
 }

@@ -300,13 +300,13 @@ mod tests {
     }
 
     fn reported(text: &str) -> String {
-        look(text).into_iter().map(|it| it.0).collect::<Vec<_>>().join(" ")
+        look(text).into_iter().map(|(title, _)| title).collect::<Vec<_>>().join(" ")
     }
 
     /// Everything that is visible after these pieces.
     fn seen(pieces: &[&str]) -> (Vec<(ShownArgument, String)>, String) {
         let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
-        let found = pieces.iter().flat_map(|it| arguments.push(it)).collect();
+        let found = pieces.iter().flat_map(|piece| arguments.push(piece)).collect();
         (found, format!("{:?}", arguments.long()))
     }
 
@@ -385,9 +385,10 @@ mod tests {
             let object: serde_json::Map<String, Value> =
                 fields.into_iter().map(|(key, value)| (key, Value::String(value))).collect();
             let title_value = |(key, value): (&String, &Value)| {
-                let value = value.as_str().filter(|it| !it.is_empty())?;
-                let is_title = |it: &ShownArgument| it.name == key && it.role.is_title();
-                COMMON_ARGUMENTS.iter().any(is_title).then(|| format!("{key}={value}"))
+                let value = value.as_str().filter(|value| !value.is_empty())?;
+                let mut shown = COMMON_ARGUMENTS.iter();
+                let is_title = shown.any(|argument| argument.name == key && argument.role.is_title());
+                is_title.then(|| format!("{key}={value}"))
             };
             let expected: Vec<_> = object.iter().filter_map(title_value).collect();
             prop_assert_eq!(reported(&Value::Object(object).to_string()), expected.join(" "));
@@ -395,7 +396,7 @@ mod tests {
 
         #[test]
         fn the_shown_text_is_a_prefix_of_the_value(content in "[a-z\"\\\\é😀\n\u{1}]{0,40}", raw in any::<bool>()) {
-            let escaped: Vec<_> = content.encode_utf16().map(|it| format!("\\u{it:04x}")).collect();
+            let escaped: Vec<_> = content.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
             let text = if raw {
                 json!({ "content": content }).to_string()
             } else {
@@ -416,11 +417,11 @@ mod tests {
             text in "\\{\"(path|content)\":\"([a-z\\\\\"nu0d8é:,{}\\[\\]]|\\\\u00e9|\\\\ud83d\\\\ude00){0,40}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
-            let mut cuts: Vec<_> = cuts.into_iter().map(|it| it.index(text.len() + 1)).collect();
+            let mut cuts: Vec<_> = cuts.into_iter().map(|index| index.index(text.len() + 1)).collect();
             cuts.extend([0, text.len()]);
-            cuts.retain(|it| text.is_char_boundary(*it));
+            cuts.retain(|cut| text.is_char_boundary(*cut));
             cuts.sort_unstable();
-            let pieces: Vec<_> = cuts.windows(2).map(|it| &text[it[0]..it[1]]).collect();
+            let pieces: Vec<_> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
             prop_assert_eq!(seen(&pieces), seen(&[&text]));
         }
 

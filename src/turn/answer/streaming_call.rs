@@ -205,7 +205,9 @@ mod tests {
     async fn progress_is_shown_twice_a_second_and_previews_stay_cheap() {
         let mut call = streaming_call("Write file");
         call.push(r#"{"path": "a", "content": ""#, Path::new("/w"));
-        let (mut told, mut previews, mut bytes) = (0, 0, 0);
+        let mut told = 0;
+        let mut previews = 0;
+        let mut bytes = 0;
         for _ in 0..10_000 {
             tokio::time::advance(Duration::from_millis(10)).await;
             assert_eq!(call.push("12345678\\n", Path::new("/w")), None);

@@ -340,7 +340,8 @@ mod tests {
                 queue.push(effects.clone());
             }
             let of = |number: u64| &effects[usize::try_from(number - 1).unwrap()];
-            let (mut running, mut finished) = (Vec::<u64>::new(), Vec::<u64>::new());
+            let mut running = Vec::<u64>::new();
+            let mut finished = Vec::<u64>::new();
             for choice in order {
                 while let Some(next) = queue.next() {
                     for other in &running {

@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn it_is_at_most_twenty_lines_of_bounded_length() {
         let lines = |count: usize| {
-            let all: Vec<_> = (1..=count).map(|it| format!("error {}", "x".repeat(it))).collect();
+            let all: Vec<_> =
+                (1..=count).map(|length| format!("error {}", "x".repeat(length))).collect();
             all.join(
                 "
 ",

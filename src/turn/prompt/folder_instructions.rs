@@ -165,15 +165,16 @@ mod tests {
     fn folders_are_listed_from_the_session_s_folder_down_and_once() {
         let base = tempfile::tempdir().unwrap();
         let base = turnwright_workspace::real_path(base.path()).unwrap();
-        let (ws, more) = (base.join("ws"), base.join("ws/more"));
+        let ws = base.join("ws");
+        let more = base.join("ws/more");
         std::fs::create_dir_all(&more).unwrap();
         let roots = Roots::new(&ws).unwrap().with_folder(&more).unwrap();
         let paths = ["ws/a/b/x", "ws/a/y", "ws", "ws/more/c", "elsewhere/z"]
-            .map(|it| base.join(it))
+            .map(|path| base.join(path))
             .to_vec();
         let found = folders_below(&roots, &paths);
-        let shown: Vec<_> = found.iter().flat_map(|it| &it.1).collect();
-        let shown: Vec<_> = shown.iter().map(|it| it.strip_prefix(&base).unwrap()).collect();
+        let all = found.iter().flat_map(|(_, folders)| folders);
+        let shown: Vec<_> = all.map(|folder| folder.strip_prefix(&base).unwrap()).collect();
         let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/more/c"];
         assert_eq!(shown, expected.map(Path::new));
     }

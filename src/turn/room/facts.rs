@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn each_file_is_named_once_and_the_newest_are_named() {
-        let calls = ["a", "b", "a"].map(|it| read(serde_json::json!({ "path": it })));
+        let calls = ["a", "b", "a"].map(|path| read(serde_json::json!({ "path": path })));
         assert_eq!(files_read(&calls), ["b", "a"]);
         assert_eq!(files_read(&[read(serde_json::json!({ "paths": ["x", "y"] }))]), ["x", "y"]);
         let many: Vec<_> =
-            (0..50).map(|it| read(serde_json::json!({ "path": it.to_string() }))).collect();
+            (0..50).map(|number| read(serde_json::json!({ "path": number.to_string() }))).collect();
         assert_eq!(files_read(&many).len(), MAX_FILES);
         assert_eq!(files_read(&many).last().unwrap(), "49");
         assert!(files_read(&[]).is_empty());
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn an_error_is_open_until_the_tool_succeeds() {
         let open = |results: &[Arc<Message>]| {
-            open_errors(results).iter().map(|it| it.name.clone()).collect::<Vec<_>>()
+            open_errors(results).iter().map(|error| error.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(open(&[result("exec", false), result("exec", false)]), ["exec"]);
         assert!(open(&[result("exec", false), result("exec", true)]).is_empty());

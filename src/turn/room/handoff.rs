@@ -361,7 +361,7 @@ mod tests {
         let mut messages = messages.to_vec();
         compact(&mut messages, prompt("all"), tail.count, tail.max_result);
         assert_eq!(messages.len(), 4);
-        assert!(messages[2..].iter().all(|it| message_weight(it) < 500));
+        assert!(messages[2..].iter().all(|message| message_weight(message) < 500));
     }
 
     #[test]
@@ -388,9 +388,9 @@ mod tests {
             let old = &messages[..messages.len() - kept.count];
             let summary = format!("Until {number}.");
             let new = replacement(old, &limits(1_000), None, Some(&summary), "Mode: ask");
-            let new = Arc::new(Message::User(new));
-            assert_eq!(summary_of(&new), Some(summary.as_str()));
-            compact(&mut messages, new, kept.count, kept.max_result);
+            let message = Arc::new(Message::User(new));
+            assert_eq!(summary_of(&message), Some(summary.as_str()));
+            compact(&mut messages, message, kept.count, kept.max_result);
             assert!(is_compacted(&messages));
         }
         let Message::User(first) = messages[0].as_ref() else { panic!("{messages:?}") };
@@ -427,7 +427,7 @@ mod tests {
             let limits = HandoffLimits { media: 5_000, ..limits(400) };
             let new = replacement(&messages, &limits, Some(at), Some("So far."), "Mode: ask");
             let own: Vec<_> =
-                new.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_))).collect();
+                new.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_))).collect();
             let left_out = PromptPart::Text(PICTURE_LEFT_OUT.to_owned());
             assert_eq!(own, [&open.parts[0], &open.parts[1], &left_out]);
             let text = new.render();
@@ -439,7 +439,7 @@ mod tests {
         let new = replacement(&messages, &limits(400), None, Some("So far."), "Mode: ask");
         let text = new.render();
         assert!(text.contains("word word") && text.contains("are left out here"), "{text}");
-        assert!(new.parts.iter().all(|it| matches!(it, PromptPart::Context(_))));
+        assert!(new.parts.iter().all(|part| matches!(part, PromptPart::Context(_))));
     }
 
     #[test]

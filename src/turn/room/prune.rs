@@ -163,7 +163,8 @@ mod tests {
     /// Prunes a conversation in a window of 200 000 tokens, of which 180 000 are usable. Returns whether it was
     /// changed.
     fn make_room(messages: &mut [Arc<Message>]) -> bool {
-        let (budget, meter) = (WindowBudget::new(200_000, None, 0), TokenMeter::default());
+        let budget = WindowBudget::new(200_000, None, 0);
+        let meter = TokenMeter::default();
         let tokens = meter.estimate(messages, || 0);
         let kept = messages_to_keep(messages, &budget, &meter, tokens);
         if let Some(kept) = kept {

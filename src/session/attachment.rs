@@ -21,7 +21,7 @@ use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::{ConfigOption, Update};
 
-/// How long a session goes on whose conversation could not be replayed.
+/// How long a session goes on after its conversation could not be replayed.
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// A client that takes over a session whose own client is gone.
@@ -36,7 +36,7 @@ pub(crate) struct Takeover {
     /// Makes the completion of a prompt whose own client is gone. It is told whether the prompt's turn has
     /// begun.
     pub(crate) follow: Box<dyn FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send>,
-    /// The MCP servers that the client names. Those within it take the place of the ones of the last client.
+    /// The MCP servers that the client names. Servers within it replace those of the last client.
     pub(crate) servers: Vec<ServerSpec>,
     /// Reported when the client has everything.
     pub(crate) done: Completion<Vec<ConfigOption>>,

@@ -1,5 +1,5 @@
-//! The answer to `/context`: what fills the model's window, how much of it the provider had in its
-//! cache, and what has broken that.
+//! The answer to `/context`: what fills the model's window, how much of it was in the provider's
+//! cache, and which changes made it miss.
 
 use crate::turn::{self, TurnServices};
 use turnwright_types::message::{History, Message, PromptPart};

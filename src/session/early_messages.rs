@@ -22,7 +22,7 @@ impl EarlyMessages {
         match message {
             SessionMessage::Cancel => self.cancel_prompts(|_| true),
             SessionMessage::CancelPrompt(key) => self.cancel_prompts(|queued| queued == key),
-            // One more than may wait, because the first will run.
+            // One more than the queue may hold, because the first will run.
             SessionMessage::Prompt { done, .. } if self.prompt_count() > MAX_QUEUED_PROMPTS => {
                 done.complete(Err(super::prompt_queue::too_many()));
             }

@@ -204,7 +204,7 @@ fn merged_checks(
     (checks, requests.collect())
 }
 
-/// The files and folders of these folders that other programs obey, and those that the settings add.
+/// The files and folders in these folders that other programs obey, and those that the settings add.
 fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let folders = &bases.roots;
     let user_files: Vec<_> = bases

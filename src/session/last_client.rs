@@ -38,8 +38,8 @@ impl SessionHost {
         *self.new_client.lock() = (text.len() < MAX_FILE_SIZE).then_some(text);
     }
 
-    /// Stores it, unless it is the one that is stored. Nobody waits until it is on the disk, except the end
-    /// of the process.
+    /// Stores the new client, unless the same is stored already. Only the end of the process waits until it is
+    /// on the disk.
     pub(super) fn store_client(&self) {
         let Some(text) = self.new_client.lock().take() else { return };
         let path = path(&self.config().paths.state);

@@ -57,7 +57,7 @@ pub(super) struct LoadedSession {
     /// The instructions for the model without those of the client.
     pub(super) system_prompt: Arc<str>,
     pub(super) servers: ServerLaunch,
-    /// The lock of a new session. That of a stored one is taken when its previous task has ended.
+    /// The lock of a new session. A stored session's lock is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
 }
 
@@ -240,7 +240,7 @@ fn gone_notice(folder: &Path) -> String {
     )
 }
 
-/// The folders of a session. Those of a stored one may be gone; notices about them are added to `gone`.
+/// The folders of a session. Folders of a stored session may be gone; notices about them are added to `gone`.
 fn roots(
     cwd: &Path,
     folders: &[PathBuf],

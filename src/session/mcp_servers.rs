@@ -136,7 +136,7 @@ impl SessionActor {
         self.servers.as_ref()?.find_prompt(word, words)
     }
 
-    /// Starts a turn with the text that a server makes of its prompt, or answers why there is none.
+    /// Starts a turn with the text that a server makes of its prompt, or says why there is none.
     pub(super) fn server_prompt(
         &mut self,
         asked: PromptRequest,

@@ -23,7 +23,7 @@ use turnwright_llm::{
 const MAX_CACHED: usize = 16;
 /// How long a model list is used before it is fetched again.
 const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long a provider is not asked unasked after it was asked in vain.
+/// How long after a failed request for its list a provider is not asked again on our own initiative.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// The models in use and the providers' model lists.
@@ -175,8 +175,8 @@ impl ModelCache {
         }
     }
 
-    /// Returns true if the provider's list should be fetched now. If so, nobody else is told so for some
-    /// minutes.
+    /// Returns true if the provider's list should be fetched now. If so, it returns false for some minutes
+    /// afterwards.
     pub(super) fn should_prefetch(&self, model: &dyn Model) -> bool {
         let is_outdated = self.is_outdated(model);
         if is_outdated {

@@ -82,7 +82,7 @@ pub(super) async fn open_and_run(
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
-/// Looks for commands, and prepares the environment of MCP servers and the watch over what they write.
+/// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.
 fn prepare_servers(
     actor: &SessionActor,
     servers: &ServerLaunch,

@@ -18,7 +18,7 @@ const CANCELLED: &str = "[Your last answer is incomplete: the user cancelled it.
 /// Tells the model about an answer that an error has ended.
 const FAILED: &str = "[Your last answer is incomplete: it was cut off by an error.]\n";
 
-/// How a turn ended that did not finish.
+/// How an unfinished turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnfinishedTurn {
     /// The process ended in the middle of it.

@@ -85,7 +85,7 @@ impl EntryPages {
         Ok(Some(page))
     }
 
-    /// Sends a client what it shows of an entry. `note` sees each update.
+    /// Sends a client the updates of an entry. `note` sees each of them.
     async fn send(&self, entry: &StoredEntry, client: &dyn Client, mut note: impl FnMut(&Update)) {
         for update in replay::updates(entry, self.rewound.last_plan) {
             client.wait_for_capacity().await;

@@ -30,7 +30,7 @@ const UNKNOWN: &str = "Nothing was done: there is no such session. `/resume` lis
 
 /// The answer to the user.
 enum Answer {
-    /// Of a session that now has the conversation of another one.
+    /// The session now has the conversation of another one.
     Copied(String),
     Unchanged(String),
 }
@@ -55,7 +55,7 @@ impl ResumeTask {
         let (text, stop) = match answer {
             Ok(Answer::Copied(text)) => {
                 self.services.say(message, text);
-                // The turn of this command is gone; the last one is that of the copy.
+                // The turn of this command is gone; the last one is now the copy's.
                 log.flush().written().await;
                 return FinishedTurn { history, grants, result: Ok(stop) };
             }

@@ -32,8 +32,8 @@ impl SessionActor {
         match origin {
             SessionOrigin::New => {
                 let row = self.row();
-                // Nobody has said anything yet that could be lost. Whoever lists the sessions waits
-                // for this write.
+                // Nothing has been said yet that could be lost. Listing the sessions waits for this
+                // write.
                 drop(self.services.log().create_session(row));
                 options.map_or(Ok(()), |options| self.set_client_options(&options))
             }
@@ -86,7 +86,7 @@ impl SessionActor {
         }
     }
 
-    /// Has the conversation recorded that the session begins with. A copied conversation is recorded as its
+    /// Records the conversation that the session begins with. A copied conversation is recorded as its
     /// source's, which a replay copies again.
     async fn record_stored(&mut self, source: Option<SessionId>) {
         let recorder = self.host.recording().recorder();

@@ -209,7 +209,7 @@ pub(crate) fn set_title(
     });
 }
 
-/// A session that the store does not have is one that the client does not know.
+/// Reports a session that the store does not have as one that is not found.
 pub(super) fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
     result.map_err(|error| match error {
         StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),

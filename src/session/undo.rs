@@ -43,7 +43,7 @@ const MAX_NAMED_FILES: usize = 20;
 /// The request to undo or redo something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UndoRequest {
-    /// Undo the last so many turns that have changed files.
+    /// Undo this many of the last turns that have changed files.
     Undo(usize),
     /// Undo all turns from this number on.
     Since(u64),

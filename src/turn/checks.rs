@@ -1,5 +1,5 @@
 //! Checks: commands of the user, such as `cargo check`, that run before the first edit of a turn and again
-//! when the model would end it. The model is told what they say that they did not say before.
+//! when the model would end it. The model is told what is new in their output.
 
 mod news;
 
@@ -31,7 +31,7 @@ use turnwright_types::update::{COMMAND_TOOL, Update};
 
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// How often in one turn the model is told what the checks say, so that it cannot go on for ever.
+/// How often in one turn the model is told about the checks' output, so that this ends.
 const MAX_ROUNDS: u32 = 3;
 
 /// A command that checks the project.
@@ -136,7 +136,7 @@ impl Turn {
     /// Returns true if the checks have to run before the turn ends: the model has edited files and says that it is
     /// done.
     pub(super) fn must_check(&mut self) -> bool {
-        // Commands edit files, too, and so do helpers in the background. Nobody knows that before, so they
+        // Commands edit files, too, and so do helpers in the background. That is not known before, so they
         // count only if the checks ran before another edit of the turn.
         self.checks.is_due |= self.services.env.checkpoint.take_changes();
         let is_done = match self.history.messages.last().map(AsRef::as_ref) {

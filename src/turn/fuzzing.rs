@@ -10,7 +10,7 @@ use crate::turn::room::prune::{self, prune};
 use turnwright_types::message::Message;
 use turnwright_types::token_meter::TokenMeter;
 
-/// Compacts a conversation in a window of so many tokens, with a short summary.
+/// Compacts a conversation in a window of this many tokens, with a short summary.
 pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let meter = TokenMeter::default();
     let limits = HandoffLimits::new(&WindowBudget::new(window, None, 0), &meter);
@@ -22,7 +22,7 @@ pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc
     messages
 }
 
-/// Leaves the old results out of a conversation in a window of so many tokens.
+/// Leaves the old results out of a conversation in a window of this many tokens.
 pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let budget = WindowBudget::new(window, None, 0);
     let meter = TokenMeter::default();

@@ -66,7 +66,7 @@ impl ModelFinder {
 #[derive(Clone, Debug)]
 pub(super) struct TurnHelpers {
     services: TurnServices,
-    /// The grants of the session; those of a helper in the background are a copy.
+    /// The session's grants; a helper in the background has a copy.
     grants: Arc<Mutex<Grants>>,
 }
 
@@ -82,7 +82,7 @@ struct HelperEnd {
 struct HelperRecord {
     session: SessionId,
     log: SessionLog,
-    /// That the call has started a helper.
+    /// The note that the call has started a helper.
     written: PendingWrite,
 }
 
@@ -101,7 +101,7 @@ impl HelperRunner for TurnHelpers {
         let helpers = self.clone();
         let call = ctx.call.clone();
         let cancel = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
-        // That the helper may have done something is stored before it does, and before the call ends.
+        // The start of the helper is stored before it can do anything, and before the call ends.
         let record = self.create_session(&task, &call);
         if task.in_background {
             let outcome = helpers.start_in_background(task, call, record);

@@ -152,7 +152,7 @@ impl SpendingMeter {
         meter
     }
 
-    /// Takes note of requests that are not those of this turn.
+    /// Takes note of requests that do not belong to this turn.
     #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
     pub(super) fn leave_out_requests(&mut self, count: u64) {
         self.before[Resource::Requests as usize] += count as f64;

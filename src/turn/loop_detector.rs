@@ -176,7 +176,7 @@ impl LoopDetector {
         let mut failures = self.failures.iter_mut();
         let known = failures.find(|failure| failure.tool == call.tool && failure.path == path);
         if let Some(failed) = known {
-            // Of several edits in one answer, the model has not seen the first fail.
+            // When an answer has several edits, the model has not seen the first fail.
             if failed.answer == answer {
                 return 0;
             }

@@ -33,7 +33,7 @@ impl DraftWriter {
         DraftWriter { log, id, seq: None, text: 0, thought: 0, next: None, in_flight: Vec::new() }
     }
 
-    /// When the next write is due; a time in the past means now, `None` that there is nothing new.
+    /// When the next write is due. A time in the past means now; `None` means that there is nothing new.
     pub(in crate::turn) fn due(&self, text: &str, thought: &str) -> Option<Instant> {
         let waits = text.len() > self.text || thought.len() > self.thought;
         waits.then(|| self.next.unwrap_or_else(Instant::now))

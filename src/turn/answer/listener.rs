@@ -147,7 +147,7 @@ impl AnswerListener<'_> {
     }
 
     /// Tells the client if the server has turned out not to accept images or recordings of this
-    /// request. Returns whether that is so.
+    /// request. Returns true if so.
     pub(super) fn report_omission(&mut self, model: &dyn Model, request: &Request) -> bool {
         let before = std::mem::replace(&mut self.modalities, model.modalities());
         let notice = omission_notice(model.name(), request, before, self.modalities);

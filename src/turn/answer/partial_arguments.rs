@@ -96,7 +96,7 @@ pub(in crate::turn) struct LongValue<'a> {
 }
 
 impl PartialArguments {
-    /// Arguments of which nothing has arrived.
+    /// Arguments that have not begun to arrive.
     pub(in crate::turn) fn new(shown: &'static [ShownArgument]) -> PartialArguments {
         PartialArguments {
             shown,

@@ -1,5 +1,5 @@
-//! Finds out which images of a conversation its server refuses, and leaves these out. Otherwise one that it
-//! cannot use would fail every request from now on.
+//! Finds out which images of a conversation its server refuses, and leaves them out. Otherwise one unusable
+//! image would make every later request fail.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use turnwright_store::Entry;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 
-/// How many images are left out one at a time before all new ones are.
+/// How many images are left out one at a time before all new images are left out.
 const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its

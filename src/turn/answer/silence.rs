@@ -19,7 +19,7 @@ pub(in crate::turn) struct SilenceWatch {
     carried: Duration,
     /// When the request was made, or when content last arrived.
     since: Instant,
-    /// How much silence the user is told of next.
+    /// The length of silence at which the user is told next.
     next_notice: Duration,
 }
 

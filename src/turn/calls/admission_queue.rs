@@ -63,8 +63,8 @@ impl AdmissionTicket {
         self.wait_until(|calls| calls.try_ask(self.number)).await;
     }
 
-    /// The call runs from now on; the user can be asked about the next one. One that runs other calls
-    /// must not take the room of those.
+    /// The call runs from now on; the user can be asked about the next one. A call that runs other calls
+    /// must not take their room.
     pub(super) fn start_running(&self, runs_calls: bool) {
         self.set(if runs_calls { CallState::RunningCalls } else { CallState::Running });
     }
@@ -122,7 +122,7 @@ enum CallState {
     /// The user is being asked about it.
     Asking,
     Running,
-    /// It runs, and what it does are other calls.
+    /// It runs, and its work is other calls.
     RunningCalls,
 }
 

@@ -171,7 +171,7 @@ impl Turn {
         Ok((pending, ticket))
     }
 
-    /// Gives a call that has not run its result. Its card keeps what it shows of the call, and ends
+    /// Gives a call that has not run its result. Its card keeps what it shows, and gets its final status
     /// once the result is stored.
     async fn refuse(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
         let (is_cancelled, refusal, shown) = match end {

@@ -33,7 +33,7 @@ impl CancellableCalls {
     /// Cancels a call. Returns false if there is none with this identifier.
     pub(crate) fn cancel(&self, id: &CallId) -> bool {
         let found = self.0.lock().get(id).cloned();
-        // Whoever waits for the token may look something up.
+        // Code that waits for the token may look something up.
         found.inspect(CancellationToken::cancel).is_some()
     }
 

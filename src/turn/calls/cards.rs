@@ -63,7 +63,7 @@ impl OpenCards {
     }
 
     /// Lets the user cancel the call of a card with this token until the card has its final status. The
-    /// client is told so with its arguments.
+    /// client is told of this with the call's arguments.
     pub(in crate::turn) fn make_cancellable(&self, id: &CallId, cancel: CancellationToken) {
         if self.view(id).is_some() {
             self.cancellable.add(id, cancel);

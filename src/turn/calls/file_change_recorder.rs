@@ -52,7 +52,7 @@ enum RecordedCall {
 /// Records the state of the files before a command.
 async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> RecordedCall {
     let env = &ctx.env;
-    // A running job that gets input causes its changes because of that.
+    // The changes of a running job that gets input are due to that input.
     let is_input = pass.effects().iter().any(|effect| matches!(effect, Effect::Input { .. }));
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
     let before = before(env.checkpoint.clone(), &ctx.cancel).await;

@@ -17,11 +17,11 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 const NOTE: &str = "[Secrets are hidden above as [hidden:…]. Never write such a placeholder: change only the text \
                     around it.]";
 
-/// The place of a secret is told by so many characters before it.
+/// The number of characters before a secret that identify its place.
 const MAX_PLACE_CHARS: usize = 16;
 
-/// Hides in the result of a call that has to do with files what the output of a command would not show either:
-/// passwords in URLs and keys in headers.
+/// Hides passwords in URLs and keys in headers in the result of a call that touches files, as in the output of
+/// a command.
 pub(super) fn hide_placed_keys(outcome: &mut ToolOutcome, effects: &[Effect]) {
     let has_files = effects
         .iter()

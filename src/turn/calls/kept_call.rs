@@ -1,4 +1,4 @@
-//! A call whose answer is kept in a recording, or comes from one. In a replay nothing of the tool runs that
+//! A call whose answer is kept in a recording, or comes from one. In a replay, no part of the tool runs that
 //! could touch a file, a command or a server.
 
 use serde_json::Value;

@@ -20,7 +20,7 @@ use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 /// The most characters of a helper's step.
 const MAX_STEP_CHARS: usize = 120;
 
-/// Why a call of a helper in the background that needs a permission does not run.
+/// The reason why a call that needs a permission does not run in a helper in the background.
 const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user when no turn runs; do without \
                              it, and say so in your answer";
 
@@ -54,8 +54,8 @@ struct Progress {
 }
 
 impl HelperClient {
-    /// `id` is the session of the helper's conversation. That of a helper in the background goes on after
-    /// the answer to the prompt: it is another session, and the only one whose updates do.
+    /// `id` is the session of the helper's conversation. With a helper in the background, it goes on after the
+    /// answer to the prompt; no other session sends updates then.
     pub(in crate::turn) fn new(
         session: Arc<ToolEnv>,
         call: CallId,

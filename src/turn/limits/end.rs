@@ -1,4 +1,4 @@
-//! How a turn ends that has reached a limit: the model is asked for a last summary, and the user is told
+//! Ends a turn that has reached a limit: the model is asked for a last summary, and the user is told
 //! what to do next.
 
 use crate::turn::limits::ReachedLimit;

@@ -28,7 +28,7 @@ impl WindowBudget {
         self.usable - self.room() / 10 * 4
     }
 
-    /// From this size of a request on, old results are left out, or the conversation is summarised.
+    /// The size of a request from which old results are left out, or the conversation is summarised.
     pub(super) fn compact_at(&self) -> u64 {
         self.usable - self.room() / 100 * 12
     }

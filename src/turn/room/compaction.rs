@@ -362,7 +362,7 @@ fn what_was_done(has_summary: bool, is_only_prompt: bool) -> &'static str {
     }
 }
 
-/// The request for a summary that may have so many tokens, as a message of the user.
+/// The request for a summary of at most this many tokens, as a message of the user.
 fn summary_request(
     reason: CompactionReason<'_>,
     is_compacted: bool,

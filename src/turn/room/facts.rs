@@ -110,7 +110,7 @@ fn list(start: &str, items: &[String], text: &mut String) {
     }
 }
 
-/// The files that the model has read, the newest last. Those of an earlier compaction come first.
+/// The files that the model has read, the newest last. Files from an earlier compaction come first.
 fn files_read(old: &[Arc<Message>]) -> Vec<String> {
     let earlier = old.first().and_then(|message| handoff::files_read(message)).unwrap_or_default();
     let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();

@@ -31,11 +31,11 @@ const RESULT_WAS_CUT: &str =
 const NO_WORDS: &str = "The answer reached a length limit before its first word. If the model thinks, lower its \
                         reasoning effort, or allow longer answers: `max_output` in the settings, or a longer \
                         context where the model is served.";
-/// No server has a window that fewer tokens of a request fill.
+/// The fewest tokens of a request that can fill a window.
 const SMALLEST_FULL_WINDOW: u64 = 3_500;
 /// How long the first request waits for the server to say how large the window is.
 const WINDOW_TIMEOUT: Duration = Duration::from_secs(3);
-/// The user is told of an assumed window when so many percent of it are in use.
+/// The percentage of an assumed window in use at which the user is told of it.
 const TELL_ASSUMED_AT: u64 = 50;
 
 /// The facts that a turn knows about the room in the window.

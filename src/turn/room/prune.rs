@@ -9,9 +9,9 @@ use super::budget::WindowBudget;
 use turnwright_types::message::{Message, ToolMessage};
 use turnwright_types::token_meter::{TokenMeter, message_weight};
 
-/// The newest results, of so many tokens, are never left out.
+/// The tokens of the newest results that are never left out.
 const KEPT_TOKENS: u64 = 40_000;
-/// Fewer tokens are not worth it.
+/// The fewest tokens for which pruning is worth it.
 const MIN_GAIN: u64 = 20_000;
 /// A result that is not longer than this stays.
 const SHORT_RESULT: usize = 400;

@@ -64,9 +64,9 @@ pub(super) struct SessionActor {
     model_choice: ModelChoice,
     pending_model_changes: FuturesUnordered<PendingModelChange>,
     pub(super) shown_prints: ShownPrints,
-    /// Whether the session has a title, or will have one in a moment.
+    /// True if the session has a title, or will have one in a moment.
     pub(super) has_title: bool,
-    /// Whether the user has chosen a title, which a generated one must not replace.
+    /// True once the user has chosen a title, which a generated one must not replace.
     pub(super) has_chosen_title: Arc<AtomicBool>,
     pub(super) servers: Option<SessionServers>,
     pub(super) attachment: Attachment,
@@ -119,7 +119,8 @@ impl SessionActor {
         for message in early.take() {
             self.on_message(message);
         }
-        let (stop, mode) = (self.lifecycle.stop.clone(), self.services.mode.clone());
+        let stop = self.lifecycle.stop.clone();
+        let mode = self.services.mode.clone();
         let remote_tools = self.services.tools.remote_tools().clone();
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
@@ -132,7 +133,9 @@ impl SessionActor {
                     None => break,
                 },
                 // Checked before the end of the turn, so that the client is told in time.
-                () = mode.wait_for_choice() => drop(self.set_mode_and_send(mode.get())),
+                () = mode.wait_for_choice() => {
+                    self.set_mode_and_send(mode.get()).ok();
+                }
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
                 () = remote_tools.notice_arrived(), if self.running.is_some() => self.services.send_notices(),
@@ -215,7 +218,8 @@ impl SessionActor {
             ConfigOptionId::Effort => match ReasoningEffort::parse(&value) {
                 Some(effort) => self.services.selection.set_effort(effort),
                 None => {
-                    let valid: Vec<_> = ReasoningEffort::ALL.iter().map(|it| it.id()).collect();
+                    let valid: Vec<_> =
+                        ReasoningEffort::ALL.iter().map(|effort| effort.id()).collect();
                     return done.complete(Err(settings::unknown_value("effort", &value, &valid)));
                 }
             },
@@ -226,7 +230,7 @@ impl SessionActor {
                     }
                 }
                 None => {
-                    let valid: Vec<_> = Mode::ALL.iter().map(|it| it.id()).collect();
+                    let valid: Vec<_> = Mode::ALL.iter().map(|mode| mode.id()).collect();
                     return done.complete(Err(settings::unknown_value("mode", &value, &valid)));
                 }
             },
@@ -254,12 +258,12 @@ impl SessionActor {
             Err(busy) => return done.complete(Err(busy)),
         };
         let stop = self.lifecycle.stop.clone();
-        let looking = settings::choose(Arc::clone(&self.host), name);
+        let choosing = settings::choose(Arc::clone(&self.host), name);
         // In a separate task: if it dies, the session does not.
-        let looking =
-            self.host.tracker().spawn(async move { stop.run_until_cancelled(looking).await });
+        let task =
+            self.host.tracker().spawn(async move { stop.run_until_cancelled(choosing).await });
         self.pending_model_changes.push(Box::pin(async move {
-            let model = match looking.await {
+            let model = match task.await {
                 Ok(model) => model.unwrap_or(Err(Error::Cancelled)),
                 Err(_) => Err(Error::Internal { place: "the choice of a model" }),
             };
@@ -315,14 +319,15 @@ impl SessionActor {
     /// Stores the settings if they have changed, and sends them to the client if it does not know
     /// them.
     pub(super) fn send_settings(&mut self) {
-        let (mode, selection) = (self.services.mode.get(), self.services.selection.get());
+        let mode = self.services.mode.get();
+        let selection = self.services.selection.get();
         let current = (mode, selection.model.name().to_owned(), selection.effort);
         if self.announcements.must_save(&current) {
             let (mode, model, effort) = current;
             drop(self.services.log().save_settings(mode.id(), model, effort.id()));
         }
         let settings = settings::all(&self.host, &self.services);
-        self.send(|it| it.update_settings(settings));
+        self.send(|announcements| announcements.update_settings(settings));
     }
 
     /// Sends the client what it has to be told, if anything.
@@ -355,7 +360,7 @@ impl SessionActor {
     }
 
     fn cancel_prompt(&mut self, key: PromptKey) {
-        if let Some(turn) = self.running.as_ref().filter(|it| it.key == key) {
+        if let Some(turn) = self.running.as_ref().filter(|turn| turn.key == key) {
             turn.cancel.cancel();
         } else {
             self.queue.cancel(key);
@@ -384,7 +389,7 @@ impl SessionActor {
                 self.keep_steering_of_dead_turn();
                 let ended =
                     self.services.log().end_turn(DIED, self.history.minted, self.history.cost);
-                // What the client has seen of the turn is stored before the prompt is answered.
+                // The turn is stored as far as the client has seen it before the prompt is answered.
                 ended.written().await;
                 Err(Error::Internal { place: "the turn" })
             }
@@ -412,7 +417,8 @@ impl SessionActor {
     fn prefetch_model_list(&mut self) {
         let model = self.services.selection.get().model;
         if self.host.should_prefetch_list(&model) {
-            let (host, stop) = (Arc::clone(&self.host), self.lifecycle.stop.clone());
+            let host = Arc::clone(&self.host);
+            let stop = self.lifecycle.stop.clone();
             self.model_choice.begin_list();
             self.pending_model_changes.push(Box::pin(async move {
                 if let Some(Err(error)) =
@@ -428,7 +434,7 @@ impl SessionActor {
     pub(super) fn announce_commands(&mut self) {
         if self.announcements.commands_due().is_some() {
             let commands = self.menu();
-            self.send(|it| it.announce_commands(commands));
+            self.send(|announcements| announcements.announce_commands(commands));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a session's client was told, and what it has yet to be told.
+//! The announcements to a session's client: what it was told, and what it has yet to be told.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ const ANNOUNCE_AFTER: Duration = Duration::from_millis(150);
 /// The settings of a session that are stored.
 pub(super) type SavedSettings = (Mode, String, ReasoningEffort);
 
-/// What the client knows or has yet to be told.
+/// The facts that the client knows or has yet to be told.
 #[derive(Debug)]
 pub(super) struct Announcements {
     /// Notices for the user, which are sent with the first prompt at the earliest.
     notices: Vec<String>,
-    /// Whether the user was told about the sandbox's gaps.
+    /// True if the user was told about the sandbox's gaps.
     are_gaps_reported: bool,
     /// The kinds of content that were advertised for prompts.
     advertised: Modalities,
@@ -114,7 +114,7 @@ impl Announcements {
         Some(Update::ConfigOptions(settings))
     }
 
-    /// Whether these settings must be stored, because they are not what was stored last.
+    /// Returns true if these settings must be stored, because they differ from those stored last.
     pub(super) fn must_save(&mut self, current: &SavedSettings) -> bool {
         let is_new = self.saved.as_ref() != Some(current);
         if is_new {
@@ -132,11 +132,11 @@ impl Announcements {
     ) -> Result<(), Error> {
         let advertised = self.advertised;
         let own = prompt.parts.iter().enumerate().filter(|(at, _)| {
-            let before = at.checked_sub(1).and_then(|it| prompt.parts.get(it));
+            let before = at.checked_sub(1).and_then(|index| prompt.parts.get(index));
             // An attached picture is replaced by a note if the model takes no images.
             !matches!(before, Some(PromptPart::Resource { text, .. }) if text == ATTACHED_PICTURE)
         });
-        let refused = own.map(|it| it.1).find_map(|it| match it {
+        let refused = own.map(|(_, part)| part).find_map(|part| match part {
             PromptPart::Image(_) if !advertised.images && !supported.images => Some("images"),
             PromptPart::Audio(_) if !advertised.audio && !supported.audio => Some("audio"),
             _ => None,
@@ -165,7 +165,9 @@ mod tests {
 
     fn names(update: Option<Update>) -> String {
         match update {
-            Some(Update::Commands(commands)) => commands.into_iter().map(|it| it.name).collect(),
+            Some(Update::Commands(commands)) => {
+                commands.into_iter().map(|command| command.name).collect()
+            }
             Some(other) => format!("{other:?}"),
             None => "-".to_owned(),
         }
@@ -211,12 +213,13 @@ mod tests {
             vec![ConfigOption { id, current: current.to_owned(), choices: Vec::new() }]
         };
         let mut told = Announcements::new(Vec::new(), Modalities::default(), setting("a"));
-        let changes = ["a", "b", "b", "a"].map(|it| told.update_settings(setting(it)).is_some());
+        let changes =
+            ["a", "b", "b", "a"].map(|name| told.update_settings(setting(name)).is_some());
         assert_eq!(changes, [false, true, false, true]);
         told.set_settings(setting("c"));
         assert!(told.update_settings(setting("c")).is_none() && told.settings() == setting("c"));
         let saved = |name: &str| (Mode::Ask, name.to_owned(), ReasoningEffort::Default);
-        let must_save = ["a", "a", "b", "a"].map(|it| told.must_save(&saved(it)));
+        let must_save = ["a", "a", "b", "a"].map(|name| told.must_save(&saved(name)));
         assert_eq!(must_save, [true, false, true, true]);
     }
 }

@@ -21,28 +21,28 @@ use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::{ConfigOption, Update};
 
-/// How long a session goes on whose conversation could not be replayed.
+/// How long a session goes on after its conversation could not be replayed.
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
 /// A client that takes over a session whose own client is gone.
 pub(crate) struct Takeover {
     /// The new client.
     pub(crate) client: Arc<dyn Client>,
-    /// Whether the client gets the stored conversation.
+    /// True if the client gets the stored conversation.
     pub(crate) replay: bool,
     /// Called once that is done. From then on the client gets the session's updates, beginning with those
     /// that were not replayed.
     pub(crate) attach: Box<dyn FnOnce(&Replayed) + Send>,
-    /// Makes what is to be told at the end of a prompt whose own client is gone. It is given whether the
-    /// prompt's turn has begun.
+    /// Makes the completion of a prompt whose own client is gone. It is told whether the prompt's turn has
+    /// begun.
     pub(crate) follow: Box<dyn FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send>,
-    /// The MCP servers that the client names. Those within it take the place of the ones of the last client.
+    /// The MCP servers that the client names. Servers within it replace those of the last client.
     pub(crate) servers: Vec<ServerSpec>,
     /// Reported when the client has everything.
     pub(crate) done: Completion<Vec<ConfigOption>>,
 }
 
-/// What a client was told with a replay.
+/// The parts of the conversation that a client has received with a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
     pub(crate) messages: HashSet<MessageId>,
@@ -69,7 +69,7 @@ impl Replayed {
     }
 }
 
-/// Whether the session has a client.
+/// The connection of a session to its client.
 #[derive(Default)]
 pub(super) enum Attachment {
     #[default]
@@ -81,7 +81,7 @@ pub(super) enum Attachment {
 }
 
 impl Attachment {
-    /// Whether the session's client is gone and none is about to take over.
+    /// Returns true if the session's client is gone and none is about to take over.
     pub(super) fn is_detached(&self) -> bool {
         matches!(self, Attachment::Detached { .. })
     }
@@ -101,20 +101,22 @@ impl Attachment {
 }
 
 impl SessionActor {
-    /// The client is gone. What runs may go on for so long.
+    /// The client is gone. Running work continues for `keep`.
     pub(super) fn detach(&mut self, keep: Duration) {
         self.attachment = Attachment::Detached { until: Instant::now() + keep };
     }
 
-    /// Whether nobody waits for anything that the session does.
+    /// Returns true if nobody waits for anything that the session does.
     pub(super) fn is_abandoned(&self) -> bool {
         self.attachment.is_detached() && self.running.is_none() && self.queue.is_empty()
     }
 
     /// Begins to send the stored conversation to the session's new client.
     pub(super) fn take_over(&mut self, takeover: Takeover) {
-        let (store, id) = (self.host.store().clone(), self.services.env.session.clone());
-        let (client, replay) = (Arc::clone(&takeover.client), takeover.replay);
+        let store = self.host.store().clone();
+        let id = self.services.env.session.clone();
+        let client = Arc::clone(&takeover.client);
+        let replay = takeover.replay;
         let replaying = Box::pin(async move {
             if replay {
                 replay_session(&store, &id, client.as_ref()).await

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use tokio_util::sync::CancellationToken;
 
 use super::SessionHost;
@@ -34,7 +33,7 @@ pub(super) enum CheckpointCommand {
     Rewind,
 }
 
-/// A command with what it works on.
+/// A command with everything that it works on.
 pub(super) struct CheckpointTask {
     pub(super) host: Arc<SessionHost>,
     pub(super) services: TurnServices,
@@ -80,7 +79,7 @@ impl CheckpointTask {
     async fn undo(&self) -> Result<String, StoreError> {
         let count = match self.arguments.as_str() {
             "" => Some(1),
-            words => words.parse().ok().filter(|it| *it > 0),
+            words => words.parse().ok().filter(|count| *count > 0),
         };
         match count {
             Some(count) => self.revert(UndoRequest::Undo(count)).await,
@@ -104,7 +103,8 @@ impl CheckpointTask {
         });
         let (rewind, last_undo) = found.await?;
         // The files that a rewind restores belong to its own turn.
-        let Some(rewind) = rewind.filter(|it| last_undo.is_none_or(|undo| undo <= it.turn)) else {
+        let Some(rewind) = rewind.filter(|rewind| last_undo.is_none_or(|undo| undo <= rewind.turn))
+        else {
             return self.revert(UndoRequest::Redo).await;
         };
         context.log.add_entry(Entry::RewindUndone { rewind: rewind.seq });
@@ -134,7 +134,7 @@ impl CheckpointTask {
             UndoRequest::Since(_) | UndoRequest::Redo => 0,
         };
         let client = Arc::clone(self.services.client());
-        let report = context.execute(planned, move |it| client.update(it)).await;
+        let report = context.execute(planned, move |update| client.update(update)).await;
         self.news.set(undo_news(&context.store, &context.session).await);
         let mut text = report.text(context.files.roots());
         if missing > 0 {
@@ -154,15 +154,17 @@ impl CheckpointTask {
         };
         let context = self.context();
         context.log.flush().written().await;
-        let (roots, session) = (context.files.roots().clone(), context.session.clone());
-        let read =
-            move |connection: &_| turn_changes(connection, &session, what, &roots, DIFF_BOUNDS);
-        let found = context.store.read(read).await?;
+        let roots = context.files.roots().clone();
+        let session = context.session.clone();
+        let found = context
+            .store
+            .read(move |connection| turn_changes(connection, &session, what, &roots, DIFF_BOUNDS))
+            .await?;
         let uncovered = &found.uncovered;
         if found.files.is_empty() {
             return Ok(format!("No files were changed.\n{uncovered}"));
         }
-        let all: String = found.files.iter().map(|it| it.diff.as_str()).collect();
+        let all: String = found.files.iter().map(|file| file.diff.as_str()).collect();
         let turns = undo_report::turn_list(&found.turns);
         let diff = fenced(&all).replacen('\n', "diff\n", 1);
         Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}\n{uncovered}"))
@@ -175,12 +177,13 @@ impl CheckpointTask {
         });
         let prompts = found.await?;
         let mut words = self.arguments.split_whitespace();
-        let (count, rest) = (words.next(), words.next());
-        let Some(count) = count else { return Ok(prompt_list(&prompts)) };
-        let count = count.parse::<usize>().ok().filter(|it| *it > 0);
+        let word = words.next();
+        let rest = words.next();
+        let Some(word) = word else { return Ok(prompt_list(&prompts)) };
+        let count = word.parse::<usize>().ok().filter(|count| *count > 0);
         let has_files = rest == Some("files");
-        let index = count.and_then(|it| prompts.len().checked_sub(it));
-        let prompt = index.and_then(|it| prompts.get(it));
+        let index = count.and_then(|count| prompts.len().checked_sub(count));
+        let prompt = index.and_then(|index| prompts.get(index));
         let Some(prompt) = prompt.filter(|_| rest.is_none() || has_files) else {
             return Ok(format!("There is no such prompt. {}", prompt_list(&prompts)));
         };
@@ -198,7 +201,7 @@ impl CheckpointTask {
         ))
     }
 
-    /// Replaces the history by what counts of the stored one.
+    /// Rebuilds the history from the stored entries that still count.
     async fn reload(&self, history: &mut History) -> Result<(), StoreError> {
         *history = rebuild_history(&self.context(), history).await?;
         self.services.forget_told_context();
@@ -211,10 +214,10 @@ fn prompt_list(prompts: &[PromptRow]) -> String {
     if prompts.is_empty() {
         return "There are no prompts to go back to.".to_owned();
     }
-    let line = |(number, it): (usize, &PromptRow)| {
-        format!("{number}. {}\n", one_line_excerpt(&it.prompt_excerpt))
-    };
-    let lines: String = (1..).zip(prompts.iter().rev().take(MAX_LISTED)).map(line).collect();
+    let lines: String = (1..)
+        .zip(prompts.iter().rev().take(MAX_LISTED))
+        .map(|(number, row)| format!("{number}. {}\n", one_line_excerpt(&row.prompt_excerpt)))
+        .collect();
     format!(
         "`/rewind N` takes the conversation back to before one of these prompts, `/rewind N files` \
          the files, too:\n\n{lines}"
@@ -223,7 +226,7 @@ fn prompt_list(prompts: &[PromptRow]) -> String {
 
 /// Rebuilds the model's history from the store, as after a restart.
 async fn rebuild_history(context: &UndoContext, history: &History) -> Result<History, StoreError> {
-    let read = |connection: &Connection, key| {
+    let reading = context.read(|connection, key| {
         let rewound = RewoundEntries::load(connection, key)?;
         let mut builder = HistoryBuilder::default();
         read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &rewound, |stored| {
@@ -231,10 +234,10 @@ async fn rebuild_history(context: &UndoContext, history: &History) -> Result<His
             Ok(())
         })?;
         Ok(builder)
-    };
-    let builder = context.read(read).await?;
+    });
+    let builder = reading.await?;
     let rebuilt = builder.build(history.minted, history.cost);
-    // What was used up is not given back, and the window is no larger than before.
+    // Spending is not given back, and the window is no larger than before.
     let learned_window = history.learned_window.clone();
     Ok(History { spent: history.spent, learned_window, ..rebuilt })
 }

@@ -1,6 +1,6 @@
-//! What a client may ask of a session besides what the protocol has words for: other instructions, fewer
-//! tools, fewer requests. It is stored with the session, because some clients open a session in one
-//! process and prompt it in the next.
+//! The wishes of a client that the protocol has no words for: other instructions, fewer tools, fewer requests.
+//! They are stored with the session, because some clients open a session in one process and prompt it in the
+//! next.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::tools::AllowedTools;
 use turnwright_store::StoreError;
 
-/// What a client has asked for when it opened a session.
+/// The options that a client asked for when it opened a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClientOptions {
@@ -24,7 +24,7 @@ pub(crate) struct ClientOptions {
     /// The most requests to the model in one turn, if that is fewer than the user has set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<NonZeroU32>,
-    /// What the user has to be told about the client's wishes.
+    /// Notices for the user about the client's wishes.
     #[serde(skip)]
     pub notices: Vec<String>,
 }
@@ -40,7 +40,7 @@ pub(crate) enum SystemPrompt {
 }
 
 impl ClientOptions {
-    /// These options, and the earlier ones where there is none.
+    /// Returns these options, with the earlier ones where there is none.
     fn over(self, earlier: ClientOptions) -> ClientOptions {
         ClientOptions {
             system_prompt: self.system_prompt.or(earlier.system_prompt),
@@ -71,10 +71,10 @@ impl SessionActor {
         Ok(())
     }
 
-    /// Applies what the client has asked for in earlier processes, and over that what it asks for now.
+    /// Applies the options of earlier processes, overridden by those that the client asks for now.
     ///
     /// # Errors
-    /// If it cannot be read: without it the session would have more tools than it may have.
+    /// If the stored options cannot be read: without them the session would have more tools than it may have.
     pub(super) fn restore_client_options(
         &mut self,
         stored: Option<&str>,

@@ -189,12 +189,14 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
 
 /// All built-in commands, for the client's menu.
 pub(super) fn all() -> Vec<update::SlashCommand> {
-    let entry = |command: &BuiltInCommand| update::SlashCommand {
-        name: command.name.to_owned(),
-        description: command.description.to_owned(),
-        hint: command.hint.map(str::to_owned),
-    };
-    COMMANDS.iter().map(|(command, _)| entry(command)).collect()
+    COMMANDS
+        .iter()
+        .map(|(command, _)| update::SlashCommand {
+            name: command.name.to_owned(),
+            description: command.description.to_owned(),
+            hint: command.hint.map(str::to_owned),
+        })
+        .collect()
 }
 
 /// Returns the word behind the slash that a prompt begins with, and what follows it. Where input methods for
@@ -217,7 +219,7 @@ pub(super) fn find(prompt: &str) -> Option<(CommandAction, &str)> {
     Some((*run, rest.trim()))
 }
 
-/// What the agent can do, with the commands of the menu.
+/// Describes what the agent can do, with the commands of the menu.
 pub(super) fn help(services: &TurnServices, menu: &[update::SlashCommand]) -> String {
     let mode = services.mode.get();
     let mut text = format!(
@@ -230,7 +232,7 @@ pub(super) fn help(services: &TurnServices, menu: &[update::SlashCommand]) -> St
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
     }
     let (names, remote) = services.tools.overview(&services.offer());
-    let tools: Vec<_> = names.iter().map(|it| format!("`{it}`")).collect();
+    let tools: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     text.push_str(&format!("\nTools: {}.", tools.join(", ")));
     if remote > 0 {
         text.push_str(&format!(" And {remote} from MCP servers."));
@@ -239,15 +241,18 @@ pub(super) fn help(services: &TurnServices, menu: &[update::SlashCommand]) -> St
 }
 
 fn status(history: &mut History, services: &TurnServices) -> String {
-    let is_prompt = |it: &&Arc<Message>| match it.as_ref() {
-        Message::User(user) => user.parts.iter().any(|it| !matches!(it, PromptPart::Context(_))),
+    let typed = history.messages.iter().filter(|message| match message.as_ref() {
+        Message::User(user) => {
+            user.parts.iter().any(|part| !matches!(part, PromptPart::Context(_)))
+        }
         Message::Assistant(_) | Message::Tool(_) => false,
-    };
-    let prompts = history.messages.iter().filter(is_prompt).count();
+    });
+    let prompts = typed.count();
     let mode = services.mode.get();
     let roots = services.env.files.roots();
-    let others =
-        roots.additional_folders().map(|it| format!("* Additional folder: `{}`\n", it.display()));
+    let others = roots
+        .additional_folders()
+        .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
     let can_confine = services.policy.get().can_confine;
     format!(
         "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
@@ -273,11 +278,11 @@ fn usage(history: &mut History, services: &TurnServices) -> String {
         Some(used) => format!("{used} of {window} tokens{size}"),
         None => format!("a window of {window} tokens{size}; not counted yet"),
     };
-    let cost = history.cost.map_or("not known".to_owned(), |it| format!("${it:.4}"));
+    let cost = history.cost.map_or("not known".to_owned(), |cost| format!("${cost:.4}"));
     format!("* Context: {context}\n* Cost: {cost}")
 }
 
-/// What the sandbox does in this mode.
+/// Describes what the sandbox does in this mode.
 pub(super) fn sandbox_state(mode: Mode, can_confine: bool) -> &'static str {
     match (mode, can_confine) {
         (Mode::Full, _) => "off in this mode",
@@ -304,13 +309,18 @@ pub(super) async fn list_models(
                 return as_sentence(format!("The models could not be listed: {why}"));
             }
         };
-        let mark = |name: &String| if name == model.name() { " (in use)" } else { "" };
-        let mut names: Vec<String> =
-            names.iter().map(|it| format!("* `{it}`{}\n", mark(it))).collect();
-        let others = host.model_choices().into_iter().map(|it| format!("* `{it}`\n"));
+        let mut names: Vec<String> = names
+            .iter()
+            .map(|name| {
+                let mark = if name == model.name() { " (in use)" } else { "" };
+                format!("* `{name}`{mark}\n")
+            })
+            .collect();
+        let others = host.model_choices().into_iter().map(|name| format!("* `{name}`\n"));
+        let current = format!("* `{}`\n", model.name());
         let in_use = format!("* `{}` (in use)\n", model.name());
-        let known = |it: &String| *it != format!("* `{}`\n", model.name());
-        let others: Vec<_> = others.filter(|it| known(it) && !names.contains(it)).collect();
+        let others: Vec<_> =
+            others.filter(|line| *line != current && !names.contains(line)).collect();
         names.extend(others);
         if !names.contains(&in_use) {
             names.insert(0, in_use);

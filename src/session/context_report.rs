@@ -1,5 +1,5 @@
-//! The answer to `/context`: what fills the model's window, how much of it the provider had in its
-//! cache, and what has broken that.
+//! The answer to `/context`: what fills the model's window, how much of it was in the provider's
+//! cache, and which changes made it miss.
 
 use crate::turn::{self, TurnServices};
 use turnwright_types::message::{History, Message, PromptPart};
@@ -49,7 +49,7 @@ pub(super) fn report(history: &mut History, services: &TurnServices) -> String {
         }
     }
     let (requests, usage, breaks) = services.cache_guard.report();
-    if let Some(usage) = usage.filter(|it| it.input > 0) {
+    if let Some(usage) = usage.filter(|usage| usage.input > 0) {
         let percent = usage.cached.saturating_mul(100) / usage.input;
         text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));
     }
@@ -74,7 +74,7 @@ fn window_parts(history: &History, services: &TurnServices, window: u64) -> Wind
         let weight = text_weight(&spec.name)
             + text_weight(&spec.description)
             + json_weight(&spec.parameters);
-        if built_in.iter().any(|it| *it == spec.name) {
+        if built_in.iter().any(|name| *name == spec.name) {
             parts.built_in_tools += weight;
         } else {
             parts.mcp_tools += weight;
@@ -89,7 +89,8 @@ fn window_parts(history: &History, services: &TurnServices, window: u64) -> Wind
             }
             Message::Tool(_) => parts.results += weight,
             Message::User(user) => {
-                let (mut context, mut files) = (0, 0);
+                let mut context = 0;
+                let mut files = 0;
                 for part in &user.parts {
                     match part {
                         PromptPart::Context(text) => context += text_weight(text),

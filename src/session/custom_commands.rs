@@ -31,7 +31,7 @@ pub(super) struct CustomCommands(Arc<Mutex<LastScan>>);
 #[derive(Debug, Default)]
 struct LastScan {
     files: Arc<FileCommands>,
-    /// Whether nobody has asked for its result yet.
+    /// True until somebody asks for its result.
     is_new: bool,
 }
 
@@ -41,7 +41,7 @@ struct FileCommands {
     skills: Vec<Skill>,
 }
 
-/// What a slash command stands for.
+/// The text that a slash command stands for.
 #[derive(Clone, Debug)]
 pub(super) enum CommandText {
     BuiltIn(&'static str),
@@ -52,7 +52,8 @@ pub(super) enum CommandText {
 impl CustomCommands {
     /// Searches the files. If that takes too long, what was known before stays.
     pub(super) async fn rescan(&self, env: &Arc<ToolEnv>) {
-        let (env, stop) = (Arc::clone(env), CancellationToken::new());
+        let env = Arc::clone(env);
+        let stop = CancellationToken::new();
         let scan = {
             let stop = stop.clone();
             move || tools::custom_commands(&env, &stop)
@@ -67,7 +68,7 @@ impl CustomCommands {
         stop.cancel();
     }
 
-    /// Whether the files were searched since this was asked last.
+    /// Returns true if the files were searched since the last call.
     pub(super) fn take_news(&self) -> bool {
         std::mem::take(&mut self.0.lock().is_new)
     }
@@ -83,23 +84,26 @@ impl CustomCommands {
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
     pub(super) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
         let files = Arc::clone(&self.0.lock().files);
-        let commands = files.commands.iter().map(|it| SlashCommand {
-            name: it.name.clone(),
-            description: if it.is_of_project() {
-                format!("{} (project)", it.description)
+        let commands = files.commands.iter().map(|command| SlashCommand {
+            name: command.name.clone(),
+            description: if command.is_of_project() {
+                format!("{} (project)", command.description)
             } else {
-                it.description.clone()
+                command.description.clone()
             },
-            hint: it.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+            hint: command.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
         });
-        let skills = files.skills.iter().map(|it| SlashCommand {
-            name: it.name.clone(),
-            description: format!("{} (skill)", text::clip(&it.description, MAX_DESCRIPTION_CHARS)),
-            hint: it.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+        let skills = files.skills.iter().map(|skill| SlashCommand {
+            name: skill.name.clone(),
+            description: format!(
+                "{} (skill)",
+                text::clip(&skill.description, MAX_DESCRIPTION_CHARS)
+            ),
+            hint: skill.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
         });
         let mut menu: Vec<SlashCommand> = Vec::new();
         for command in commands.chain(skills) {
-            if taken.iter().chain(&menu).all(|it| it.name != command.name) {
+            if taken.iter().chain(&menu).all(|other| other.name != command.name) {
                 menu.push(command);
             }
         }
@@ -107,7 +111,7 @@ impl CustomCommands {
     }
 }
 
-/// Finds what has a name, or else what has it in other letters of upper and lower case.
+/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored.
 fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
     let lower = name.to_lowercase();
     let exact = all.iter().find(|item| name_of(item) == name);
@@ -166,7 +170,7 @@ impl SessionActor {
         self.commands.find(parse(typed)?.0)
     }
 
-    /// Starts a turn with the text that a command stands for. Without one it is looked for in the files,
+    /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
     /// and a prompt that is no command is ordinary text.
     pub(super) fn custom_command(
         &mut self,
@@ -175,15 +179,18 @@ impl SessionActor {
         typed: &str,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, FinishedTurn> {
-        let (name, args) = parse(typed).unwrap_or_default();
-        let (name, args) = (name.to_owned(), args.to_owned());
+        let (word, rest) = parse(typed).unwrap_or_default();
+        let name = word.to_owned();
+        let args = rest.to_owned();
         // The words behind the command say more than its name.
         let words = text.as_ref().and_then(|_| title::from_text(&args));
         let titled = self.suggest_title(words.or_else(|| title::from_prompt(&prompt)));
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
-        let (services, commands) = (self.services.clone(), self.commands.clone());
-        let (history, grants) = (self.history.clone(), self.grants.clone());
+        let services = self.services.clone();
+        let commands = self.commands.clone();
+        let history = self.history.clone();
+        let grants = self.grants.clone();
         let steering = self.steering.insert(SteeringQueue::default()).clone();
         Box::pin(async move {
             let loading = async {
@@ -194,7 +201,8 @@ impl SessionActor {
                         commands.find(&name)
                     }
                 };
-                let (text, env) = (text?, Arc::clone(&services.env));
+                let text = text?;
+                let env = Arc::clone(&services.env);
                 spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
             };
             // Without it, the turn ends before its first request.

@@ -21,8 +21,8 @@ impl EarlyMessages {
     pub(super) fn receive(&mut self, message: SessionMessage) {
         match message {
             SessionMessage::Cancel => self.cancel_prompts(|_| true),
-            SessionMessage::CancelPrompt(key) => self.cancel_prompts(|it| it == key),
-            // One more than may wait, because the first will run.
+            SessionMessage::CancelPrompt(key) => self.cancel_prompts(|queued| queued == key),
+            // One more than the queue may hold, because the first will run.
             SessionMessage::Prompt { done, .. } if self.prompt_count() > MAX_QUEUED_PROMPTS => {
                 done.complete(Err(super::prompt_queue::too_many()));
             }
@@ -71,7 +71,10 @@ impl EarlyMessages {
     }
 
     fn prompt_count(&self) -> usize {
-        self.messages.iter().filter(|it| matches!(it, SessionMessage::Prompt { .. })).count()
+        self.messages
+            .iter()
+            .filter(|message| matches!(message, SessionMessage::Prompt { .. }))
+            .count()
     }
 
     fn cancel_prompts(&mut self, is_cancelled: impl Fn(PromptKey) -> bool) {
@@ -88,7 +91,6 @@ impl EarlyMessages {
 }
 
 fn refuse(message: SessionMessage) {
-    let busy = || Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned());
     match message {
         SessionMessage::CancelPart { done, .. } => done.complete(Err(busy())),
         SessionMessage::SetMode { done, .. } => done.complete(Err(busy())),
@@ -102,6 +104,10 @@ fn refuse(message: SessionMessage) {
         | SessionMessage::Detach { .. }
         | SessionMessage::TitleChosen(_) => {}
     }
+}
+
+fn busy() -> Error {
+    Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned())
 }
 
 #[cfg(test)]
@@ -119,7 +125,8 @@ mod tests {
     fn prompt(key: PromptKey, answers: &Answers) -> SessionMessage {
         let answers = Arc::clone(answers);
         let done = Completion::new(move |result: Result<PromptEnd, Error>| {
-            let result = result.map_or_else(|it| it.to_string(), |it| format!("{:?}", it.stop));
+            let result =
+                result.map_or_else(|error| error.to_string(), |end| format!("{:?}", end.stop));
             answers.lock().push(format!("{key}: {result}"));
         });
         SessionMessage::Prompt { key, prompt: UserMessage::text("x"), done }
@@ -135,7 +142,8 @@ mod tests {
             ("1 M C 2", &["1: Cancelled"], 2),
         ];
         for (input, expected, left) in table {
-            let (answers, mut early) = (Answers::default(), EarlyMessages::default());
+            let answers = Answers::default();
+            let mut early = EarlyMessages::default();
             for word in input.split(' ') {
                 early.receive(match (word, word.parse::<i64>()) {
                     ("C", _) => SessionMessage::Cancel,
@@ -154,7 +162,8 @@ mod tests {
 
     #[test]
     fn there_is_a_limit_and_the_end_answers_each() {
-        let (answers, mut early) = (Answers::default(), EarlyMessages::default());
+        let answers = Answers::default();
+        let mut early = EarlyMessages::default();
         for key in 0..40 {
             early.receive(prompt(key, &answers));
         }

@@ -77,7 +77,7 @@ impl EffectivePolicy {
     /// The notice about problems and untrusted settings, if there are any.
     pub(crate) fn notice(&self) -> Option<String> {
         let mut sentences = self.problems.clone();
-        for file in self.project_files.iter().filter(|it| it.needs_trust()) {
+        for file in self.project_files.iter().filter(|file| file.needs_trust()) {
             let (named, more) = file.requests.split_at(file.requests.len().min(MAX_NAMED));
             let more = match more.len() {
                 0 => String::new(),
@@ -99,7 +99,7 @@ impl ProjectFile {
         ProjectFile { name: PROJECT_FILE, text, is_trusted, requests, full_requests: Vec::new() }
     }
 
-    /// Whether the file has settings that wait for the user's trust.
+    /// Returns true if the file has settings that wait for the user's trust.
     pub(crate) fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
     }
@@ -140,10 +140,11 @@ pub(super) fn resolve_policy_with(
         Some((_, project, is_trusted)) => layers.add_project(project, is_trusted, config),
         None => (config.mode(), Vec::new()),
     };
-    let project_checks = project.map(|(_, it, is_trusted)| (&it.checks, is_trusted));
+    let project_checks = project.map(|(_, settings, is_trusted)| (&settings.checks, is_trusted));
     let (checks, unknown_checks) = merged_checks(&config.checks(), project_checks);
     requests.extend(unknown_checks);
-    let project_bounds = project.map(|(_, it, is_trusted)| (it, roots.real_cwd(), is_trusted));
+    let project_bounds =
+        project.map(|(_, settings, is_trusted)| (settings, roots.real_cwd(), is_trusted));
     let (bounds, wider) = config.sandbox_settings(project_bounds);
     requests.extend(wider);
     let project =
@@ -176,11 +177,11 @@ pub(super) fn resolve_policy_with(
 }
 
 fn path_bases(config: &Config, roots: &Roots) -> PathBases {
-    let home = config.home().map(|it| real_path(&it).unwrap_or(it));
+    let home = config.home().map(|home| real_path(&home).unwrap_or(home));
     PathBases { roots: roots.folders().map(Path::to_path_buf).collect(), home }
 }
 
-/// The checks of the user's settings and of the project. Those of a project that is not trusted are returned
+/// The checks of the user's settings and of the project. If the project is not trusted, its checks are returned
 /// as requests instead.
 fn merged_checks(
     user: &CheckTable,
@@ -188,53 +189,53 @@ fn merged_checks(
 ) -> (Vec<Check>, Vec<String>) {
     let mut checks = as_checks(user);
     let Some((project, is_trusted)) = project else { return (checks, Vec::new()) };
-    let is_new = |it: &Check| checks.iter().all(|known| known.name != it.name);
-    let new: Vec<_> = as_checks(project).into_iter().filter(is_new).collect();
+    let new: Vec<_> = as_checks(project)
+        .into_iter()
+        .filter(|check| checks.iter().all(|known| known.name != check.name))
+        .collect();
     if is_trusted {
         checks.extend(new);
         checks.truncate(MAX_CHECKS);
         return (checks, Vec::new());
     }
-    let request =
-        |it: &Check| format!("checks.{} = \"{}\"", it.name, escape_hidden_line(&it.command));
-    (checks, new.iter().map(request).collect())
+    let requests = new
+        .iter()
+        .map(|check| format!("checks.{} = \"{}\"", check.name, escape_hidden_line(&check.command)));
+    (checks, requests.collect())
 }
 
-/// The files and folders of these folders that other programs obey, and those that the settings add.
+/// The files and folders in these folders that other programs obey, and those that the settings add.
 fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let folders = &bases.roots;
     let user_files: Vec<_> = bases
         .home
         .iter()
-        .flat_map(|it| [it.join(".gitconfig"), it.join(".config/git/config")])
+        .flat_map(|home| [home.join(".gitconfig"), home.join(".config/git/config")])
         .collect();
-    let (git, obeyed): (Vec<_>, Vec<_>) =
-        folders.iter().map(|it| obeyed_by_git(it, &user_files)).unzip();
-    let obeyed = obeyed.into_iter().flatten();
+    let (git, obeyed_paths): (Vec<_>, Vec<_>) =
+        folders.iter().map(|folder| obeyed_by_git(folder, &user_files)).unzip();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
-    let obeyed = obeyed.chain(read.flatten());
+    let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
     let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
     ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
 }
 
 fn as_checks(table: &CheckTable) -> Vec<Check> {
-    let check = |(name, command): (&String, &String)| Check {
-        name: name.clone(),
-        command: command.clone(),
-    };
-    usable_checks(table).map(check).collect()
+    usable_checks(table)
+        .map(|(name, command)| Check { name: name.clone(), command: command.clone() })
+        .collect()
 }
 
-/// Whether sandboxed commands can write protected files in the folders that they may write.
+/// Returns true if sandboxed commands can write protected files in the folders that they may write.
 fn is_protected_exposed() -> bool {
     turnwright_sandbox::can_confine() && !turnwright_sandbox::namespace_support().mounts
 }
 
-/// Whether a path may contain a symlink below a folder whose path is real. A project's file may
-/// have hundreds of paths, most of which do not exist; this takes one lookup for each of those.
+/// Returns true if a path may contain a symlink below a folder whose path is real. A project's file may
+/// have hundreds of paths, most of which do not exist; each of those takes one lookup.
 fn has_link(path: &Path, bases: &PathBases) -> bool {
     let bases = bases.roots.iter().chain(&bases.home);
-    let below = bases.filter_map(|it| Some((it.as_path(), path.strip_prefix(it).ok()?)));
+    let below = bases.filter_map(|base| Some((base.as_path(), path.strip_prefix(base).ok()?)));
     let nearest = below.min_by_key(|(_, below)| below.as_os_str().len());
     let (base, below) = nearest.unwrap_or((Path::new(""), path));
     let mut at = base.to_path_buf();
@@ -273,7 +274,7 @@ pub(super) fn command_confinement(
         caches: settings.caches,
         private_caches: project_folder(&config.paths.state, project).join("caches"),
         download_caches: settings.package_runner_caches,
-        memory: settings.memory_mb.map(|it| it << 20).or_else(default_memory_limit),
+        memory: settings.memory_mb.map(|megabytes| megabytes << 20).or_else(default_memory_limit),
         hidden: hide,
         read_only: vec![config.paths.config.clone(), config.paths.state.clone()],
         readable: settings.strict_reads.then(Vec::new),
@@ -281,7 +282,7 @@ pub(super) fn command_confinement(
     }
 }
 
-/// What is wrong with these rules of the user's file.
+/// Lists the problems of these rules of the user's file.
 pub(crate) fn user_rule_problems(config: &Config, rules: &PermissionSection) -> Vec<String> {
     let here = std::path::absolute(".").into_iter();
     let bases = PathBases { roots: here.collect(), home: config.home() };
@@ -394,7 +395,7 @@ impl PolicyLayers<'_> {
         self.note(PROJECT_FILE, project.warnings.clone());
         let mut drafts = drafts(&project.permissions);
         if !is_trusted {
-            drafts.retain(|it| it.action != Some(RuleAction::Allow));
+            drafts.retain(|rule| rule.action != Some(RuleAction::Allow));
         }
         self.load(&drafts, Scope::Project, PROJECT_FILE);
         let count = project.permissions.allow_rule_count();
@@ -410,9 +411,10 @@ impl PolicyLayers<'_> {
     }
 
     fn note(&mut self, place: &str, notes: Vec<String>) {
-        let begins = |it: &str| it.starts_with(place);
-        let sentence = |it: String| if begins(&it) { it } else { format!("{place}: {it}") };
-        self.problems.extend(notes.into_iter().map(sentence));
+        for note in notes {
+            let sentence = if note.starts_with(place) { note } else { format!("{place}: {note}") };
+            self.problems.push(sentence);
+        }
     }
 
     /// The mode that the project's file asks for.
@@ -438,13 +440,14 @@ fn drafts(texts: &PermissionSection) -> Vec<RuleSpec<'_>> {
         (RuleAction::Ask, &texts.ask),
         (RuleAction::Deny, &texts.deny),
     ];
-    let plain = lists.into_iter().flat_map(|(tier, list)| list.iter().map(move |it| (tier, it)));
-    let plain = plain.map(|(tier, when)| RuleSpec {
-        action: Some(tier),
-        when,
-        matches: &[],
-        not: &[],
-        why: None,
+    let plain = lists.into_iter().flat_map(|(tier, list)| {
+        list.iter().map(move |when| RuleSpec {
+            action: Some(tier),
+            when,
+            matches: &[],
+            not: &[],
+            why: None,
+        })
     });
     plain.chain(texts.rule.iter().map(draft)).collect()
 }

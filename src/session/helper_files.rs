@@ -10,9 +10,9 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::helper_types::HelperType;
 
-/// The files of a project. Those of a folder are trusted together.
+/// The files of a project. All files of one folder are trusted together.
 pub(crate) const HELPER_FILES: [&str; 2] = [".turnwright/agents/*.md", ".claude/agents/*.md"];
-/// The folder of the user's files, below that of the settings.
+/// The folder of the user's files, below the folder of the settings.
 const USER_FOLDER: &str = "agents";
 
 /// The most files of a folder.
@@ -55,7 +55,8 @@ impl HelperFiles {
     /// Adds what the files of one folder of the project say.
     fn add_project_files(&mut self, name: &'static str, trust: &TrustStore, project: &Path) {
         let folder = name.trim_end_matches("/*.md");
-        let (mut text, mut texts) = (String::new(), Vec::new());
+        let mut text = String::new();
+        let mut texts = Vec::new();
         for file in file_names(&project.join(folder)) {
             let path = format!("{folder}/{file}");
             match trust::read_project_file(project, &path) {
@@ -74,7 +75,7 @@ impl HelperFiles {
         let mut requests = Vec::new();
         for (path, file, content) in texts {
             let helper = self.parse(&path, &file, &content, is_trusted);
-            requests.extend(helper.map(|it| format!("the helper `{it}`")));
+            requests.extend(helper.map(|helper| format!("the helper `{helper}`")));
         }
         if !requests.is_empty() {
             let full_requests = Vec::new();
@@ -87,7 +88,7 @@ impl HelperFiles {
         match HelperType::parse(file.trim_end_matches(".md"), text) {
             Ok(helper) => {
                 let name = helper.name.clone();
-                if is_used && !self.types.iter().any(|it| it.name == name) {
+                if is_used && !self.types.iter().any(|known| known.name == name) {
                     self.types.push(helper);
                 }
                 Some(name)
@@ -105,14 +106,16 @@ impl HelperFiles {
 }
 
 fn is_markdown(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|it| it == "md")
+    Path::new(name).extension().is_some_and(|extension| extension == "md")
 }
 
 /// The names of the files that may define helpers, in their order.
 fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(20 * MAX_FILES);
-    let names = entries.filter_map(|it| it.file_name().into_string().ok());
-    let mut names: Vec<_> = names.filter(|it| is_markdown(it) && !it.starts_with('.')).collect();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_markdown(name) && !name.starts_with('.'))
+        .collect();
     names.sort();
     names.truncate(MAX_FILES);
     names
@@ -133,7 +136,8 @@ mod tests {
     fn files_of_a_project_are_used_while_exactly_they_are_trusted() {
         let base = tempfile::tempdir().unwrap();
         let base = turnwright_workspace::real_path(base.path()).unwrap();
-        let (project, config) = (base.join("ws"), base.join("config"));
+        let project = base.join("ws");
+        let config = base.join("config");
         let trust = TrustStore::new(&base.join("state"));
         put(&project.join(".turnwright/agents/a.md"), "reviewer", "of the project");
         put(&project.join(".claude/agents/b.md"), "tester", "of the project");
@@ -141,12 +145,17 @@ mod tests {
         put(&config.join("agents/d.md"), "reviewer", "of the user");
         let find = || HelperFiles::find(&config, &trust, &project);
         let used = |found: &HelperFiles| -> Vec<_> {
-            found.types.iter().map(|it| format!("{} {}", it.name, it.description)).collect()
+            found
+                .types
+                .iter()
+                .map(|helper| format!("{} {}", helper.name, helper.description))
+                .collect()
         };
 
         let found = find();
         assert_eq!(used(&found), ["reviewer of the user"]);
-        let asked: Vec<_> = found.files.iter().map(|it| (it.name, it.requests.concat())).collect();
+        let asked: Vec<_> =
+            found.files.iter().map(|file| (file.name, file.requests.concat())).collect();
         assert_eq!(
             asked,
             [

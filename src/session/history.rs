@@ -34,7 +34,7 @@ pub(crate) fn history(
         }
         // If the flush fails, the messages that are stored are returned all the same.
         store.flush().await.ok();
-        let found = store.read(move |it| find_messages(it, &query)).await;
+        let found = store.read(move |connection| find_messages(connection, &query)).await;
         done.complete(map_missing(found, &id));
     });
 }

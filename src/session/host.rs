@@ -42,7 +42,7 @@ use turnwright_workspace::temp_folder;
 
 /// The most models that a client is offered.
 const MAX_CHOICES: usize = 500;
-/// What a client is told that opens a session after it has logged out.
+/// The error when a client opens a session after it has logged out.
 const LOGGED_OUT: &str = "You have logged out. Log in again to open a session";
 
 /// The state that all sessions of the process share.
@@ -55,9 +55,9 @@ pub(crate) struct SessionHost {
     environment: Environment,
     servers: ServerPool,
     shared_env: Arc<SharedToolEnv>,
-    /// Whether the built-in model was chosen. It is used as long as no other is configured.
+    /// True if the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
-    /// Whether the client has logged out.
+    /// True if the client has logged out.
     is_logged_out: AtomicBool,
     models: ModelCache,
     store: Store,
@@ -66,7 +66,7 @@ pub(crate) struct SessionHost {
     offered: Mutex<OfferedModels>,
     stop: CancellationToken,
     tracker: TaskTracker,
-    /// What the client has sent with `initialize`, until it is stored.
+    /// The client's description from `initialize`, until it is stored.
     // Held only to exchange the text.
     pub(super) new_client: Mutex<Option<String>>,
     /// Commands are prepared for once.
@@ -77,7 +77,7 @@ pub(crate) struct SessionHost {
 #[derive(Clone, Debug, Default)]
 struct OfferedModels {
     names: Vec<String>,
-    /// Whether providers may be asked for their models.
+    /// True if providers may be asked for their models.
     may_list: bool,
 }
 
@@ -93,8 +93,8 @@ impl SessionHost {
         recording: Recording,
         stop: CancellationToken,
     ) -> SessionHost {
-        let secrets = config.secrets();
-        let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+        let keys = config.secrets();
+        let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         #[cfg(unix)]
         turnwright_workspace::exec::launcher_program();
@@ -140,7 +140,7 @@ impl SessionHost {
         &self.config
     }
 
-    /// What to set if no model is configured, so that no session can be opened. Reads files.
+    /// Says what to set if no model is configured, so that no session can be opened. Reads files.
     pub(crate) fn missing_model(&self) -> Option<String> {
         // Invalid settings are reported by `session/new`, where the user sees them.
         let is_missing = self.config.provider() == Ok(Provider::Unconfigured);
@@ -181,12 +181,12 @@ impl SessionHost {
         });
     }
 
-    /// Asks the system in the background what it is asked once for all sessions, so that the first one does
-    /// not wait: the home folder, if the environment does not name it, the memory, and the sandbox.
+    /// Asks the system in the background for facts that all sessions need, so that the first one does not wait:
+    /// the home folder, if the environment does not name it, the memory, and the sandbox.
     pub(crate) fn look_at_system(self: &Arc<Self>) {
         let host = Arc::clone(self);
         self.tracker.spawn_blocking(move || {
-            drop(host.config.home());
+            host.config.home();
             default_memory_limit();
             turnwright_sandbox::can_confine();
         });
@@ -264,7 +264,8 @@ impl SessionHost {
         self.prepare_for_commands();
         let id = SessionId::random();
         let mut project = self.load_project(&id, roots);
-        let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+        let notices = take(&mut project.notices);
+        let policy = take(&mut project.policy);
         let display = CommandDisplay::default();
         let env = self.tool_env(id, project, ClientSide { client, buffers: None, display });
         let shared = env.mode.clone();
@@ -287,7 +288,8 @@ impl SessionHost {
         let rules = SharedRules::default();
         let roots = with_session_tmp(project.roots, &project.confinement, (&mode, &rules));
         let files = Files::new(roots, buffers);
-        let (environment, shared) = (self.environment.clone(), Arc::clone(&self.shared_env));
+        let environment = self.environment.clone();
+        let shared = Arc::clone(&self.shared_env);
         let mut env = ToolEnv::new(id, files, environment, client, display, shared);
         env.mode = mode;
         env.rules = rules;
@@ -311,7 +313,7 @@ impl SessionHost {
 
     /// The kinds of prompt content that the default model accepts besides text. Reads files.
     pub(crate) fn default_modalities(&self) -> Modalities {
-        self.model().map(|it| it.modalities()).unwrap_or_default()
+        self.model().map(|model| model.modalities()).unwrap_or_default()
     }
 
     /// The names of the models that can be chosen, as far as they are known.
@@ -367,7 +369,7 @@ impl SessionHost {
         self.offered.lock().clone()
     }
 
-    /// Whether the model list of this provider should be fetched unasked.
+    /// Returns true if the model list of this provider should be fetched unasked.
     pub(super) fn should_prefetch_list(&self, model: &Arc<dyn Model>) -> bool {
         model.has_model_list() && self.models.should_prefetch(model.as_ref())
     }
@@ -400,7 +402,7 @@ fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Config(error.to_string()))
 }
 
-/// The folders of a session whose commands have a `/tmp` of their own, where the sandbox can give them one.
+/// The folders of a session. Its commands get their own `/tmp` where the sandbox can provide one.
 fn with_session_tmp(
     roots: Roots,
     confinement: &ConfinementSettings,
@@ -410,7 +412,8 @@ fn with_session_tmp(
     if confinement.writable.iter().any(|path| tmp.starts_with(path)) {
         return roots;
     }
-    let (mode, rules) = (mode.clone(), rules.clone());
+    let mode = mode.clone();
+    let rules = rules.clone();
     roots.with_session_tmp(SessionTmp::new(move || {
         mode.get() != Mode::Full
             && rules.get().can_confine

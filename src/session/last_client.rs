@@ -16,7 +16,7 @@ fn path(state: &Path) -> PathBuf {
     state.join("last_client.json")
 }
 
-/// What the last client has sent with `initialize`. None if there was none.
+/// Returns what the last client sent with `initialize`; `None` if there was none.
 pub(crate) fn last_client(state: &Path) -> Option<Value> {
     let text = private_file::read(&path(state), MAX_FILE_SIZE as u64).ok()?;
     serde_json::from_str(&text).ok()
@@ -38,13 +38,13 @@ impl SessionHost {
         *self.new_client.lock() = (text.len() < MAX_FILE_SIZE).then_some(text);
     }
 
-    /// Stores it, unless it is the one that is stored. Nobody waits until it is on the disk, except the end
-    /// of the process.
+    /// Stores the new client, unless the same is stored already. Only the end of the process waits until it is
+    /// on the disk.
     pub(super) fn store_client(&self) {
         let Some(text) = self.new_client.lock().take() else { return };
         let path = path(&self.config().paths.state);
         self.tracker().spawn_blocking(move || {
-            if private_file::read(&path, MAX_FILE_SIZE as u64).is_ok_and(|it| it == text) {
+            if private_file::read(&path, MAX_FILE_SIZE as u64).is_ok_and(|stored| stored == text) {
                 return;
             }
             if let Err(error) = private_file::write(&path, text.as_bytes()) {

@@ -9,13 +9,13 @@ use crate::completion::Completion;
 use tokio::task::spawn_blocking;
 use turnwright_store::SessionLock;
 
-/// Whether a cancel is in the mailbox with no message after it: another one would change nothing. So a
+/// Set while a cancel is in the mailbox with no message after it: another one would change nothing. So a
 /// client that sends nothing but cancels cannot fill the mailbox.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
-    /// Returns whether a cancel must be sent, because none is on its way.
+    /// Returns true if a cancel must be sent, because none is on its way.
     pub(super) fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
@@ -26,7 +26,7 @@ impl CancelFlag {
     }
 }
 
-/// What stops a session, and what its end releases.
+/// Stops a session, and holds everything that its end releases.
 pub(super) struct Lifecycle {
     /// Stops the session and its turn.
     pub(super) stop: CancellationToken,
@@ -63,7 +63,7 @@ impl Lifecycle {
     /// Releases the lock, which removes a file, and answers those who wait for the end.
     pub(super) async fn end(self) {
         let lock = self.lock;
-        drop(spawn_blocking(move || drop(lock)).await);
+        spawn_blocking(move || drop(lock)).await.ok();
         for done in self.closings {
             done.complete(Ok(()));
         }
@@ -81,7 +81,7 @@ mod tests {
         // `r` raises the flag, `c` clears it; a capital letter is a cancel that is sent.
         for (steps, expected) in [("rr", "Rr"), ("rcr", "RcR"), ("ccrrcr", "ccRrcR")] {
             let flag = CancelFlag::default();
-            let step = |it: char| match it {
+            let step = |letter: char| match letter {
                 'r' if flag.raise() => 'R',
                 'c' => {
                     flag.clear();
@@ -96,12 +96,13 @@ mod tests {
     #[tokio::test]
     async fn a_close_stops_the_session_and_is_answered_at_its_end() {
         for count in 0..3 {
-            let (stop, answers) = (CancellationToken::new(), Arc::new(Mutex::new(0)));
+            let stop = CancellationToken::new();
+            let answers = Arc::new(Mutex::new(0));
             let mut lifecycle = Lifecycle::new(stop.clone(), CancelFlag::default(), None);
             for _ in 0..count {
                 let answers = Arc::clone(&answers);
-                lifecycle.close(Completion::new(move |it| {
-                    *answers.lock() += usize::from(it.is_ok());
+                lifecycle.close(Completion::new(move |result| {
+                    *answers.lock() += usize::from(result.is_ok());
                 }));
             }
             assert_eq!((stop.is_cancelled(), *answers.lock()), (count > 0, 0));

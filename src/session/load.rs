@@ -29,7 +29,7 @@ use turnwright_workspace::helper_types::HelperType;
 /// The most folders that a session may have besides its working folder.
 const MAX_FOLDERS: usize = 64;
 
-/// What the files of a workspace and the settings say.
+/// The content of a workspace's files and of the settings.
 #[derive(Debug)]
 pub(super) struct LoadedProject {
     pub(super) roots: Roots,
@@ -57,7 +57,7 @@ pub(super) struct LoadedSession {
     /// The instructions for the model without those of the client.
     pub(super) system_prompt: Arc<str>,
     pub(super) servers: ServerLaunch,
-    /// The lock of a new session. That of a stored one is taken when its previous task has ended.
+    /// The lock of a new session. A stored session's lock is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
 }
 
@@ -88,9 +88,10 @@ impl SessionHost {
         project.notices.extend(gone);
         let model = self.model()?;
         let own = std::mem::take(&mut project.servers);
-        let servers = servers.into_iter().chain(own).collect();
-        let servers = self.load_servers(servers, project.roots.real_cwd());
-        let (effort, max_requests) = (self.config().effort(), self.config().max_turn_requests());
+        let specs = servers.into_iter().chain(own).collect();
+        let servers = self.load_servers(specs, project.roots.real_cwd());
+        let effort = self.config().effort();
+        let max_requests = self.config().max_turn_requests();
         let agent = self.config().agent();
         let system_prompt = system_prompt(agent.usable_name(), agent.system_prompt.as_deref());
         // No one else can have the lock of a new identifier.
@@ -125,8 +126,10 @@ impl SessionHost {
         // Opening a session in the home folder must not give the model access to the keys or the
         // permission rules.
         let paths = &self.config().paths;
-        let roots = roots.with_private_folder(&paths.config).with_private_folder(&paths.state);
-        let roots = roots.with_readable_folder(&Jobs::output_folder(&paths.state, id));
+        let roots = roots
+            .with_private_folder(&paths.config)
+            .with_private_folder(&paths.state)
+            .with_readable_folder(&Jobs::output_folder(&paths.state, id));
         let playback = self.recording().playback();
         // A replay reads nothing of the project, even if there is one.
         let nowhere = paths.state.join("project");
@@ -151,7 +154,8 @@ impl SessionHost {
         let sandbox_notice = is_missing.then(|| sandbox_notice(&missing));
         let misplaced = paths.note.as_ref().map(|note| format!("{note}."));
         let notices = misplaced.into_iter().chain(effective.notice()).chain(sandbox_notice);
-        let refused = refused.map(|it| format!("The models of the settings cannot be used: {it}."));
+        let refused =
+            refused.map(|error| format!("The models of the settings cannot be used: {error}."));
         let confinement = effective_policy::command_confinement(
             self.config(),
             effective.sandbox,
@@ -172,15 +176,17 @@ impl SessionHost {
         }
     }
 
-    /// Keeps what the project says about questions in the recording, or takes it from there.
+    /// Records the facts that decide about the project's questions, or takes them from the recording.
     fn record_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
-        let (config, recorder) = (self.config(), self.recording().recorder());
+        let config = self.config();
+        let recorder = self.recording().recorder();
         if recorder.is_on() {
             let project = recorded_project(config, &self.trust, roots);
             recorder.record_project(id, project);
         }
         if let Some(playback) = self.recording().playback() {
-            let (project, cwd) = (playback.project(), roots.real_cwd());
+            let project = playback.project();
+            let cwd = roots.real_cwd();
             let restored = restore_project(config, &self.trust, project, cwd, project_folder);
             if let Err(error) = restored {
                 tracing::error!(%error, "the recorded project could not be restored");
@@ -198,7 +204,8 @@ impl SessionHost {
     /// The environment of a session's servers. Looks up which of our own files exist, so it comes after
     /// the session is stored. Blocks.
     pub(super) fn server_env(&self, services: &TurnServices, has_servers: bool) -> ServerEnv {
-        let (env, policy) = (&services.env, services.policy.get());
+        let env = &services.env;
+        let policy = services.policy.get();
         let site = ServerSite {
             confinement: &env.confinement,
             roots: env.files.roots(),
@@ -211,7 +218,7 @@ impl SessionHost {
     }
 }
 
-/// What the sandbox lacks here; empty if it lacks nothing.
+/// Names what the sandbox lacks here; empty if it lacks nothing.
 pub(super) fn missing_sandbox() -> String {
     if turnwright_sandbox::can_confine() {
         return String::new();
@@ -233,7 +240,7 @@ fn gone_notice(folder: &Path) -> String {
     )
 }
 
-/// The folders of a session. Those of a stored one may be gone; notices about them are added to `gone`.
+/// The folders of a session. Folders of a stored session may be gone; notices about them are added to `gone`.
 fn roots(
     cwd: &Path,
     folders: &[PathBuf],
@@ -255,25 +262,26 @@ fn roots(
             why: io_error_text(&error),
         })?,
     };
-    let refused = |folder: &Path, why: &str| {
-        let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
-        Error::InvalidParams(text)
-    };
     if folders.len() > MAX_FOLDERS {
         let text = format!("`additionalDirectories` has more than {MAX_FOLDERS} entries");
         return Err(Error::InvalidParams(text));
     }
     for folder in folders {
         if !folder.is_absolute() {
-            return Err(refused(folder, "it is not an absolute path"));
+            return Err(unusable_folder(folder, "it is not an absolute path"));
         }
         roots = match roots.clone().with_folder(folder) {
             Err(error) if is_gone(&error) => {
                 gone.push(gone_notice(folder));
                 roots
             }
-            more => more.map_err(|error| refused(folder, &error.to_string()))?,
+            more => more.map_err(|error| unusable_folder(folder, &error.to_string()))?,
         };
     }
     Ok(roots)
+}
+
+fn unusable_folder(folder: &Path, why: &str) -> Error {
+    let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
+    Error::InvalidParams(text)
 }

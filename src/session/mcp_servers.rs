@@ -40,15 +40,21 @@ const MAX_FAILURE_CHARS: usize = 1000;
 /// The servers of the settings, and notices about invalid ones.
 pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
     let mut settings = config.mcp_settings();
-    let secrets = settings.secrets.iter().map(|it| it.expose().to_owned());
+    let secrets = settings.secrets.iter().map(|secret| secret.expose().to_owned());
     if let Err(error) = redact::register_keys(secrets) {
-        let refused = settings.servers.drain(..).map(|it| (it.name, error.to_string()));
+        let refused = settings.servers.drain(..).map(|server| (server.name, error.to_string()));
         settings.broken.extend(refused);
     }
-    let notice = |(name, why): &(String, String)| {
-        format!("The MCP server {} of the settings is not used: {why}.", escape_hidden_line(name))
-    };
-    let notices = settings.broken.iter().map(notice).collect();
+    let notices = settings
+        .broken
+        .iter()
+        .map(|(name, why)| {
+            format!(
+                "The MCP server {} of the settings is not used: {why}.",
+                escape_hidden_line(name)
+            )
+        })
+        .collect();
     (settings, notices)
 }
 
@@ -58,7 +64,7 @@ pub(super) fn with_configured(
     settings: &McpSettings,
     folder: &Path,
 ) -> Vec<ServerSpec> {
-    let configured = settings.servers.iter().map(|it| configured(it, folder));
+    let configured = settings.servers.iter().map(|server| configured(server, folder));
     servers.into_iter().chain(configured).collect()
 }
 
@@ -74,8 +80,8 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
         sandbox: ServerSandbox {
             is_enabled: server.sandbox,
             network: server.network,
-            write: server.write.iter().map(|it| folder.join(it)).collect(),
-            read: server.read.iter().map(|it| folder.join(it)).collect(),
+            write: server.write.iter().map(|path| folder.join(path)).collect(),
+            read: server.read.iter().map(|path| folder.join(path)).collect(),
         },
         is_shared: server.is_shared,
         tool_filter: ToolFilter {
@@ -113,7 +119,7 @@ impl SessionActor {
         let mut menu = commands::all();
         menu.extend(self.commands.for_menu(&menu));
         let theirs: Vec<_> =
-            theirs.filter(|it| menu.iter().all(|known| known.name != it.name)).collect();
+            theirs.filter(|command| menu.iter().all(|known| known.name != command.name)).collect();
         menu.extend(theirs);
         menu
     }
@@ -121,7 +127,7 @@ impl SessionActor {
     /// Sends the commands to the client if they have changed.
     pub(super) fn update_commands(&mut self) {
         let commands = self.menu();
-        self.send(|it| it.update_commands(commands));
+        self.send(|announcements| announcements.update_commands(commands));
     }
 
     /// Returns the server prompt that the user has typed, if it is one.
@@ -130,7 +136,7 @@ impl SessionActor {
         self.servers.as_ref()?.find_prompt(word, words)
     }
 
-    /// Starts a turn with the text that a server makes of its prompt, or answers why there is none.
+    /// Starts a turn with the text that a server makes of its prompt, or says why there is none.
     pub(super) fn server_prompt(
         &mut self,
         asked: PromptRequest,
@@ -141,11 +147,13 @@ impl SessionActor {
         let mut context = UserMessage::default();
         self.add_session_context(&mut context);
         // The words behind the command say more than its name.
-        let words = typed.trim().split_once(char::is_whitespace).map_or("", |it| it.1);
+        let words = typed.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words);
         let title = title::from_text(words).or_else(|| title::from_prompt(&prompt));
         let titled = self.suggest_title(title);
-        let (services, unsent_context) = (self.services.clone(), self.context.unsent.clone());
-        let (mut history, grants) = (self.history.clone(), self.grants.clone());
+        let services = self.services.clone();
+        let unsent_context = self.context.unsent.clone();
+        let mut history = self.history.clone();
+        let grants = self.grants.clone();
         let steering = self.steering.insert(SteeringQueue::default()).clone();
         Box::pin(async move {
             let log = services.log().clone();
@@ -186,23 +194,28 @@ impl SessionActor {
         cancel: CancellationToken,
     ) -> impl Future<Output = StopReason> + Send + 'static {
         let restarted = words.strip_prefix("restart ").map(str::trim).map(|name| {
-            let is_there = self.servers.as_ref().is_some_and(|it| it.restart(name));
+            let is_there = self.servers.as_ref().is_some_and(|servers| servers.restart(name));
             (name.to_owned(), is_there)
         });
-        let states = self.servers.iter().flat_map(|it| it.states());
-        let states: Vec<_> = states.map(|(spec, state)| (spec.clone(), state)).collect();
+        let states: Vec<_> = self
+            .servers
+            .iter()
+            .flat_map(|servers| servers.states())
+            .map(|(spec, state)| (spec.clone(), state))
+            .collect();
         let prompts =
             self.servers.as_ref().map(crate::mcp::SessionServers::commands).unwrap_or_default();
-        let (host, services) = (Arc::clone(&self.host), self.services.clone());
+        let host = Arc::clone(&self.host);
+        let services = self.services.clone();
         let answer = move || match restarted {
             Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
             Some((name, false)) => unknown_server(&name),
             None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
-            None => match states.iter().find(|it| it.0.name == words) {
+            None => match states.iter().find(|(spec, _)| spec.name == words) {
                 Some((spec, state)) => {
                     let begin = format!("/{words}:");
-                    let prompts = prompts.iter().map(|it| format!("/{}", it.name));
-                    let ours: Vec<_> = prompts.filter(|it| it.starts_with(&begin)).collect();
+                    let prompts = prompts.iter().map(|prompt| format!("/{}", prompt.name));
+                    let ours: Vec<_> = prompts.filter(|name| name.starts_with(&begin)).collect();
                     details(spec, state, &ours)
                 }
                 None => unknown_server(&words),
@@ -218,16 +231,15 @@ fn unknown_server(name: &str) -> String {
 
 fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -> String {
     let mut lines: Vec<_> = states.iter().map(|(spec, state)| summary(spec, state)).collect();
-    let of_settings = |name: &String, what: &str| {
-        format!("* `{}` (settings) – {what}\n", escape_hidden_line(name))
-    };
-    lines.extend(settings.disabled.iter().map(|it| of_settings(it, "turned off")));
+    lines.extend(settings.disabled.iter().map(|name| settings_line(name, "turned off")));
     let broken = settings.broken.iter();
-    lines.extend(broken.map(|(name, why)| of_settings(name, &format!("not used: {why}"))));
+    lines.extend(broken.map(|(name, why)| settings_line(name, &format!("not used: {why}"))));
     // Servers that were added to the settings since are available in the next session.
-    let is_later = |it: &&McpServerSettings| states.iter().all(|(spec, _)| spec.name != it.name);
-    let later = settings.servers.iter().filter(is_later);
-    lines.extend(later.map(|it| of_settings(&it.name, "available in the next session")));
+    let later = settings
+        .servers
+        .iter()
+        .filter(|server| states.iter().all(|(spec, _)| spec.name != server.name));
+    lines.extend(later.map(|server| settings_line(&server.name, "available in the next session")));
     if lines.is_empty() {
         return "This session has no MCP servers: neither the editor nor the settings name any."
             .to_owned();
@@ -238,6 +250,10 @@ fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -
         lines.push(format!("* and {more} more\n"));
     }
     lines.concat()
+}
+
+fn settings_line(name: &str, what: &str) -> String {
+    format!("* `{}` (settings) – {what}\n", escape_hidden_line(name))
 }
 
 fn summary(spec: &ServerSpec, state: &ServerState) -> String {
@@ -254,8 +270,8 @@ fn summary(spec: &ServerSpec, state: &ServerState) -> String {
         ServerPhase::NeedsLogin => "needs a login".to_owned(),
         ServerPhase::Stopped => "ended".to_owned(),
     };
-    let trouble = state.last_end.as_ref().filter(|_| state.phase == ServerPhase::Ready);
-    let trouble = trouble.map(|it| format!("; before that it failed: {}", failure_text(it)));
+    let failure = state.last_end.as_ref().filter(|_| state.phase == ServerPhase::Ready);
+    let trouble = failure.map(|why| format!("; before that it failed: {}", failure_text(why)));
     format!("* `{}` ({from}) – {phase}{}\n", short_line(&spec.name), trouble.unwrap_or_default())
 }
 
@@ -264,49 +280,54 @@ fn ready(spec: &ServerSpec, state: &ServerState) -> String {
     if !state.title.is_empty() {
         text.push_str(&format!(": {}", short_line(&state.title)));
     }
-    let count = |number: usize, one: &str| match number {
-        1 => format!(", 1 {one}"),
-        number => format!(", {number} {one}s"),
-    };
     text.push_str(&format!(", revision {}", short_line(&state.revision)));
-    let wanted = state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count();
-    text.push_str(&count(wanted, "tool"));
+    let wanted =
+        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).count();
+    text.push_str(&counted(wanted, "tool"));
     if wanted < state.tools.len() {
         text.push_str(&format!(" of {}", state.tools.len()));
     }
     if !state.prompts.is_empty() {
-        text.push_str(&count(state.prompts.len(), "prompt"));
+        text.push_str(&counted(state.prompts.len(), "prompt"));
     }
     text
+}
+
+fn counted(number: usize, one: &str) -> String {
+    match number {
+        1 => format!(", 1 {one}"),
+        number => format!(", {number} {one}s"),
+    }
 }
 
 fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {
     let mut text = summary(spec, state);
     let tools: Vec<_> =
-        state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).collect();
+        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).collect();
     if !tools.is_empty() {
         text.push_str("\nTools, as permission rules name them:\n\n");
     }
     for tool in tools.iter().take(MAX_LISTED) {
         text.push_str(&client_state(&spec.name, tool));
     }
-    if let Some(more) = tools.len().checked_sub(MAX_LISTED).filter(|it| *it > 0) {
+    if let Some(more) = tools.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         text.push_str(&format!("* and {more} more\n"));
     }
     if !prompts.is_empty() {
-        let shown: Vec<_> = prompts.iter().take(MAX_LISTED).map(|it| format!("`{it}`")).collect();
+        let shown: Vec<_> =
+            prompts.iter().take(MAX_LISTED).map(|prompt| format!("`{prompt}`")).collect();
         text.push_str(&format!("\nPrompts: {}.\n", shown.join(", ")));
     }
     text
 }
 
 fn client_state(server: &str, listed: &ListedTool) -> String {
-    let (said, tool) = (&listed.description, &listed.tool);
-    let said = short_line(said.trim().lines().next().unwrap_or_default());
+    let tool = &listed.tool;
+    let said = short_line(listed.description.trim().lines().next().unwrap_or_default());
     let claims = tool.annotations.as_ref();
-    let claim = match claims.and_then(|it| it.read_only_hint) {
+    let claim = match claims.and_then(|claims| claims.read_only_hint) {
         Some(true) => " (says that it only reads)",
-        _ if claims.and_then(|it| it.destructive_hint) == Some(true) => {
+        _ if claims.and_then(|claims| claims.destructive_hint) == Some(true) => {
             " (says that it may destroy something)"
         }
         _ => "",
@@ -328,12 +349,12 @@ fn failure_text(why: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct ServerCheck {
     pub name: String,
-    /// What the server is, or why it cannot be used.
+    /// The facts about the server, or why it cannot be used.
     pub outcome: Result<ServerInfo, ServerProblem>,
     pub took: Duration,
 }
 
-/// Why a server of the settings cannot be used, in words.
+/// The reason why a server of the settings cannot be used, in words.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ServerProblem(String);
@@ -353,17 +374,12 @@ pub(crate) struct ServerInfo {
 impl SessionHost {
     /// Connects to each server of the settings as a session in this folder would.
     pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
-        let unusable = |(name, why)| ServerCheck {
-            name,
-            outcome: Err(ServerProblem(why)),
-            took: Duration::ZERO,
-        };
         let broken = self.config().mcp_settings().broken.into_iter();
-        let mut checks: Vec<_> = broken.map(unusable).collect();
+        let mut checks: Vec<_> = broken.map(|(name, why)| unusable(name, why)).collect();
         let roots = match Roots::new(folder) {
             Ok(roots) => roots,
             Err(error) => {
-                checks.push(unusable((folder.display().to_string(), error.to_string())));
+                checks.push(unusable(folder.display().to_string(), error.to_string()));
                 return checks;
             }
         };
@@ -396,12 +412,20 @@ impl SessionHost {
     }
 }
 
+fn unusable(name: String, why: String) -> ServerCheck {
+    ServerCheck { name, outcome: Err(ServerProblem(why)), took: Duration::ZERO }
+}
+
 fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, ServerProblem> {
     match &state.phase {
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
             revision: state.revision.clone(),
-            tools: state.tools.iter().filter(|it| spec.tool_filter.matches(&it.tool.name)).count(),
+            tools: state
+                .tools
+                .iter()
+                .filter(|listed| spec.tool_filter.matches(&listed.tool.name))
+                .count(),
             prompts: state.prompts.len(),
         }),
         ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),

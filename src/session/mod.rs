@@ -104,9 +104,9 @@ pub(crate) struct WantedSession {
     pub folders: Vec<PathBuf>,
     /// The MCP servers that the client requests.
     pub servers: Vec<ServerSpec>,
-    /// What the client asks for besides the protocol, if anything.
+    /// The client's wishes besides the protocol, if any.
     pub options: Option<ClientOptions>,
-    /// Whether the session is new, stored or a copy.
+    /// The origin of the session: new, stored or a copy.
     pub origin: SessionOrigin,
 }
 
@@ -143,7 +143,7 @@ pub(crate) enum SessionOrigin {
     New,
     /// The stored conversation of this session.
     Stored {
-        /// Whether the whole conversation is replayed to the client.
+        /// True if the whole conversation is replayed to the client.
         replay: bool,
     },
     /// A copy of another session as it is now.
@@ -159,7 +159,7 @@ enum SessionMessage {
         prompt: UserMessage,
         done: Completion<PromptEnd>,
     },
-    /// Words for the running turn. Reported is whether it takes them.
+    /// Words for the running turn. Reports whether it takes them.
     Steer {
         words: UserMessage,
         done: Completion<bool>,
@@ -215,7 +215,8 @@ pub(crate) struct SessionHandle {
 /// working folder is unusable, no model is configured.
 pub(crate) fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHandle {
     let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
-    let (cancelling, opening) = (CancelFlag::default(), request.cancel.clone());
+    let cancelling = CancelFlag::default();
+    let opening = request.cancel.clone();
     let task = opening::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
     host.spawn(task);
     SessionHandle { mailbox, cancelling, opening }
@@ -230,7 +231,7 @@ impl TitleNotifier {
     pub(crate) fn notify(self, title: String) {
         if let Some(mailbox) = self.0.upgrade() {
             // If the session is busy or gone, the client does not need its title now.
-            drop(mailbox.try_send(SessionMessage::TitleChosen(title)));
+            mailbox.try_send(SessionMessage::TitleChosen(title)).ok();
         }
     }
 }
@@ -306,7 +307,7 @@ impl SessionHandle {
     /// when all of that is done.
     pub(crate) fn close(self, done: Completion<()>) {
         // If the mailbox is full, dropping the handle has the same effect.
-        drop(self.mailbox.try_send(SessionMessage::Close { done }));
+        self.mailbox.try_send(SessionMessage::Close { done }).ok();
         self.opening.cancel();
     }
 
@@ -323,7 +324,7 @@ impl SessionHandle {
         self.send(SessionMessage::TakeOver(Box::new(takeover)));
     }
 
-    /// Whether the session can still be prompted.
+    /// Returns true if the session can still be prompted.
     pub(crate) fn is_open(&self) -> bool {
         !self.mailbox.is_closed()
     }

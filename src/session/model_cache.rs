@@ -23,7 +23,7 @@ use turnwright_llm::{
 const MAX_CACHED: usize = 16;
 /// How long a model list is used before it is fetched again.
 const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long a provider is not asked unasked after it was asked in vain.
+/// How long after a failed request for its list a provider is not asked again on our own initiative.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// The models in use and the providers' model lists.
@@ -40,7 +40,7 @@ pub(super) struct ModelCache {
     tracker: TaskTracker,
 }
 
-/// What is known of a provider's models.
+/// The known models of a provider.
 #[derive(Debug)]
 struct ModelList {
     /// Empty if the provider has not answered yet.
@@ -55,23 +55,18 @@ impl ModelCache {
         traffic: Arc<dyn Traffic>,
         tracker: TaskTracker,
     ) -> ModelCache {
-        let (cached, lists) = (Mutex::default(), Mutex::default());
-        ModelCache { cached, lists, profiles, traffic, tracker }
+        ModelCache { cached: Mutex::default(), lists: Mutex::default(), profiles, traffic, tracker }
     }
 
     /// Returns the model for these settings. A login or a changed configuration creates another
     /// one.
     pub(super) fn get(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
-        let find = |cached: &[(Provider, Arc<dyn Model>)]| {
-            cached.iter().find(|(from, _)| *from == provider).map(|(_, model)| Arc::clone(model))
-        };
-        let lock = || self.cached.lock();
-        if let Some(model) = find(&lock()) {
+        if let Some(model) = find_model(&self.cached.lock(), &provider) {
             return Ok(model);
         }
         let made = self.make(provider.clone(), may_list)?;
-        let mut cached = lock();
-        if let Some(model) = find(&cached) {
+        let mut cached = self.cached.lock();
+        if let Some(model) = find_model(&cached, &provider) {
             // Another session has created it meanwhile.
             return Ok(model);
         }
@@ -90,11 +85,12 @@ impl ModelCache {
             Provider::Offline => return Ok(Arc::new(OfflineModel)),
             Provider::Endpoint(endpoint) => *endpoint,
         };
-        let (protocol, base_url) = (endpoint.api, endpoint.base_url.clone());
+        let protocol = endpoint.api;
+        let base_url = endpoint.base_url.clone();
         let headers = endpoint.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let key = endpoint.key.clone();
-        let advice = key.as_ref().map(|it| it.origin.advice());
-        let server = Endpoint::new(&base_url, key.map(|it| it.secret))?
+        let advice = key.as_ref().map(|key| key.origin.advice());
+        let server = Endpoint::new(&base_url, key.map(|key| key.secret))?
             .with_key_advice(advice)
             .with_traffic(Arc::clone(&self.traffic))
             .with_headers(headers)?;
@@ -114,7 +110,8 @@ impl ModelCache {
     }
 
     fn settings(&self, endpoint: EndpointSettings) -> Result<ModelSettings, Error> {
-        let (name, shown) = (endpoint.full_name(), endpoint.redacted_url());
+        let name = endpoint.full_name();
+        let shown = endpoint.redacted_url();
         let silence_limit = Some(endpoint.silence_limit());
         let assumed_window = endpoint.assumed_window;
         let EndpointSettings {
@@ -135,10 +132,10 @@ impl ModelCache {
             tracing::warn!(model = name, wrong, "a quirk in the configuration has no effect");
         }
         let price = endpoint.price.and_then(plausible_price);
-        let window = window.filter(|it| *it > 0);
+        let window = window.filter(|window| *window > 0);
         let learned = self.profiles.load(&base_url, &model);
         let was_listed = learned.is_some();
-        let mut learned = learned.map(|it| read_learned(&it)).unwrap_or_default();
+        let mut learned = learned.map(|profile| read_learned(&profile)).unwrap_or_default();
         if window.is_some() {
             // The user may have enlarged the window since it was learned. If not, the server will
             // report it again.
@@ -178,8 +175,8 @@ impl ModelCache {
         }
     }
 
-    /// Whether the provider's list should be fetched now. If so, nobody else is told so for some
-    /// minutes.
+    /// Returns true if the provider's list should be fetched now. If so, it returns false for some minutes
+    /// afterwards.
     pub(super) fn should_prefetch(&self, model: &dyn Model) -> bool {
         let is_outdated = self.is_outdated(model);
         if is_outdated {
@@ -193,17 +190,18 @@ impl ModelCache {
 
     fn is_outdated(&self, model: &dyn Model) -> bool {
         let lists = self.lists.lock();
-        lists.get(&model.server_id()).is_none_or(|it| it.outdated_at <= Instant::now())
+        lists.get(&model.server_id()).is_none_or(|list| list.outdated_at <= Instant::now())
     }
 
     /// Like [`ModelCache::list`], but always asks the provider.
     pub(super) async fn refresh(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
         let names = model.list_models().await?;
-        let full = names.iter().map(|it| model.qualified_name(it)).collect();
+        let full = names.iter().map(|name| model.qualified_name(name)).collect();
         // An empty list may be a mistake of the provider.
         if !names.is_empty() {
             self.remember(model, names.clone(), LIST_AGE);
-            let (profiles, provider) = (self.profiles.clone(), model.server_id());
+            let profiles = self.profiles.clone();
+            let provider = model.server_id();
             self.tracker.spawn_blocking(move || {
                 if let Err(error) = profiles.store_model_list(&provider, &names) {
                     tracing::warn!(%error, "the list of models could not be stored");
@@ -216,8 +214,8 @@ impl ModelCache {
     /// The models that this model's provider has listed, if it was asked.
     pub(super) fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
         let lists = self.lists.lock();
-        let list = lists.get(&model.server_id()).filter(|it| !it.names.is_empty())?;
-        Some(list.names.iter().map(|it| model.qualified_name(it)).collect())
+        let list = lists.get(&model.server_id()).filter(|list| !list.names.is_empty())?;
+        Some(list.names.iter().map(|name| model.qualified_name(name)).collect())
     }
 
     fn remember(&self, model: &dyn Model, names: Vec<String>, valid_for: Duration) {
@@ -231,8 +229,15 @@ impl ModelCache {
         // One model of each provider, in an order that does not depend on the current model.
         let providers: BTreeMap<_, _> =
             cached.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
-        providers.values().filter_map(|it| self.listed(it.as_ref())).flatten().collect()
+        providers.values().filter_map(|model| self.listed(model.as_ref())).flatten().collect()
     }
+}
+
+fn find_model(
+    cached: &[(Provider, Arc<dyn Model>)],
+    provider: &Provider,
+) -> Option<Arc<dyn Model>> {
+    cached.iter().find(|(from, _)| from == provider).map(|(_, model)| Arc::clone(model))
 }
 
 /// The price of a model, unless a number is absurd.
@@ -240,16 +245,16 @@ fn plausible_price(configured: config::Price) -> Option<Price> {
     let config::Price { input, cached, output } = configured;
     let price = Price { input, cached: cached.unwrap_or(input), output };
     let numbers = [price.input, price.cached, price.output];
-    numbers.iter().all(|it| it.is_finite() && (0.0..1e6).contains(it)).then_some(price)
+    numbers.iter().all(|number| number.is_finite() && (0.0..1e6).contains(number)).then_some(price)
 }
 
 /// Reads a stored profile as far as it is valid: a newer version may have written it.
 fn read_learned(profile: &Value) -> ModelProfile {
     let quirks = profile.get("quirks").and_then(Value::as_object);
-    let window = profile.get("window").and_then(Value::as_u64).filter(|it| *it > 0);
-    let price = profile.get("price").and_then(|it| Price::deserialize(it).ok());
+    let window = profile.get("window").and_then(Value::as_u64).filter(|window| *window > 0);
+    let price = profile.get("price").and_then(|price| Price::deserialize(price).ok());
     ModelProfile {
-        quirks: quirks.map(|it| QuirkPatch::parse(it).0).unwrap_or_default(),
+        quirks: quirks.map(|quirks| QuirkPatch::parse(quirks).0).unwrap_or_default(),
         window,
         price,
     }
@@ -278,8 +283,10 @@ impl ProfileStore for ProfileWriter {
     fn save(&self, learned: &ModelProfile) {
         let Ok(value) = serde_json::to_value(learned) else { return };
         *self.pending.note.lock() = Some(value);
-        let (profiles, base_url) = (self.profiles.clone(), self.base_url.clone());
-        let (model, pending) = (self.model.clone(), Arc::clone(&self.pending));
+        let profiles = self.profiles.clone();
+        let base_url = self.base_url.clone();
+        let model = self.model.clone();
+        let pending = Arc::clone(&self.pending);
         self.tracker.spawn_blocking(move || {
             let _writing = pending.writing.lock();
             let note = pending.note.lock().take();

@@ -44,11 +44,13 @@ pub(super) async fn open_and_run(
     inbox: mpsc::Receiver<SessionMessage>,
     cancelling: CancelFlag,
 ) {
-    let OpenRequest { mut wanted, client, advertised_modalities, .. } = request;
-    let OpenRequest { start_after, cancel, opened, .. } = request;
+    let OpenRequest { mut wanted, client, advertised_modalities, start_after, cancel, opened } =
+        request;
     let mut opening =
         Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
-    let (id, origin, options) = (wanted.id.clone(), wanted.origin.clone(), wanted.options.take());
+    let id = wanted.id.clone();
+    let origin = wanted.origin.clone();
+    let options = wanted.options.take();
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
@@ -60,9 +62,11 @@ pub(super) async fn open_and_run(
         Err(error) => return opening.fail(error, opened).await,
     };
     let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
-    let (max_requests, limits) = (loaded.max_requests, loaded.limits);
+    let max_requests = loaded.max_requests;
+    let limits = loaded.limits;
     let system_prompt = loaded.system_prompt;
-    let (notices, policy) = (take(&mut project.notices), take(&mut project.policy));
+    let notices = take(&mut project.notices);
+    let policy = take(&mut project.policy);
     let checks = take(&mut project.checks);
     let log = SessionLog::new(host.store().clone(), id.clone());
     let mut env = host.tool_env(id, project, client);
@@ -78,13 +82,14 @@ pub(super) async fn open_and_run(
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
-/// Looks for commands, and prepares the environment of MCP servers and the watch over what they write.
+/// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.
 fn prepare_servers(
     actor: &SessionActor,
     servers: &ServerLaunch,
     is_stored: bool,
 ) -> impl Future<Output = Result<(ServerEnv, Option<ServerWatch>), Error>> + use<> {
-    let (host, services) = (Arc::clone(&actor.host), actor.services.clone());
+    let host = Arc::clone(&actor.host);
+    let services = actor.services.clone();
     let has_servers = !servers.specs.is_empty();
     let has_programs = turnwright_sandbox::can_confine()
         && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
@@ -98,12 +103,11 @@ fn prepare_servers(
         if has_servers {
             services.log().flush().written().await;
         }
-        let prepare = move || {
+        let preparing = spawn_blocking(move || {
             let watch = has_programs.then(|| ServerWatch::begin(&services.env));
             (host.server_env(&services, has_servers), watch)
-        };
-        let prepared = spawn_blocking(prepare).await;
-        prepared.map_err(|_| Error::Internal { place: "starting MCP servers" })
+        });
+        preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })
     }
 }
 

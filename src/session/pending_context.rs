@@ -1,4 +1,4 @@
-//! What the model has yet to be told: the next prompt takes it.
+//! Context that the model has yet to be told: the next prompt takes it.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::undo::UndoNews;
 use crate::error::Error;
 use turnwright_types::message::{Message, PromptPart, StopReason, UserMessage};
 
-/// What the model is told after an interrupted turn.
+/// Tells the model about an interrupted turn.
 const INTERRUPTED: &str = "The last turn was interrupted: the agent ended in the middle of it. What \
                            was under way then may be done in part.\n";
 
-/// What the model is told after an answer that the user has cancelled.
+/// Tells the model about an answer that the user has cancelled.
 const CANCELLED: &str = "[Your last answer is incomplete: the user cancelled it.]\n";
-/// What the model is told after an answer that an error has ended.
+/// Tells the model about an answer that an error has ended.
 const FAILED: &str = "[Your last answer is incomplete: it was cut off by an error.]\n";
 
-/// How a turn ended that did not finish.
+/// How an unfinished turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnfinishedTurn {
     /// The process ended in the middle of it.
@@ -47,14 +47,14 @@ impl UnfinishedTurn {
     }
 }
 
-/// What the model has yet to be told.
+/// Context that the model has yet to be told.
 #[derive(Debug, Default)]
 pub(super) struct PendingContext {
     /// How the last turn ended, if it did not finish.
     pub(super) unfinished: Option<UnfinishedTurn>,
     /// The session's folders differ from those that the model was told.
     pub(super) folders_changed: bool,
-    /// What the user has undone.
+    /// News of what the user has undone.
     pub(super) undo_news: UndoNews,
     pub(super) unsent: UnsentContext,
 }
@@ -75,10 +75,10 @@ impl PendingContext {
     }
 
     /// Takes the note about the last turn if it did not finish. `last` is the conversation's last
-    /// message. After a cancel or an error only an answer without its end needs the note: of
-    /// anything else the turn itself has said so.
+    /// message. After a cancel or an error only an answer without its end needs the note: anything
+    /// else the turn itself has already reported.
     pub(super) fn take_unfinished(&mut self, last: Option<&Message>) -> Option<&'static str> {
-        let is_cut = matches!(last?, Message::Assistant(it) if it.interrupted);
+        let is_cut = matches!(last?, Message::Assistant(answer) if answer.interrupted);
         match self.unfinished.take()? {
             UnfinishedTurn::Interrupted => Some(INTERRUPTED),
             UnfinishedTurn::Cancelled => is_cut.then_some(CANCELLED),
@@ -98,7 +98,7 @@ impl UnsentContext {
     }
 
     pub(super) fn keep(&self, message: UserMessage) {
-        self.add(message.parts.into_iter().filter_map(|it| match it {
+        self.add(message.parts.into_iter().filter_map(|part| match part {
             PromptPart::Context(text) => Some(text),
             _ => None,
         }));

@@ -31,7 +31,8 @@ pub(super) async fn run(
         grants = Grants::default();
     }
     let keeps = arguments == "keep";
-    let (own_services, own_grants) = (services.clone(), grants.clone());
+    let own_services = services.clone();
+    let own_grants = grants.clone();
     let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
     let Some(done) = cancel.run_until_cancelled(working).await else {
         return (grants, StopReason::Cancelled);
@@ -91,7 +92,7 @@ fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
     let added = rule_store(services)
-        .and_then(|it| Ok(it.add(&[(action, pattern.clone())], "/permissions")?));
+        .and_then(|store| Ok(store.add(&[(action, pattern.clone())], "/permissions")?));
     match added {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&services.policy.get());
@@ -115,8 +116,8 @@ fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeEr
         kept.extend(rule_store(services)?.add(&rules, origin)?.iter().map(row));
     }
     let mut policy = PolicyRules::clone(&services.policy.get());
-    let rules = grants.project_rules().iter().map(|it| it.0.clone());
-    let new: Vec<_> = rules.filter(|it| !policy.rules.contains(it)).collect();
+    let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
+    let new: Vec<_> = rules.filter(|rule| !policy.rules.contains(rule)).collect();
     policy.rules.extend(new);
     services.policy.set(policy);
     Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
@@ -124,7 +125,7 @@ fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeEr
 
 fn revoke(services: &TurnServices, ids: &str) -> String {
     let ids: Vec<_> =
-        ids.split([' ', ',']).map(str::to_owned).filter(|it| !it.is_empty()).collect();
+        ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
     let revoked = rule_store(services).and_then(|book| {
         let gone = book.revoke(&ids)?;
         reload(services, &book, &gone);
@@ -144,8 +145,7 @@ fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule])
         return;
     }
     let mut policy = PolicyRules::clone(&services.policy.get());
-    let is_gone = |rule: &Rule| gone.iter().any(|it| is_entry_of(it, rule));
-    policy.rules.retain(|it| !is_gone(it));
+    policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
     for rule in book.load().rules() {
         if !policy.rules.contains(&rule) {
             policy.rules.push(rule);
@@ -155,23 +155,28 @@ fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule])
 }
 
 fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
-    let is_same = || entry.rule == rule.pattern.to_string();
-    rule.scope == Scope::Local && rule.action == RuleAction::from(entry.action) && is_same()
+    rule.scope == Scope::Local
+        && rule.action == RuleAction::from(entry.action)
+        && entry.rule == rule.pattern.to_string()
 }
 
 fn show(services: &TurnServices, grants: &Grants) -> String {
-    let (policy, mode) = (services.policy.get(), services.mode.get());
+    let policy = services.policy.get();
+    let mode = services.mode.get();
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
-    let page = rule_store(services).map(|it| it.load()).unwrap_or_default();
+    let page = rule_store(services).map(|store| store.load()).unwrap_or_default();
     let given = answer_rows(grants, &policy);
     text.push_str(&section("Answers of this session", &given));
     text.push_str(&section(
         "Rules for this project",
         &page.entries.iter().map(row).collect::<String>(),
     ));
-    let is_other = |rule: &&Rule| !page.entries.iter().any(|it| is_entry_of(it, rule));
-    let others = policy.rules.iter().filter(is_other).map(|it| format!("{}\n", plain(it)));
+    let others = policy
+        .rules
+        .iter()
+        .filter(|rule| !page.entries.iter().any(|entry| is_entry_of(entry, rule)))
+        .map(|rule| format!("{}\n", plain(rule)));
     text.push_str(&section("Other rules", &others.collect::<String>()));
     text.push_str(&problem_text(&page));
     format!("{text}\n{USAGE}")
@@ -186,26 +191,27 @@ fn section(title: &str, rows: &str) -> String {
 }
 
 fn problem_text(page: &StoredRules) -> String {
-    page.problem.as_ref().map(|it| format!("\n⚠ {it}\n")).unwrap_or_default()
+    page.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")).unwrap_or_default()
 }
 
 fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
-    let rules = grants.rules().iter().map(|it| format!("allow  {}", it.pattern));
-    let exact =
-        grants.exact_effects().map(|it| format!("allow  {}", describe_effect(it, &policy.bases)));
+    let rules = grants.rules().iter().map(|rule| format!("allow  {}", rule.pattern));
+    let exact = grants
+        .exact_effects()
+        .map(|effect| format!("allow  {}", describe_effect(effect, &policy.bases)));
     let access =
         grants.access().iter().map(|grant| format!("allow  {}", grant.describe(&policy.bases)));
     let all_commands =
         grants.allows_all_commands().then(|| "allow  all commands in the sandbox".to_owned());
     let rejected = grants
         .rejected_effects()
-        .map(|it| format!("reject {}", describe_effect(it, &policy.bases)));
+        .map(|effect| format!("reject {}", describe_effect(effect, &policy.bases)));
     let mut rows: Vec<_> = rules
         .chain(exact)
         .chain(access)
         .chain(all_commands)
         .chain(rejected)
-        .map(|it| escape_hidden_line(&it))
+        .map(|line| escape_hidden_line(&line))
         .collect();
     rows.sort();
     rows.join("\n")
@@ -213,12 +219,13 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
 
 fn row(entry: &StoredRule) -> String {
     let action = RuleAction::from(entry.action).as_str();
-    let (rule, origin) = (escape_hidden_line(&entry.rule), escape_hidden_line(&entry.origin));
+    let rule = escape_hidden_line(&entry.rule);
+    let origin = escape_hidden_line(&entry.origin);
     format!("{}  {action:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)
 }
 
 fn plain(rule: &Rule) -> String {
-    let why = rule.why.as_ref().map(|it| format!("  ({it})")).unwrap_or_default();
+    let why = rule.why.as_ref().map(|why| format!("  ({why})")).unwrap_or_default();
     escape_hidden_line(&format!(
         "{:5}  {}  {}{why}",
         rule.action.as_str(),

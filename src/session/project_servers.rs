@@ -119,8 +119,8 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
     found.file =
         Some(ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests });
     if is_trusted && !entries.is_empty() {
-        let secrets = config.secrets();
-        let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+        let keys = config.secrets();
+        let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         let variable = |name: &str| {
             let found = environment.iter().find(|pair| pair.0 == name);
@@ -139,29 +139,32 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
 /// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
 /// project's.
 pub(super) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
-    servers.sort_by_key(|it| match it.source {
+    servers.sort_by_key(|server| match server.source {
         ServerSource::Client => 0,
         ServerSource::User => 1,
         ServerSource::Project => 2,
     });
     let mut names = HashSet::new();
     // The editor may give two servers the same name.
-    servers.retain(|it| names.insert(it.name.clone()) || it.source == ServerSource::Client);
+    servers.retain(|server| {
+        names.insert(server.name.clone()) || server.source == ServerSource::Client
+    });
     servers
 }
 
 fn problem(name: &str, why: &EntryError) -> String {
-    let name = escape_hidden_line(name).replace('`', "'");
-    let name: String = name.chars().take(MAX_NAME_BYTES).collect();
+    let visible = escape_hidden_line(name).replace('`', "'");
+    let name: String = visible.chars().take(MAX_NAME_BYTES).collect();
     format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
 }
 
 type NamedEntries = Vec<(String, ServerEntry)>;
 
 fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let whole = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
-    let whole: ServersFile = from_object(&whole)?;
-    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    let value = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
+    let whole: ServersFile = from_object(&value)?;
+    let mut entries = Vec::new();
+    let mut problems = Vec::new();
     let count = whole.servers.len();
     for (name, value) in whole.servers.into_iter().take(MAX_SERVERS) {
         let understood = if name.is_empty()
@@ -222,7 +225,7 @@ fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
     Ok(entry)
 }
 
-/// What is started must be what was shown, so it must not depend on a variable.
+/// Fails if a text depends on a variable: what is started must be what was shown.
 fn check_literal(text: &str) -> Result<(), EntryError> {
     if text.contains("${") { Err(EntryError::MisplacedVariable) } else { Ok(()) }
 }
@@ -242,12 +245,8 @@ fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
             format!("{}{folder}", words.join(" "))
         }
     };
-    let with = |what: &str, names: &Option<BTreeMap<String, String>>| {
-        let names: Vec<_> = names.iter().flatten().map(|(name, _)| name.as_str()).collect();
-        if names.is_empty() { String::new() } else { format!(", with {what} {}", names.join(", ")) }
-    };
-    let (variables, headers) =
-        (with("the variables", &entry.env), with("the headers", &entry.headers));
+    let variables = with_names("the variables", entry.env.as_ref());
+    let headers = with_names("the headers", entry.headers.as_ref());
     let full = escape_hidden_line(&format!("{name} {does}{variables}{headers}"));
     let short: String =
         escape_hidden_line(&short).replace('`', "'").chars().take(MAX_COMMAND_CHARS).collect();
@@ -258,6 +257,11 @@ fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
         ),
         full,
     )
+}
+
+fn with_names(what: &str, names: Option<&BTreeMap<String, String>>) -> String {
+    let names: Vec<_> = names.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(", with {what} {}", names.join(", ")) }
 }
 
 fn server(
@@ -384,8 +388,9 @@ mod tests {
             spec(ServerSource::Client, "c"),
             ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
         ];
-        let left = unique_by_name(all.clone());
-        let left: Vec<_> = left.iter().map(|it| (it.name.as_str(), it.source)).collect();
+        let servers = unique_by_name(all.clone());
+        let left: Vec<_> =
+            servers.iter().map(|server| (server.name.as_str(), server.source)).collect();
         assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
         assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
     }

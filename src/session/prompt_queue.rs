@@ -48,8 +48,8 @@ impl PromptQueue {
 
     /// Answers this prompt if it is waiting.
     pub(super) fn cancel(&mut self, key: PromptKey) {
-        let position = self.0.iter().position(|it| it.key == key);
-        if let Some(queued) = position.and_then(|it| self.0.remove(it)) {
+        let position = self.0.iter().position(|queued| queued.key == key);
+        if let Some(queued) = position.and_then(|index| self.0.remove(index)) {
             queued.done.complete(Ok(StopReason::Cancelled.into()));
         }
     }
@@ -80,7 +80,8 @@ mod tests {
             ("c +1 n", &[], &[1]),
         ];
         for (steps, cancelled, run) in table {
-            let (answers, mut started) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
+            let answers = Arc::new(Mutex::new(Vec::new()));
+            let mut started = Vec::new();
             let mut queue = PromptQueue::default();
             for step in steps.split(' ') {
                 let (kind, key) = step.split_at(1);
@@ -95,7 +96,7 @@ mod tests {
                         queue.push(QueuedPrompt { key, prompt: UserMessage::text("x"), done });
                     }
                     "-" => queue.cancel(key),
-                    "n" => started.extend(queue.next().map(|it| it.key)),
+                    "n" => started.extend(queue.next().map(|queued| queued.key)),
                     _ => queue.cancel_all(),
                 }
             }

@@ -39,7 +39,7 @@ impl SessionActor {
             let cancel = self.lifecycle.stop.child_token();
             self.services.report_turn(key);
             self.send_notices();
-            // What helpers in the background have used meanwhile is not part of this turn.
+            // Usage of helpers in the background since the last turn is not part of this turn.
             self.services.spending.add_helpers_to(&mut self.history);
             let typed = first_text(&prompt);
             let work = self.prompt_work(prompt, typed, cancel.clone());
@@ -88,8 +88,8 @@ impl SessionActor {
             None => turnwright_sandbox::known_limitation(),
         };
         let notices = self.announcements.take_notices(limitation);
-        let news = self.services.log().take_notices();
-        let news = news.into_iter().chain(recording.recorder().take_notice());
+        let log_notices = self.services.log().take_notices();
+        let news = log_notices.into_iter().chain(recording.recorder().take_notice());
         for notice in notices.into_iter().chain(news) {
             self.services.client().update(Update::Notice(notice));
         }
@@ -103,7 +103,8 @@ impl SessionActor {
         let title = if self.has_title { None } else { title::from_prompt(&prompt) };
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
-        let (history, grants) = (self.history.clone(), self.grants.clone());
+        let history = self.history.clone();
+        let grants = self.grants.clone();
         let steering = self.steering.insert(SteeringQueue::default()).clone();
         let turn = Turn::new(self.services.clone(), history, grants, prompt, cancel);
         // Boxed at once, because it has 10 KB, and what holds it is moved.
@@ -120,9 +121,11 @@ impl SessionActor {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, FinishedTurn> {
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let (host, services) = (Arc::clone(&self.host), self.services.clone());
+        let host = Arc::clone(&self.host);
+        let services = self.services.clone();
         let log = self.services.log().clone();
-        let (grants, history) = (self.grants.clone(), self.history.clone());
+        let grants = self.grants.clone();
+        let history = self.history.clone();
         match run {
             CommandAction::Permissions => Box::pin(async move {
                 let (grants, stop) =
@@ -172,8 +175,8 @@ impl SessionActor {
         }
     }
 
-    /// Runs a command whose work changes neither the conversation nor the grants. What changes them at once has
-    /// done so when this returns.
+    /// Runs a command whose work changes neither the conversation nor the grants. A command that changes them at
+    /// once has done so when this returns.
     fn answer_command(
         &mut self,
         run: CommandAction,
@@ -181,7 +184,8 @@ impl SessionActor {
         message: MessageId,
         cancel: CancellationToken,
     ) -> BoxFuture<'static, StopReason> {
-        let (host, services) = (Arc::clone(&self.host), self.services.clone());
+        let host = Arc::clone(&self.host);
+        let services = self.services.clone();
         match run {
             CommandAction::Immediate(command) => {
                 let text = command(&mut self.history, &self.services);
@@ -235,7 +239,8 @@ impl SessionActor {
     ) -> impl Future<Output = ()> + Send + 'static {
         let title = title.filter(|_| !self.has_title);
         self.has_title |= title.is_some();
-        let (id, words) = (self.services.env.session.clone(), title.clone());
+        let id = self.services.env.session.clone();
+        let words = title.clone();
         let stored = title.is_some().then(|| {
             self.host.store().submit(Durability::ProcessCrash, move |connection| {
                 let words = words.as_deref().unwrap_or_default();
@@ -304,7 +309,7 @@ pub(super) fn log_command(
 pub(super) fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
     let model = services.selection.get().model;
     let modalities = model.modalities();
-    let omitted = prompt.parts.iter().find_map(|it| match it {
+    let omitted = prompt.parts.iter().find_map(|part| match part {
         PromptPart::Image(_) if !modalities.images => Some("image"),
         PromptPart::Audio(_) if !modalities.audio => Some("recording"),
         _ => None,

@@ -18,13 +18,13 @@ use turnwright_types::message::StopReason;
 /// How long the user waits for a recording to be written to its end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a recording would begin.
+/// The state of a session in which a recording would begin.
 pub(super) struct RecordStart {
-    /// Whether the conversation is empty.
+    /// True if the conversation is empty.
     pub(super) is_new: bool,
-    /// What is known of the MCP servers.
+    /// The known facts about the MCP servers.
     pub(super) servers: Value,
-    /// Whether the user was told about the gaps of the sandbox.
+    /// True if the user was told about the gaps of the sandbox.
     pub(super) are_gaps_reported: bool,
 }
 
@@ -42,7 +42,8 @@ pub(super) async fn run(
     } else {
         stored_conversation(host.store(), &services.env.session).await.map(Some)
     };
-    let working = move || match arguments.as_str() {
+    // Both wait for the disk.
+    let working = spawn_blocking(move || match arguments.as_str() {
         "stop" => stop(&host),
         file => match stored {
             Ok(stored) => start(&host, &session, file, begin, stored),
@@ -50,20 +51,19 @@ pub(super) async fn run(
                 format!("Nothing is recorded: the stored conversation cannot be read: {error}.")
             }
         },
-    };
-    // Both wait for the disk.
-    let text = spawn_blocking(working).await;
+    });
+    let text = working.await;
     services.say(message, text.unwrap_or_else(|error| format!("Nothing is recorded: {error}.")));
     StopReason::EndTurn
 }
 
-/// What the store has of a session.
+/// Reads the stored conversation of a session.
 pub(super) async fn stored_conversation(
     store: &Store,
     session: &SessionId,
 ) -> Result<Value, StoreError> {
     let id = session.clone();
-    // What was submitted before is written first.
+    // Earlier submissions are written first.
     store
         .write(Durability::ProcessCrash, move |connection| read_conversation(connection, &id))
         .await
@@ -103,7 +103,8 @@ fn start(
     if file.contains('\n') {
         return "Nothing is recorded: the name of a file is one line.".to_owned();
     }
-    let (id, roots) = (services.env.session.clone(), services.env.files.roots());
+    let id = services.env.session.clone();
+    let roots = services.env.files.roots();
     let path = match file {
         "" => {
             let name: String = id.as_str().chars().take(8).collect();
@@ -113,7 +114,8 @@ fn start(
     };
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
-    let (mode, servers) = (services.mode.get().id(), begin.servers);
+    let mode = services.mode.get().id();
+    let servers = begin.servers;
     let project = recorded_project(host.config(), &host.trust, roots);
     let are_gaps_reported = begin.are_gaps_reported;
     let session =

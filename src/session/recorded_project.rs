@@ -1,5 +1,5 @@
-//! What decides about the questions in a project besides the user's settings, in recordings: the project's
-//! own settings, the rules that the user has saved for it, and where its folders really are.
+//! The facts besides the user's settings that decide about the questions in a project, in recordings: the
+//! project's own settings, the rules that the user has saved for it, and where its folders really are.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,34 +16,37 @@ use turnwright_workspace::files::Roots;
 /// The most bytes of saved rules that a recording takes.
 const MAX_RULES_BYTES: u64 = 1024 * 1024;
 
-/// What a recording keeps of a project. Blocks.
+/// Collects what a recording keeps of a project. Blocks.
 pub(super) fn recorded_project(config: &Config, trust: &TrustStore, roots: &Roots) -> Value {
     let folder = roots.real_cwd();
     let named = std::iter::once(roots.cwd()).chain(roots.additional_folders());
     let folders =
-        named.zip(roots.folders()).map(|(it, real)| [it, real].map(Path::to_string_lossy));
+        named.zip(roots.folders()).map(|(path, real)| [path, real].map(Path::to_string_lossy));
     let settings = trust::read_project_file(folder, PROJECT_FILE).ok().flatten();
-    let is_trusted = |it: &String| trust.is_trusted(folder, PROJECT_FILE, it.as_bytes());
+    let is_trusted = settings
+        .as_ref()
+        .is_some_and(|text| trust.is_trusted(folder, PROJECT_FILE, text.as_bytes()));
     let rules = ProjectRuleStore::new(&config.paths.state, folder).path();
     json!({
-        "is_trusted": settings.as_ref().is_some_and(is_trusted),
+        "is_trusted": is_trusted,
         "settings": settings,
         "rules": private_file::read(&rules, MAX_RULES_BYTES).ok(),
         "folders": folders.collect::<Vec<_>>(),
     })
 }
 
-/// The roots of a recorded session, whose client named these folders. Of a folder of which the recording does
-/// not say where it really is, no links are known.
+/// The roots of a recorded session whose client named these folders. If the recording does not say where a
+/// folder really is, no links of it are known.
 pub(super) fn recorded_roots(recorded: &Value, cwd: &Path, others: &[PathBuf]) -> Roots {
     let folders = recorded["folders"].as_array().map_or(&[][..], Vec::as_slice);
     let real = |named: &Path| {
-        let found =
-            folders.iter().find(|it| it[0].as_str().is_some_and(|it| Path::new(it) == named));
-        let real = found.and_then(|it| it[1].as_str()).map_or(named, Path::new);
+        let found = folders
+            .iter()
+            .find(|pair| pair[0].as_str().is_some_and(|path| Path::new(path) == named));
+        let real = found.and_then(|pair| pair[1].as_str()).map_or(named, Path::new);
         (named.to_path_buf(), real.to_path_buf())
     };
-    Roots::recorded(real(cwd), others.iter().map(|it| real(it)).collect())
+    Roots::recorded(real(cwd), others.iter().map(|folder| real(folder)).collect())
 }
 
 /// Puts what was recorded of the project in `cwd` where a replay looks for it: the settings into another

@@ -36,9 +36,9 @@ pub(super) async fn recover(
     services: &TurnServices,
 ) -> Result<(u64, bool), StoreError> {
     let id = services.env.session.clone();
-    let find =
-        move |connection: &_| find_unfinished(connection, read::session_key(connection, &id)?);
-    let unfinished = store.read(find).await?;
+    let finding = store
+        .read(move |connection| find_unfinished(connection, read::session_key(connection, &id)?));
+    let unfinished = finding.await?;
     let log = services.log();
     log.resume_after(unfinished.last_numbers);
     if unfinished.is_empty() {
@@ -47,7 +47,8 @@ pub(super) async fn recover(
     let own_services = services.clone();
     let repairing = spawn_blocking(move || plan_repairs(unfinished, &own_services));
     let repairs = repairing.await.map_err(|_| StoreError::Closed)?;
-    let (minted, is_interrupted) = (repairs.last_id_number, !repairs.turns.is_empty());
+    let minted = repairs.last_id_number;
+    let is_interrupted = !repairs.turns.is_empty();
     log.apply_repairs(repairs).written().await;
     Ok((minted, is_interrupted))
 }
@@ -60,18 +61,18 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
         repairs.last_id_number += SKIPPED_IDS;
     }
     for (row, files) in calls {
-        remove_left_files(files.iter().map(|it| it.path.as_path()));
+        remove_left_files(files.iter().map(|file| file.path.as_path()));
         let (view, is_edit) = card_view(&row, services);
         let is_checkable = is_edit && row.status == CallStatus::Running;
         let checked = files.iter().filter(|_| is_checkable);
-        let now = checked.map(|it| current_state(&it.path)).collect();
+        let now = checked.map(|file| current_state(&file.path)).collect();
         repairs.calls.push((
             row.call.clone(),
             row.turn,
             interrupted_call(&row, files, now, is_edit, view),
         ));
     }
-    let drafted: Vec<_> = drafts.iter().map(|it| it.turn).collect();
+    let drafted: Vec<_> = drafts.iter().map(|draft| draft.turn).collect();
     repairs.entries.extend(drafts.into_iter().map(interrupted_answer));
     for (turn, has_entries) in turns {
         repairs.turns.push(turn);
@@ -113,9 +114,9 @@ fn card_view(row: &CallRow, services: &TurnServices) -> (Option<CallView>, bool)
     let looking = AssertUnwindSafe(|| {
         let mut prepared = tool.prepare(arguments).ok()?;
         prepared.locate(&services.env);
-        let is_edit = prepared.effects().iter().all(|it| {
+        let is_edit = prepared.effects().iter().all(|effect| {
             matches!(
-                it,
+                effect,
                 Effect::Read(_) | Effect::Write(_) | Effect::Delete(_) | Effect::SessionState
             )
         });
@@ -145,7 +146,8 @@ fn interrupted_call(
         };
     }
     let mut text = FILES_CHECKED.to_owned();
-    let (mut known, mut ok) = (Vec::new(), true);
+    let mut known = Vec::new();
+    let mut ok = true;
     for (mut change, now) in files.into_iter().zip(now) {
         let found = file_outcome(&change, &now);
         text.push_str(&format!("\n{}: {}", change.path.display(), found.description()));
@@ -201,10 +203,10 @@ impl FileOutcome {
 fn file_outcome(change: &FileChange, now: &FileState) -> FileOutcome {
     let FileChange { before, after, .. } = change;
     // If only the file mode was to change, the mode decides.
-    let compares_mode = after.as_ref().is_some_and(|it| is_same(it, before, false));
+    let compares_mode = after.as_ref().is_some_and(|after| is_same(after, before, false));
     if matches!(now, FileState::Unknown { .. }) {
         FileOutcome::Unreadable
-    } else if after.as_ref().is_some_and(|it| is_same(it, now, compares_mode)) {
+    } else if after.as_ref().is_some_and(|after| is_same(after, now, compares_mode)) {
         FileOutcome::Applied
     } else if is_same(before, now, compares_mode) {
         FileOutcome::NotApplied
@@ -213,7 +215,7 @@ fn file_outcome(change: &FileChange, now: &FileState) -> FileOutcome {
     }
 }
 
-/// Whether both states are the same, compared with their mode if `compares_mode` is set.
+/// Returns true if both states are the same, with the same mode if `compares_mode` is set.
 fn is_same(one: &FileState, other: &FileState, compares_mode: bool) -> bool {
     match (one, other) {
         (
@@ -257,7 +259,9 @@ mod tests {
             std::fs::write(&path, content).unwrap();
             current_state(&path)
         };
-        let (old, new, gone) = (at("old", "1"), at("new", "2"), FileState::Absent);
+        let old = at("old", "1");
+        let new = at("new", "2");
+        let gone = FileState::Absent;
         let pipe = FileState::Unknown { why: "a pipe".to_owned() };
         let table = [
             (&old, Some(&new), &new, "applied", true),
@@ -270,7 +274,8 @@ mod tests {
             (&old, Some(&new), &pipe, "unknown", false),
         ];
         for (before, after, now, word, ok) in table {
-            let (before, after) = (before.clone(), after.cloned());
+            let before = before.clone();
+            let after = after.cloned();
             let change = FileChange { path: "/w/a".into(), before, after };
             let row = row(CallStatus::Running);
             let settled = interrupted_call(&row, vec![change], vec![now.clone()], true, None);

@@ -21,7 +21,9 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
             vec![Update::AgentText { message: id.clone(), text: text.clone() }]
         }
         Entry::IncompleteCall { call, name, view, reason: why } => {
-            let (id, name, view) = (call.clone(), name.clone(), view.clone());
+            let id = call.clone();
+            let name = name.clone();
+            let view = view.clone();
             let last = turn::failed_update(&id, why);
             vec![
                 Update::ToolCall { id, name, view, raw_input: None, can_cancel: false },
@@ -44,23 +46,22 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
 fn message_updates(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<Update> {
     match message {
         Message::User(user) => {
-            let own = user.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
-            own.map(|it| Update::UserChunk { message: id.clone(), part: it.clone() }).collect()
+            let own = user.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)));
+            own.map(|part| Update::UserChunk { message: id.clone(), part: part.clone() }).collect()
         }
         Message::Assistant(answer) => {
             let mut updates = Vec::new();
-            let message = || id.clone();
             if !answer.thought.is_empty() {
                 let text = answer.thought.clone();
-                updates.push(Update::AgentThought { message: message(), text });
+                updates.push(Update::AgentThought { message: id.clone(), text });
             }
             if !answer.text.is_empty() {
-                updates.push(Update::AgentText { message: message(), text: answer.text.clone() });
+                updates.push(Update::AgentText { message: id.clone(), text: answer.text.clone() });
             }
             // In the order in which the user saw the cards first: a call whose name arrived late is
             // behind the others.
             let mut calls: Vec<_> = calls.iter().collect();
-            calls.sort_by_key(|it| number(&it.call));
+            calls.sort_by_key(|row| number(&row.call));
             updates.extend(calls.into_iter().flat_map(card_updates));
             updates
         }
@@ -80,7 +81,8 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
         Arguments::Object(value) => Some(turn::abridged_arguments(value)),
         Arguments::Unusable { .. } => None,
     };
-    let (id, name) = (row.call.clone(), row.tool.clone());
+    let id = row.call.clone();
+    let name = row.tool.clone();
     let first = Update::ToolCall { id, name, view, raw_input, can_cancel: false };
     let last = turn::final_update(&row.call, &row.outcome);
     vec![first, Update::CallUpdate(Box::new(last))]
@@ -92,7 +94,7 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
         Entry::Message { message, audience, .. } if audience != Audience::User => {
             let message = with_arguments(message, &calls);
             builder.push(turn, message);
-            for row in calls.iter().filter(|it| !it.outcome.text.is_empty()) {
+            for row in calls.iter().filter(|row| !row.outcome.text.is_empty()) {
                 let result = result(row, builder.provider_ids(row));
                 builder.push(turn, Arc::new(Message::Tool(result)));
             }
@@ -151,13 +153,14 @@ impl HistoryBuilder {
 
     /// The provider's identifier and function name of a call of the last answer.
     fn provider_ids(&self, row: &CallRow) -> (String, String) {
-        let answers = self.messages.iter().rev().filter_map(|(_, it)| match it.as_ref() {
-            Message::Assistant(answer) => Some(answer),
-            _ => None,
-        });
-        let calls = answers.take(1).flat_map(|it| it.calls.iter());
-        let mut matching = calls.filter(|it| it.id == row.call);
-        let found = matching.next().map(|it| (it.provider_id.clone(), it.name.clone()));
+        let answers =
+            self.messages.iter().rev().filter_map(|(_, message)| match message.as_ref() {
+                Message::Assistant(answer) => Some(answer),
+                _ => None,
+            });
+        let calls = answers.take(1).flat_map(|answer| answer.calls.iter());
+        let mut matching = calls.filter(|call| call.id == row.call);
+        let found = matching.next().map(|call| (call.provider_id.clone(), call.name.clone()));
         found.unwrap_or_else(|| (String::new(), row.tool.clone()))
     }
 
@@ -178,7 +181,7 @@ fn with_arguments(message: Arc<Message>, calls: &[CallRow]) -> Arc<Message> {
     let mut message = Arc::unwrap_or_clone(message);
     if let Message::Assistant(answer) = &mut message {
         for call in &mut answer.calls {
-            if let Some(row) = calls.iter().find(|it| it.call == call.id) {
+            if let Some(row) = calls.iter().find(|row| row.call == call.id) {
                 call.arguments.clone_from(&row.arguments);
             }
         }

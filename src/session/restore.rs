@@ -33,7 +33,7 @@ pub(super) struct RestoredSession {
     pub(super) unfinished: Option<UnfinishedTurn>,
     /// The line that tells the model what has ended since then.
     pub(super) ended_work: Option<String>,
-    /// What the client asked for when the session was created, as JSON.
+    /// The options that the client asked for when the session was created, as JSON.
     pub(super) client_options: Option<String>,
 }
 
@@ -75,16 +75,17 @@ impl EntryPages {
 
     async fn next(&mut self, store: &Store) -> Result<Option<Vec<StoredEntry>>, StoreError> {
         let Some(after) = self.after else { return Ok(None) };
-        let (session, rewound) = (self.session, Arc::clone(&self.rewound));
-        let read = move |connection: &_| {
+        let session = self.session;
+        let rewound = Arc::clone(&self.rewound);
+        let reading = store.read(move |connection| {
             read::entries_page(connection, session, (after, PAGE_SIZE), &rewound)
-        };
-        let (page, last) = store.read(read).await?;
+        });
+        let (page, last) = reading.await?;
         self.after = last;
         Ok(Some(page))
     }
 
-    /// Sends a client what it shows of an entry. `note` sees each update.
+    /// Sends a client the updates of an entry. `note` sees each of them.
     async fn send(&self, entry: &StoredEntry, client: &dyn Client, mut note: impl FnMut(&Update)) {
         for update in replay::updates(entry, self.rewound.last_plan) {
             client.wait_for_capacity().await;
@@ -109,7 +110,8 @@ pub(super) async fn replay_session(
             Ok((read::session(connection, &name)?, key, rewound))
         })
         .await?;
-    let (mut pages, mut replayed) = (EntryPages::new(key, rewound), Replayed::default());
+    let mut pages = EntryPages::new(key, rewound);
+    let mut replayed = Replayed::default();
     while let Some(page) = pages.next(store).await? {
         for entry in &page {
             pages.send(entry, client, |update| replayed.note(update)).await;
@@ -133,15 +135,16 @@ async fn read_session(
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
-            let (rewound, usage) =
-                (RewoundEntries::load(connection, key)?, read::last_usage(connection, key)?);
+            let rewound = RewoundEntries::load(connection, key)?;
+            let usage = read::last_usage(connection, key)?;
             let client_options = sessions::client_options(connection, &name)?;
-            let (stop, spent) =
-                (last_stop(connection, key)?, read::session_spending(connection, key)?);
+            let stop = last_stop(connection, key)?;
+            let spent = read::session_spending(connection, key)?;
             Ok((row, key, rewound, usage, stop, client_options, spent))
         })
         .await?;
-    let (mut pages, mut builder) = (EntryPages::new(key, rewound), HistoryBuilder::default());
+    let mut pages = EntryPages::new(key, rewound);
+    let mut builder = HistoryBuilder::default();
     let mut running = RunningWork::default();
     while let Some(page) = pages.next(store).await? {
         for stored in page {

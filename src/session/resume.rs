@@ -28,9 +28,9 @@ const NOT_EMPTY: &str = "Nothing was done: this session already has a conversati
 
 const UNKNOWN: &str = "Nothing was done: there is no such session. `/resume` lists them.";
 
-/// What the user is told.
+/// The answer to the user.
 enum Answer {
-    /// Of a session that now has the conversation of another one.
+    /// The session now has the conversation of another one.
     Copied(String),
     Unchanged(String),
 }
@@ -49,12 +49,13 @@ impl ResumeTask {
     /// Lists the sessions, or continues one.
     pub(super) async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
         let answer = self.answer(&mut history).await;
-        let (log, stop) = (self.services.log(), StopReason::EndTurn);
+        let log = self.services.log();
+        let stop = StopReason::EndTurn;
         let message = MessageId::from(format!("msg-{}", history.mint()));
         let (text, stop) = match answer {
             Ok(Answer::Copied(text)) => {
                 self.services.say(message, text);
-                // The turn of this command is gone; the last one is that of the copy.
+                // The turn of this command is gone; the last one is now the copy's.
                 log.flush().written().await;
                 return FinishedTurn { history, grants, result: Ok(stop) };
             }
@@ -71,8 +72,8 @@ impl ResumeTask {
     }
 
     async fn answer(&self, history: &mut History) -> Result<Answer, Error> {
-        let found = self.cancel.run_until_cancelled(self.find()).await;
-        let found = found.ok_or(Error::Cancelled)??;
+        let listed = self.cancel.run_until_cancelled(self.find()).await;
+        let found = listed.ok_or(Error::Cancelled)??;
         if self.wanted.is_empty() {
             return Ok(Answer::Unchanged(list(&found)));
         }
@@ -93,18 +94,22 @@ impl ResumeTask {
         let cwd = self.services.env.files.roots().cwd().to_path_buf();
         let request = ListRequest { cwd: Some(cwd), ..ListRequest::default() };
         let mut found = find_page(self.host.store(), request).await?.sessions;
-        found.retain(|it| it.id != self.services.env.session);
+        found.retain(|session| session.id != self.services.env.session);
         found.truncate(MAX_LISTED);
         Ok(found)
     }
 
     /// Copies the conversation into this session and shows it. `None` if this session has one already.
     async fn copy(&self, source: &SessionRow) -> Result<Option<History>, Error> {
-        let (store, services) = (self.host.store(), &self.services);
-        let (from, to) = (source.id.clone(), services.env.session.clone());
+        let store = self.host.store();
+        let services = &self.services;
+        let from = source.id.clone();
+        let to = services.env.session.clone();
         services.log().flush().written().await;
-        let copy = move |connection: &_| sessions::copy_into_empty(connection, &from, &to);
-        if !store.write(Durability::ProcessCrash, copy).await? {
+        let copying = store.write(Durability::ProcessCrash, move |connection| {
+            sessions::copy_into_empty(connection, &from, &to)
+        });
+        if !copying.await? {
             return Ok(None);
         }
         let id = &services.env.session;
@@ -113,8 +118,10 @@ impl ResumeTask {
             Err(error) => {
                 // Otherwise the next turn would be written into the conversation that nobody sees.
                 let id = id.clone();
-                let remove = move |connection: &_| sessions::remove_copy(connection, &id);
-                store.write(Durability::ProcessCrash, remove).await?;
+                let removing = store.write(Durability::ProcessCrash, move |connection| {
+                    sessions::remove_copy(connection, &id)
+                });
+                removing.await?;
                 return Err(error);
             }
         };
@@ -132,18 +139,22 @@ fn list(found: &[SessionRow]) -> String {
     if found.is_empty() {
         return "There are no other sessions of this folder.".to_owned();
     }
-    let lines = (1..).zip(found).map(|(number, it)| {
-        format!("{number}. {} – {} – `{}`\n", title(it), local_time(it.updated_at), it.id)
-    });
-    let lines: String = lines.collect();
+    let lines: String = (1..)
+        .zip(found)
+        .map(|(number, session)| {
+            let time = local_time(session.updated_at);
+            format!("{number}. {} – {time} – `{}`\n", title(session), session.id)
+        })
+        .collect();
     format!(
         "Sessions of this folder, the newest first:\n\n{lines}\n`/resume 1` continues a copy of the first."
     )
 }
 
 fn choose<'a>(found: &'a [SessionRow], wanted: &str) -> Option<&'a SessionRow> {
-    let by_number = wanted.parse::<usize>().ok().and_then(|it| found.get(it.checked_sub(1)?));
-    by_number.or_else(|| found.iter().find(|it| it.id.as_str() == wanted))
+    let by_number =
+        wanted.parse::<usize>().ok().and_then(|number| found.get(number.checked_sub(1)?));
+    by_number.or_else(|| found.iter().find(|session| session.id.as_str() == wanted))
 }
 
 fn title(session: &SessionRow) -> String {

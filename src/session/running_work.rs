@@ -29,8 +29,8 @@ impl RunningWork {
             if let Some(helper) = helper {
                 self.0.push(format!("helper {helper}"));
             } else if let Some(job) = raw["job"].as_str() {
-                self.0.retain(|it| it != job);
-                if raw["ended"].as_str().is_some_and(|it| it.contains("running")) {
+                self.0.retain(|running| running != job);
+                if raw["ended"].as_str().is_some_and(|ended| ended.contains("running")) {
                     self.0.push(job.to_owned());
                 }
             }

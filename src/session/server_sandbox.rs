@@ -21,7 +21,7 @@ pub(super) struct ServerSite<'a> {
     pub(super) home: Option<&'a Path>,
     /// Without servers no file is looked up for a profile.
     pub(super) has_servers: bool,
-    /// Whether the user can be shown forms.
+    /// True if the user can be shown forms.
     pub(super) supports_forms: bool,
 }
 
@@ -48,9 +48,10 @@ impl ServerSite<'_> {
         if !self.has_servers {
             return SandboxProfile::default();
         }
-        let denied_paths = DeniedPaths::from_rules(self.policy);
-        let (confinement, roots) = (self.confinement, self.roots);
-        let (denied_paths, real_paths) = (&denied_paths, &RealPaths::default());
+        let confinement = self.confinement;
+        let roots = self.roots;
+        let denied_paths = &DeniedPaths::from_rules(self.policy);
+        let real_paths = &RealPaths::default();
         let session = SessionAccess { confinement, roots, denied_paths, real_paths };
         let mut hidden = confinement.read_only.clone();
         hidden.extend(self.home.map(build_credential_paths).unwrap_or_default());

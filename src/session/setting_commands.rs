@@ -28,7 +28,9 @@ impl SessionActor {
     ) -> impl Future<Output = StopReason> + Send + 'static {
         let (send, changed) = oneshot::channel();
         let is_question = value.is_empty();
-        let done = Completion::new(move |result| drop(send.send(result)));
+        let done = Completion::new(move |result| {
+            send.send(result).ok();
+        });
         if is_question {
             done.complete(Ok(settings::all(&self.host, &self.services)));
         } else if setting == ConfigOptionId::Mode && value == Mode::Full.id() {
@@ -51,12 +53,12 @@ impl SessionActor {
 
 /// The current value, with the possible ones if that was the question.
 fn describe(all: &[ConfigOption], setting: ConfigOptionId, with_choices: bool) -> String {
-    let Some(option) = all.iter().find(|it| it.id == setting) else { return String::new() };
+    let Some(option) = all.iter().find(|option| option.id == setting) else { return String::new() };
     let mut text = format!("{}: `{}`", setting.name(), escape_hidden_line(&option.current));
     if with_choices {
         text.push_str(&format!(". `/{} NAME` changes it:\n\n", setting.id()));
         for choice in &option.choices {
-            let about = choice.description.as_ref().map(|it| format!(" – {it}"));
+            let about = choice.description.as_ref().map(|description| format!(" – {description}"));
             let value = escape_hidden_line(&choice.value);
             text.push_str(&format!("* `{value}`{}\n", about.unwrap_or_default()));
         }

@@ -25,21 +25,22 @@ pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<ConfigOpti
 
 fn model(host: &SessionHost, current: &str) -> ConfigOption {
     let mut names = host.model_choices();
-    if !names.iter().any(|it| it == current) {
+    if !names.iter().any(|name| name == current) {
         names.insert(0, current.to_owned());
     }
-    let choice = |name: String| ConfigChoice { value: name.clone(), name, description: None };
+    let choices =
+        names.into_iter().map(|name| ConfigChoice { value: name.clone(), name, description: None });
     ConfigOption {
         id: ConfigOptionId::Model,
         current: current.to_owned(),
-        choices: names.into_iter().map(choice).collect(),
+        choices: choices.collect(),
     }
 }
 
 fn effort(current: ReasoningEffort) -> ConfigOption {
-    let choice = |it: ReasoningEffort| ConfigChoice {
-        value: it.id().to_owned(),
-        name: match it {
+    let choices = ReasoningEffort::ALL.into_iter().map(|effort| ConfigChoice {
+        value: effort.id().to_owned(),
+        name: match effort {
             ReasoningEffort::Default => "Default",
             ReasoningEffort::None => "None",
             ReasoningEffort::Low => "Low",
@@ -47,25 +48,27 @@ fn effort(current: ReasoningEffort) -> ConfigOption {
             ReasoningEffort::High => "High",
         }
         .to_owned(),
-        description: (it == ReasoningEffort::Default).then(|| "Chosen by the provider".to_owned()),
-    };
+        description: (effort == ReasoningEffort::Default)
+            .then(|| "Chosen by the provider".to_owned()),
+    });
     ConfigOption {
         id: ConfigOptionId::Effort,
         current: current.id().to_owned(),
-        choices: ReasoningEffort::ALL.into_iter().map(choice).collect(),
+        choices: choices.collect(),
     }
 }
 
 fn mode(current: Mode, most: Mode, can_confine: bool) -> ConfigOption {
-    let choice = |it: Mode| ConfigChoice {
-        value: it.id().to_owned(),
-        name: it.name().to_owned(),
-        description: Some(it.description(can_confine).to_owned()),
-    };
+    let allowed = Mode::ALL.into_iter().filter(|mode| *mode <= most);
+    let choices = allowed.map(|mode| ConfigChoice {
+        value: mode.id().to_owned(),
+        name: mode.name().to_owned(),
+        description: Some(mode.description(can_confine).to_owned()),
+    });
     ConfigOption {
         id: ConfigOptionId::Mode,
         current: current.id().to_owned(),
-        choices: Mode::ALL.into_iter().filter(|it| *it <= most).map(choice).collect(),
+        choices: choices.collect(),
     }
 }
 
@@ -90,10 +93,11 @@ pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<Chose
     }
     // The session can continue with its current model, so the error must not ask the client to sign
     // in.
-    let (finder, wanted) = (Arc::clone(&host), name.clone());
-    let found = spawn_blocking(move || finder.model_named(&wanted)).await;
-    let found = found.map_err(|_| Error::Internal { place: "the choice of a model" })?;
-    let model = found.map_err(|it| Error::InvalidParams(error_chain(&it)))?;
+    let finder = Arc::clone(&host);
+    let wanted = name.clone();
+    let finding = spawn_blocking(move || finder.model_named(&wanted));
+    let found = finding.await.map_err(|_| Error::Internal { place: "the choice of a model" })?;
+    let model = found.map_err(|error| Error::InvalidParams(error_chain(&error)))?;
     if host.model_choices().contains(&name) || !host.may_list_models() {
         return Ok(ChosenModel { model, doubt: None });
     }

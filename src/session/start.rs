@@ -32,10 +32,10 @@ impl SessionActor {
         match origin {
             SessionOrigin::New => {
                 let row = self.row();
-                // Nobody has said anything yet that could be lost. Whoever lists the sessions waits
-                // for this write.
+                // Nothing has been said yet that could be lost. Listing the sessions waits for this
+                // write.
                 drop(self.services.log().create_session(row));
-                options.map_or(Ok(()), |it| self.set_client_options(&it))
+                options.map_or(Ok(()), |options| self.set_client_options(&options))
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
@@ -45,10 +45,13 @@ impl SessionActor {
                 Ok(())
             }
             SessionOrigin::Fork { source } => {
-                let (host, to) = (Arc::clone(&self.host), self.services.env.session.clone());
+                let host = Arc::clone(&self.host);
+                let to = self.services.env.session.clone();
                 let from = source.clone();
-                let copy = move |connection: &_| sessions::fork(connection, &from, &to);
-                match host.store().write(Durability::ProcessCrash, copy).await {
+                let copying = host.store().write(Durability::ProcessCrash, move |connection| {
+                    sessions::fork(connection, &from, &to)
+                });
+                match copying.await {
                     Ok(()) => {
                         self.restore(false, options).await?;
                         self.record_stored(Some(source)).await;
@@ -83,8 +86,8 @@ impl SessionActor {
         }
     }
 
-    /// Has the conversation recorded that the session begins with. That of a copy is recorded as its source's,
-    /// which a replay copies again.
+    /// Records the conversation that the session begins with. A copied conversation is recorded as its
+    /// source's, which a replay copies again.
     async fn record_stored(&mut self, source: Option<SessionId>) {
         let recorder = self.host.recording().recorder();
         if !recorder.is_on() {
@@ -101,13 +104,18 @@ impl SessionActor {
     /// Deletes the copy that was made for a session that could not be opened.
     pub(super) async fn delete_copy(&mut self) {
         let id = self.services.env.session.clone();
-        let delete = move |connection: &_| sessions::delete(connection, &id);
-        drop(self.host.store().write(Durability::ProcessCrash, delete).await);
+        let deleting = self
+            .host
+            .store()
+            .write(Durability::ProcessCrash, move |connection| sessions::delete(connection, &id));
+        deleting.await.ok();
     }
 
     async fn restore(&mut self, replay: bool, options: Option<ClientOptions>) -> Result<(), Error> {
-        let (host, services) = (Arc::clone(&self.host), self.services.clone());
-        let (id, stop) = (services.env.session.clone(), self.lifecycle.stop.clone());
+        let host = Arc::clone(&self.host);
+        let services = self.services.clone();
+        let id = services.env.session.clone();
+        let stop = self.lifecycle.stop.clone();
         let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
         let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
         self.context.unfinished = unfinished;
@@ -123,7 +131,8 @@ impl SessionActor {
         self.restore_settings(&row).await;
         self.services.restore_announced_mode(&self.history);
         if replay {
-            let (title, updated) = (row.title.clone(), row.updated_at);
+            let title = row.title.clone();
+            let updated = row.updated_at;
             self.services.client().update(Update::SessionInfo { title, updated });
             self.services.client().update(Update::Mode(self.services.mode.get().id()));
         }
@@ -141,26 +150,27 @@ impl SessionActor {
         }
         self.context.folders_changed = true;
         let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
-        let moving = move |connection: &_| {
+        let moving = self.host.store().write(Durability::ProcessCrash, move |connection| {
             sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)
-        };
+        });
         // Stored before the client is told that the session is open, so that a list shows the new
         // folders.
-        drop(self.host.store().write(Durability::ProcessCrash, moving).await);
+        moving.await.ok();
     }
 
     /// Restores mode, effort and model of the stored session, as far as they are available.
     async fn restore_settings(&mut self, row: &SessionRow) {
         let most = self.services.mode.max_mode();
-        if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|it| *it <= most) {
+        if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
             self.services.mode.set(mode);
         }
         if let Some(effort) = row.effort.as_deref().and_then(ReasoningEffort::parse) {
             self.services.selection.set_effort(effort);
         }
         let now = self.services.selection.get().model.name().to_owned();
-        let Some(name) = row.model.clone().filter(|it| *it != now) else { return };
-        let (host, wanted) = (Arc::clone(&self.host), name.clone());
+        let Some(name) = row.model.clone().filter(|name| *name != now) else { return };
+        let host = Arc::clone(&self.host);
+        let wanted = name.clone();
         match spawn_blocking(move || host.model_named(&wanted)).await {
             Ok(Ok(model)) => self.services.selection.restore_model(model),
             Ok(Err(error)) => self.announcements.add_notices([format!(

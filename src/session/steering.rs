@@ -69,7 +69,8 @@ fn steering_words(mut prompt: UserMessage) -> Result<UserMessage, UserMessage> {
     let is_alone = prompt.parts.len() == 1;
     let Some(PromptPart::Text(first)) = prompt.parts.first_mut() else { return Err(prompt) };
     let rest = first.trim_start().strip_prefix(COMMAND);
-    let Some(rest) = rest.filter(|it| it.is_empty() || it.starts_with(char::is_whitespace)) else {
+    let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    else {
         return Err(prompt);
     };
     let words = rest.trim().to_owned();

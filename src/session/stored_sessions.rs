@@ -47,7 +47,8 @@ pub(crate) fn list(
     cancel: CancellationToken,
     done: Completion<SessionPage>,
 ) {
-    let (store, stop) = (host.store().clone(), host.stop_token());
+    let store = host.store().clone();
+    let stop = host.stop_token();
     host.spawn(async move {
         let listing = async {
             // A session that was announced a moment ago may still wait to be written, and the store
@@ -55,8 +56,8 @@ pub(crate) fn list(
             store.flush().await.ok();
             find_page(&store, request).await
         };
-        let listing = stop.run_until_cancelled(cancel.run_until_cancelled(listing));
-        done.complete(listing.await.flatten().unwrap_or(Err(Error::Cancelled)));
+        let listed = stop.run_until_cancelled(cancel.run_until_cancelled(listing));
+        done.complete(listed.await.flatten().unwrap_or(Err(Error::Cancelled)));
     });
 }
 
@@ -70,22 +71,22 @@ pub(super) async fn find_page(
         })?),
         None => None,
     };
-    if let Some(cwd) = request.cwd.as_ref().filter(|it| !it.is_absolute()) {
+    if let Some(cwd) = request.cwd.as_ref().filter(|cwd| !cwd.is_absolute()) {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
         return Err(Error::InvalidParams(text));
     }
-    let cwd = match request.cwd {
+    let looked_up = match request.cwd {
         // The folder may never answer, and the store must not wait for it.
         Some(cwd) => Some(spawn_blocking(move || with_real_path(cwd)).await),
         None => None,
     };
-    let cwd = cwd.transpose().map_err(|_| Error::Internal { place: "listing sessions" })?;
-    let read = move |connection: &_| {
+    let cwd = looked_up.transpose().map_err(|_| Error::Internal { place: "listing sessions" })?;
+    let reading = store.read(move |connection| {
         let cwd = cwd.clone();
         let filter = SessionFilter { cwd, archived: request.archived, open: request.open.clone() };
         sessions::list(connection, &filter, after, PAGE_SIZE)
-    };
-    let (sessions, next) = store.read(read).await?;
+    });
+    let (sessions, next) = reading.await?;
     Ok(SessionPage { sessions, next: next.map(SessionCursor::encode) })
 }
 
@@ -129,7 +130,8 @@ pub(crate) fn delete(
     closed: CancellationToken,
     done: Completion<()>,
 ) {
-    let (store, state) = (host.store().clone(), host.config().paths.state.clone());
+    let store = host.store().clone();
+    let state = host.config().paths.state.clone();
     host.spawn(async move {
         closed.cancelled().await;
         // Not while another process has it open.
@@ -139,11 +141,12 @@ pub(crate) fn delete(
             Err(error) => return done.complete(Err(Error::Store(error))),
         };
         let name = id.clone();
-        let delete = move |connection: &_| sessions::delete(connection, &name);
-        let deleted = store.write(Durability::PowerLoss, delete).await;
+        let deleting = store
+            .write(Durability::PowerLoss, move |connection| sessions::delete(connection, &name));
+        let deleted = deleting.await;
         if deleted.is_ok() {
             let removing = spawn_blocking(move || remove_outputs(&state, &id));
-            drop(removing.await);
+            removing.await.ok();
         }
         done.complete(deleted.map(drop).map_err(Error::Store));
     });
@@ -151,7 +154,7 @@ pub(crate) fn delete(
 
 fn remove_outputs(state: &Path, id: &SessionId) {
     // The identifier comes from a client: it must be one folder name and not a path.
-    let is_name = id.as_str().bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-');
+    let is_name = id.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if !is_name || id.as_str().is_empty() {
         return;
     }
@@ -177,8 +180,10 @@ pub(crate) fn archive(
             closed.cancelled().await;
         }
         let name = id.clone();
-        let archive = move |connection: &_| sessions::set_archived(connection, &name, archived);
-        done.complete(map_missing(store.write(Durability::ProcessCrash, archive).await, &id));
+        let archiving = store.write(Durability::ProcessCrash, move |connection| {
+            sessions::set_archived(connection, &name, archived)
+        });
+        done.complete(map_missing(archiving.await, &id));
     });
 }
 
@@ -195,14 +200,16 @@ pub(crate) fn set_title(
     };
     let store = host.store().clone();
     host.spawn(async move {
-        let (name, words) = (id.clone(), title.clone());
-        let set = move |connection: &_| sessions::set_title(connection, &name, &words);
-        let set = map_missing(store.write(Durability::ProcessCrash, set).await, &id);
-        done.complete(set.map(|()| title));
+        let name = id.clone();
+        let words = title.clone();
+        let writing = store.write(Durability::ProcessCrash, move |connection| {
+            sessions::set_title(connection, &name, &words)
+        });
+        done.complete(map_missing(writing.await, &id).map(|()| title));
     });
 }
 
-/// A session that the store does not have is one that the client does not know.
+/// Reports a session that the store does not have as one that is not found.
 pub(super) fn map_missing<T>(result: Result<T, StoreError>, id: &SessionId) -> Result<T, Error> {
     result.map_err(|error| match error {
         StoreError::NoSuchSession => Error::SessionNotFound(id.to_string()),

@@ -47,7 +47,8 @@ fn session(fixture: &TurnFixture) -> TestSession {
     let lifecycle = Lifecycle::new(stop.clone(), cancelling.clone(), None);
     let actor =
         SessionActor::new(Arc::clone(&host), fixture.services.clone(), announcements, lifecycle);
-    let (start_after, cancel) = (CancellationToken::new(), CancellationToken::new());
+    let start_after = CancellationToken::new();
+    let cancel = CancellationToken::new();
     start_after.cancel();
     let opening = Opening::new(inbox, cancelling.clone(), stop, start_after, cancel.clone());
     let servers = ServerLaunch::default();
@@ -61,7 +62,7 @@ impl TestSession {
         let (sender, receiver) = oneshot::channel();
         self.next += 1;
         let done = Completion::new(move |result: Result<PromptEnd, Error>| {
-            drop(sender.send(result.map(|it| it.stop)));
+            sender.send(result.map(|end| end.stop)).ok();
         });
         self.handle.prompt(self.next, UserMessage::text(text), done);
         receiver
@@ -140,7 +141,7 @@ async fn a_mode_that_is_set_during_a_turn_counts_from_the_next_effect_on() {
     let mut session = session(&fixture);
     session.handle.set_mode(Mode::Plan, Completion::new(drop));
     assert_eq!(session.prompt("1").await.unwrap().unwrap(), StopReason::EndTurn);
-    assert!(fixture.client.final_statuses().iter().all(|it| it.ends_with("Failed")));
+    assert!(fixture.client.final_statuses().iter().all(|status| status.ends_with("Failed")));
 }
 
 #[tokio::test]

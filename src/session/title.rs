@@ -16,22 +16,25 @@ const MAX_SCANNED_BYTES: usize = 16 * 1024;
 /// Returns a title for a conversation that starts with this prompt: the first line of the user's
 /// words with a meaning, or else the name of the first attached file.
 pub(super) fn from_prompt(prompt: &UserMessage) -> Option<String> {
-    let named = || prompt.parts.iter().find_map(file_name).and_then(|it| normalize(&it));
-    from_text(&user_words(prompt)).or_else(named)
+    from_text(&user_words(prompt))
+        .or_else(|| prompt.parts.iter().find_map(file_name).and_then(|name| normalize(&name)))
 }
 
 /// The title that a text of the user suggests.
 pub(super) fn from_text(text: &str) -> Option<String> {
     // Redacted before anything is removed or cut off: half a key would not be found.
     let text = redact::text(text::prefix(text, MAX_SCANNED_BYTES));
-    let is_fence = |it: &&str| it.starts_with("```") || it.starts_with("~~~");
-    let mut lines = text.lines().map(str::trim).filter(|it| !is_fence(it));
-    lines.find_map(|it| one_line(&without_marks(it))).map(|it| shorten(&it, MAX_CHARS))
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("```") && !line.starts_with("~~~"));
+    lines.find_map(|line| one_line(&without_marks(line))).map(|line| shorten(&line, MAX_CHARS))
 }
 
-/// What the user has written. A file that is attached within a sentence is a word of it.
+/// The words that the user has written. A file that is attached within a sentence is one of them.
 fn user_words(prompt: &UserMessage) -> String {
-    let (mut text, mut names) = (String::new(), Vec::new());
+    let mut text = String::new();
+    let mut names = Vec::new();
     for part in &prompt.parts {
         let PromptPart::Text(more) = part else {
             names.extend(file_name(part));
@@ -63,7 +66,7 @@ fn file_name(part: &PromptPart) -> Option<String> {
 }
 
 fn last_segment(uri: &str) -> Option<String> {
-    let path = FileLink::from_uri(uri).map_or_else(|| uri.to_owned(), |it| it.path);
+    let path = FileLink::from_uri(uri).map_or_else(|| uri.to_owned(), |link| link.path);
     let name = path.trim_end_matches('/').rsplit('/').next()?;
     (!name.is_empty()).then(|| name.to_owned())
 }
@@ -78,8 +81,8 @@ pub(super) fn normalize(title: &str) -> Option<String> {
 fn one_line(text: &str) -> Option<String> {
     let clean: String = text
         .chars()
-        .map(|it| if it.is_whitespace() || it.is_control() { ' ' } else { it })
-        .filter(|it| !is_hidden_char(*it))
+        .map(|char| if char.is_whitespace() || char.is_control() { ' ' } else { char })
+        .filter(|char| !is_hidden_char(*char))
         .collect();
     Some(text::one_line(&clean)).filter(|line| !line.is_empty())
 }
@@ -98,18 +101,19 @@ fn without_marks(line: &str) -> String {
 
 /// The URI of a file becomes its name.
 fn without_uris(line: &str) -> String {
-    let word = |word: &str| {
-        let is_file = FileLink::from_uri(word.trim_start_matches('@')).is_some();
-        last_segment(word.trim_start_matches('@')).filter(|_| is_file)
-    };
-    let words: Vec<_> =
-        line.split(' ').map(|it| word(it).unwrap_or_else(|| it.to_owned())).collect();
+    let named = line.split(' ').map(|word| {
+        let uri = word.trim_start_matches('@');
+        let is_file = FileLink::from_uri(uri).is_some();
+        last_segment(uri).filter(|_| is_file).unwrap_or_else(|| word.to_owned())
+    });
+    let words: Vec<_> = named.collect();
     words.join(" ")
 }
 
 /// `[words](target)` becomes `words`.
 fn without_links(line: &str) -> String {
-    let (mut text, mut rest) = (String::new(), line);
+    let mut text = String::new();
+    let mut rest = line;
     while let Some((before, after)) = rest.split_once('[') {
         let target = after.split_once("](").and_then(|(words, more)| {
             let (_, behind) = more.split_once(')')?;
@@ -166,7 +170,7 @@ mod tests {
 
     #[test]
     fn attachments_are_words_of_a_sentence_and_name_a_prompt_without_words() {
-        let text = |it: &str| PromptPart::Text(it.to_owned());
+        let text = |words: &str| PromptPart::Text(words.to_owned());
         let link = |name: &str| PromptPart::Link {
             name: name.to_owned(),
             uri: "file:///ws/src/lib.rs#L2:3".to_owned(),

@@ -37,7 +37,7 @@ pub(super) async fn run_trust_command(
     cancel: CancellationToken,
 ) -> StopReason {
     let own_services = services.clone();
-    let look = move || {
+    let answer = move || {
         let command = TrustCommand { host: &host, services: &services, shown: &shown };
         match arguments.as_str() {
             "" => command.show(),
@@ -45,7 +45,7 @@ pub(super) async fn run_trust_command(
             code => command.trust(code),
         }
     };
-    read_files(look, own_services, message, cancel).await
+    read_files(answer, own_services, message, cancel).await
 }
 
 struct TrustCommand<'a> {
@@ -85,10 +85,12 @@ impl TrustCommand<'_> {
         if files.is_empty() || shown.is_empty() {
             return again.to_owned();
         }
-        let is_shown = |it: &&ProjectFile| shown.contains(&print_of(it));
-        let names_it = |it: &Fingerprint| code.eq_ignore_ascii_case(it.short_code());
-        let Some(file) = files.iter().filter(is_shown).find(|it| names_it(&print_of(it))) else {
-            let changed = files.iter().find(|it| !is_shown(it));
+        let is_shown = |file: &ProjectFile| shown.contains(&print_of(file));
+        let mut shown_files = files.iter().filter(|file| is_shown(file));
+        let Some(file) =
+            shown_files.find(|file| code.eq_ignore_ascii_case(print_of(file).short_code()))
+        else {
+            let changed = files.iter().find(|file| !is_shown(file));
             return match changed {
                 Some(file) => format!("{} has changed since it was shown. {again}", file.name),
                 None => format!("That is not the code. {again}"),
@@ -103,7 +105,7 @@ impl TrustCommand<'_> {
             );
         }
         let trusted = print_of(file);
-        shown.retain(|it| *it != trusted);
+        shown.retain(|print| *print != trusted);
         self.shown(shown);
         let policy = self.resolve();
         let effect = match file.name {
@@ -142,10 +144,10 @@ impl TrustCommand<'_> {
     }
 }
 
-/// Whether a problem is about files that can be trusted.
+/// Returns true if a problem is about files that can be trusted.
 pub(crate) fn is_about_project_files(problem: &str) -> bool {
-    let folders = HELPER_FILES.map(|it| it.trim_end_matches("*.md"));
-    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|it| problem.contains(it))
+    let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
+    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|name| problem.contains(name))
 }
 
 fn can_be_shown(project: &ProjectFile) -> bool {
@@ -189,8 +191,7 @@ fn file_text(file: &ProjectFile) -> String {
 }
 
 fn add_problems(text: &mut String, policy: &EffectivePolicy) {
-    let is_about_files = |it: &&String| is_about_project_files(it);
-    for problem in policy.problems.iter().filter(is_about_files) {
+    for problem in policy.problems.iter().filter(|problem| is_about_project_files(problem)) {
         text.push_str(&format!("\n\n{problem}."));
     }
 }

@@ -59,16 +59,17 @@ pub(crate) fn turn_changes(
     let mut turns = file_versions::undoable_turns(connection, key)?;
     match what {
         ChangeScope::Last => {
-            let last = turns.iter().rposition(|it| it.has_file_changes).unwrap_or_default();
+            let last = turns.iter().rposition(|turn| turn.has_file_changes).unwrap_or_default();
             turns.drain(..last);
         }
-        ChangeScope::Turn(number) => turns.retain(|it| it.number == number),
+        ChangeScope::Turn(number) => turns.retain(|turn| turn.number == number),
         ChangeScope::All => {}
     }
     let uncovered = uncovered_turns(turns.iter());
-    turns.retain(|it| it.has_file_changes);
-    let numbers: Vec<_> = turns.iter().map(|it| it.number).collect();
-    let (mut files, mut room) = (Vec::new(), bounds.all);
+    turns.retain(|turn| turn.has_file_changes);
+    let numbers: Vec<_> = turns.iter().map(|turn| turn.number).collect();
+    let mut files = Vec::new();
+    let mut room = bounds.all;
     for folded in net_changes(&file_versions::file_versions(connection, key, &numbers)?) {
         let after = folded.after.unwrap_or_else(|| file_state(&folded.path));
         let old = side(connection, &folded.before, None, bounds)?;
@@ -90,13 +91,13 @@ pub(crate) fn turn_changes(
         files.push(ChangedFile { path: folded.path, before: folded.before, after, diff });
     }
     Ok(TurnChanges {
-        turns: turns.into_iter().map(|it| (it.number, it.prompt_excerpt)).collect(),
+        turns: turns.into_iter().map(|turn| (turn.number, turn.prompt_excerpt)).collect(),
         files,
         uncovered,
     })
 }
 
-/// What the diff shows of one side: the stored content, or the content on the disk if it is still
+/// Returns one side as the diff shows it: the stored content, or the content on the disk if it is still
 /// the same.
 fn side(
     connection: &Connection,
@@ -116,10 +117,12 @@ fn side(
         }
         FileState::File { hash, size, .. } => match read::blob_by_hash(connection, hash)? {
             Some(bytes) => DiffSide::Bytes(bytes),
-            None => match path.filter(|it| is_same_state(&file_state(it), what)).map(fs::read) {
-                Some(Ok(bytes)) => DiffSide::Bytes(bytes),
-                _ => DiffSide::Description(format!("{size} bytes (not stored)")),
-            },
+            None => {
+                match path.filter(|path| is_same_state(&file_state(path), what)).map(fs::read) {
+                    Some(Ok(bytes)) => DiffSide::Bytes(bytes),
+                    _ => DiffSide::Description(format!("{size} bytes (not stored)")),
+                }
+            }
         },
     })
 }

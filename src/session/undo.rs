@@ -40,10 +40,10 @@ const MAX_SHOWN_BYTES: usize = 512 * 1024;
 /// The most files that are named to the model.
 const MAX_NAMED_FILES: usize = 20;
 
-/// What is to be undone or redone.
+/// The request to undo or redo something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UndoRequest {
-    /// Undo the last so many turns that have changed files.
+    /// Undo this many of the last turns that have changed files.
     Undo(usize),
     /// Undo all turns from this number on.
     Since(u64),
@@ -51,7 +51,7 @@ pub(crate) enum UndoRequest {
     Redo,
 }
 
-/// What an undo works with.
+/// Everything that an undo works with.
 #[derive(Clone, Debug)]
 pub(crate) struct UndoContext {
     pub store: Store,
@@ -68,12 +68,11 @@ pub(crate) struct UndoContext {
 pub(crate) struct UndoPlan {
     /// The turns concerned, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
-    /// Whether the turns are redone.
+    /// True if the turns are redone.
     pub is_redo: bool,
-    /// What is to be done with each file.
+    /// The action for each file.
     pub steps: Vec<UndoStep>,
-    /// The list, for people, of those turns since the first of these that have commands whose changes are
-    /// not known.
+    /// A list for people: the turns, since the first of these, with commands whose changes are not known.
     pub uncovered: String,
 }
 
@@ -85,27 +84,29 @@ impl UndoContext {
     ) -> Result<T, StoreError> {
         self.log.flush().written().await;
         let session = self.session.clone();
-        self.store.read(move |it| work(it, read::session_key(it, &session)?)).await
+        self.store
+            .read(move |connection| work(connection, read::session_key(connection, &session)?))
+            .await
     }
 
     /// Plans the changes for a request; `None` if there is nothing to undo. Checks the current
     /// files.
     pub(crate) async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
-        let look = move |connection: &Connection, key| {
+        let planning = self.read(move |connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
             let Some((about, read)) = select_turns(&turns, request) else { return Ok(None) };
             let folded = net_changes(&file_versions::file_versions(connection, key, &read)?);
             let steps =
-                plan_undo(folded, file_state, |it| file_versions::has_blob(connection, it))?;
+                plan_undo(folded, file_state, |hash| file_versions::has_blob(connection, hash))?;
             let is_redo = request == UndoRequest::Redo;
-            let since = turns.iter().filter(|it| !is_redo && about.first() <= Some(&it.number));
+            let since = turns.iter().filter(|turn| !is_redo && about.first() <= Some(&turn.number));
             let uncovered = undo_report::uncovered_turns(since);
-            let words = turns.iter().filter(|it| about.contains(&it.number));
-            let turns = words.map(|it| (it.number, it.prompt_excerpt.clone())).collect();
+            let chosen = turns.iter().filter(|turn| about.contains(&turn.number));
+            let turns = chosen.map(|turn| (turn.number, turn.prompt_excerpt.clone())).collect();
             Ok(Some(UndoPlan { turns, is_redo, steps, uncovered }))
-        };
-        let mut planned = self.read(look).await?;
-        for step in planned.iter_mut().flat_map(|it| &mut it.steps) {
+        });
+        let mut planned = planning.await?;
+        for step in planned.iter_mut().flat_map(|plan| &mut plan.steps) {
             self.check_unsaved(step).await;
         }
         Ok(planned)
@@ -113,14 +114,14 @@ impl UndoContext {
 
     /// Lists the turns with commands whose changes are not known.
     pub(crate) async fn uncovered(&self) -> Result<String, StoreError> {
-        let look = |connection: &Connection, key| {
+        let listing = self.read(|connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
             Ok(undo_report::uncovered_turns(turns.iter()))
-        };
-        self.read(look).await
+        });
+        listing.await
     }
 
-    /// Marks a file as a conflict if the editor has unsaved changes of it.
+    /// Marks a file as a conflict if the editor has unsaved changes to it.
     async fn check_unsaved(&self, step: &mut UndoStep) {
         let is_file = matches!(step.now, FileState::File { .. } | FileState::Absent);
         if step.action != UndoAction::AlreadyRestored || !is_file {
@@ -137,18 +138,20 @@ impl UndoContext {
     /// Applies the plan. The intent is logged before and the result after; the client sees a card
     /// meanwhile.
     pub(crate) async fn execute(&self, plan: UndoPlan, tell: impl Fn(Update)) -> UndoReport {
-        let to_restore = |it: &&UndoStep| matches!(it.action, UndoAction::Restore { .. });
-        let wanted: Vec<_> = plan.steps.iter().filter(to_restore).cloned().collect();
-        let numbers: Vec<_> = plan.turns.iter().map(|it| it.0).collect();
+        let to_restore =
+            plan.steps.iter().filter(|step| matches!(step.action, UndoAction::Restore { .. }));
+        let wanted: Vec<_> = to_restore.cloned().collect();
+        let numbers: Vec<_> = plan.turns.iter().map(|(number, _)| *number).collect();
         if wanted.is_empty() {
             let has_nothing_left =
-                plan.steps.iter().all(|it| it.action == UndoAction::AlreadyRestored);
+                plan.steps.iter().all(|step| step.action == UndoAction::AlreadyRestored);
             if has_nothing_left {
                 self.log.set_target_turns(&numbers).written().await;
             }
             return UndoReport::new(plan, Vec::new());
         }
-        let (begun, card) = (Instant::now(), self.card(&plan, &wanted));
+        let begun = Instant::now();
+        let card = self.card(&plan, &wanted);
         self.log.add_entry(card.entry());
         tell(Update::ToolCall {
             id: card.id.clone(),
@@ -165,16 +168,17 @@ impl UndoContext {
         let mut outcomes = apply(&self.files, &self.store, &wanted, &self.cancel).await;
         outcomes.extend(unsaved);
         let files = self.changes(&outcomes).await;
-        let is_changed = |it: &FileChange| {
-            it.after.as_ref().is_some_and(|after| !is_same_state(after, &it.before))
-        };
-        if !files.iter().any(is_changed) {
+        let has_changed = files.iter().any(|file| {
+            file.after.as_ref().is_some_and(|after| !is_same_state(after, &file.before))
+        });
+        if !has_changed {
             // Nothing was undone, so it can be tried again.
             self.log.set_target_turns(&[]).written().await;
         }
-        let is_done = |it: &Path| outcomes.iter().any(|of| of.path == it && of.result.is_ok());
-        let mut content: Vec<_> =
-            diffs.into_iter().filter(|it| is_done(&it.0)).map(|it| it.1).collect();
+        let done = diffs.into_iter().filter(|(path, _)| {
+            outcomes.iter().any(|outcome| outcome.path == *path && outcome.result.is_ok())
+        });
+        let mut content: Vec<_> = done.map(|(_, diff)| diff).collect();
         let report = UndoReport::new(plan, outcomes);
         let text = report.text(self.files.roots());
         content.push(CallContent::Text(text.clone()));
@@ -201,8 +205,10 @@ impl UndoContext {
         call: &CallId,
         steps: &[UndoStep],
     ) -> Vec<(std::path::PathBuf, CallContent)> {
-        let (mut diffs, mut room) = (Vec::new(), MAX_SHOWN_BYTES);
-        let (mut intent, mut held) = (ChangeIntent::default(), 0);
+        let mut diffs = Vec::new();
+        let mut room = MAX_SHOWN_BYTES;
+        let mut intent = ChangeIntent::default();
+        let mut held = 0;
         for step in steps {
             let UndoAction::Restore { to } = &step.action else { continue };
             let bytes = current_bytes(step).await;
@@ -213,7 +219,7 @@ impl UndoContext {
             }
             let after = Some(to.clone());
             intent.files.push(FileChange { path: step.path.clone(), before, after });
-            held += bytes.as_ref().map_or(0, |it| it.len());
+            held += bytes.as_ref().map_or(0, |bytes| bytes.len());
             intent.bytes.extend(bytes);
             if held > MAX_BATCH_BYTES {
                 held = 0;
@@ -228,7 +234,8 @@ impl UndoContext {
     /// Splits off the steps whose current content is not in the store: they could not be redone, so
     /// these files are left as they are.
     async fn split_saved(&self, wanted: Vec<UndoStep>) -> (Vec<UndoStep>, Vec<RestoreResult>) {
-        let (mut safe, mut unsaved) = (Vec::new(), Vec::new());
+        let mut safe = Vec::new();
+        let mut unsaved = Vec::new();
         for step in wanted {
             let UndoAction::Restore { to } = &step.action else { continue };
             let is_kept = match (&step.now, to) {
@@ -253,7 +260,10 @@ impl UndoContext {
     }
 
     async fn has_bytes(&self, hash: String) -> bool {
-        self.store.read(move |it| file_versions::has_blob(it, &hash)).await.unwrap_or(false)
+        self.store
+            .read(move |connection| file_versions::has_blob(connection, &hash))
+            .await
+            .unwrap_or(false)
     }
 
     /// The diff of a text that is short enough to be shown.
@@ -264,10 +274,9 @@ impl UndoContext {
         now: Option<&[u8]>,
         room: &mut usize,
     ) -> Option<(std::path::PathBuf, CallContent)> {
-        let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(str::to_owned).ok();
         let old = match (&step.now, now) {
             (FileState::Absent, _) => None,
-            (_, now) => Some(text(now.filter(|it| it.len() <= *room)?)?),
+            (_, now) => Some(as_text(now.filter(|bytes| bytes.len() <= *room)?)?),
         };
         let new = match to {
             FileState::Absent => String::new(),
@@ -275,7 +284,7 @@ impl UndoContext {
                 let hash = hash.clone();
                 let found =
                     self.store.read(move |connection| read::blob_by_hash(connection, &hash)).await;
-                text(&found.ok()??)?
+                as_text(&found.ok()??)?
             }
             _ => return None,
         };
@@ -295,7 +304,8 @@ impl UndoContext {
     async fn changes(&self, outcomes: &[RestoreResult]) -> Vec<FileChange> {
         let mut changes = Vec::new();
         for one in outcomes {
-            let (path, mut before) = (one.path.clone(), one.was.clone());
+            let path = one.path.clone();
+            let mut before = one.was.clone();
             let kept = match &before {
                 FileState::File { hash, .. } => self.has_bytes(hash.clone()).await,
                 _ => false,
@@ -308,7 +318,7 @@ impl UndoContext {
             } else {
                 let at = path.clone();
                 let looked = spawn_blocking(move || file_state(&at)).await;
-                looked.unwrap_or_else(|it| FileState::Unknown { why: it.to_string() })
+                looked.unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
             };
             changes.push(FileChange { path, before, after: Some(after) });
         }
@@ -317,15 +327,17 @@ impl UndoContext {
 
     fn card(&self, plan: &UndoPlan, wanted: &[UndoStep]) -> UndoCard {
         let name = if plan.is_redo { "redo" } else { "undo" };
-        let numbers: Vec<_> = plan.turns.iter().map(|it| it.0).collect();
-        let (verb, roots) = (if plan.is_redo { "Redo" } else { "Undo" }, self.files.roots());
+        let numbers: Vec<_> = plan.turns.iter().map(|(number, _)| *number).collect();
+        let verb = if plan.is_redo { "Redo" } else { "Undo" };
+        let roots = self.files.roots();
         let title = match wanted {
             [one] => format!("{verb} {}", short_path(roots, &one.path)),
             all => format!("{verb} {} files", all.len()),
         };
-        let locations = wanted.iter().take(MAX_NAMED_FILES);
-        let locations = locations
-            .map(|it| Location { path: client_path(roots, &it.path), line: None })
+        let locations = wanted
+            .iter()
+            .take(MAX_NAMED_FILES)
+            .map(|step| Location { path: client_path(roots, &step.path), line: None })
             .collect();
         UndoCard {
             id: CallId::from(format!("undo-{}", self.log.turn())),
@@ -349,8 +361,8 @@ impl UndoCard {
         let id = MessageId::from(self.id.as_str());
         let call =
             ToolCall::new(self.id.clone(), self.id.to_string(), self.name, self.arguments.clone());
-        let message = AssistantMessage::new(id.clone(), "", vec![call]);
-        let message = Arc::new(Message::Assistant(message));
+        let answer = AssistantMessage::new(id.clone(), "", vec![call]);
+        let message = Arc::new(Message::Assistant(answer));
         Entry::Message { id, message, audience: Audience::User }
     }
 }
@@ -361,7 +373,7 @@ fn select_turns(turns: &[UndoableTurn], request: UndoRequest) -> Option<(Vec<u64
     let chosen: Vec<u64> = match request {
         UndoRequest::Undo(count) => history.last_undoable(count).to_vec(),
         UndoRequest::Since(first) => {
-            history.undoable.iter().copied().filter(|it| *it >= first).collect()
+            history.undoable.iter().copied().filter(|number| *number >= first).collect()
         }
         UndoRequest::Redo => {
             let undone = history.undone.pop()?;
@@ -369,6 +381,10 @@ fn select_turns(turns: &[UndoableTurn], request: UndoRequest) -> Option<(Vec<u64
         }
     };
     (!chosen.is_empty()).then(|| (chosen.clone(), chosen))
+}
+
+fn as_text(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).map(str::to_owned).ok()
 }
 
 /// The current content of a file that will be replaced, if it is readable and not too long.
@@ -413,19 +429,23 @@ impl UndoNews {
     }
 }
 
-/// What the user has undone since the last prompt, for the model. Derived from the store, so it is
+/// Tells the model what the user has undone since the last prompt. Derived from the store, so it is
 /// the same after a restart.
 pub(super) async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
     let session = session.clone();
     let found = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
         let turns = file_versions::undoable_turns(connection, key)?;
-        let last = turns.iter().rposition(|it| it.kind == TurnKind::Prompt).map_or(0, |it| it + 1);
+        let last = turns
+            .iter()
+            .rposition(|turn| turn.kind == TurnKind::Prompt)
+            .map_or(0, |index| index + 1);
         let mut text = String::new();
-        for turn in turns[last..].iter().filter(|it| !it.target_turns.is_empty()) {
+        for turn in turns[last..].iter().filter(|turn| !turn.target_turns.is_empty()) {
             let changed =
                 net_changes(&file_versions::file_versions(connection, key, &[turn.number])?);
-            let names: Vec<_> = changed.iter().map(|it| it.path.to_string_lossy()).collect();
+            let names: Vec<_> =
+                changed.iter().map(|change| change.path.to_string_lossy()).collect();
             text.push_str(&turn_line(turn, &turns, &names));
         }
         Ok((!text.is_empty()).then_some(text))
@@ -438,12 +458,13 @@ fn turn_line(
     turns: &[UndoableTurn],
     names: &[std::borrow::Cow<'_, str>],
 ) -> String {
-    let words = turns.iter().filter(|it| turn.target_turns.contains(&it.number));
-    let words: Vec<_> = words
-        .map(|it| format!("{} ({})", it.number, one_line_excerpt(&it.prompt_excerpt)))
+    let words: Vec<_> = turns
+        .iter()
+        .filter(|other| turn.target_turns.contains(&other.number))
+        .map(|other| format!("{} ({})", other.number, one_line_excerpt(&other.prompt_excerpt)))
         .collect();
     let mut files: Vec<_> =
-        names.iter().take(MAX_NAMED_FILES).map(|it| escape_hidden_line(it)).collect();
+        names.iter().take(MAX_NAMED_FILES).map(|name| escape_hidden_line(name)).collect();
     if names.len() > MAX_NAMED_FILES {
         files.push(format!("{} more", names.len() - MAX_NAMED_FILES));
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::undo::{UndoPlan, one_line_excerpt, short_path};
-use crate::undo::{RestoreResult, UndoAction, UndoStep};
+use crate::undo::{RestoreResult, UndoAction};
 use turnwright_store::file_versions::UndoableTurn;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::file_change::FileState;
@@ -11,7 +11,7 @@ use turnwright_workspace::files::Roots;
 
 /// The most files of each kind that are listed.
 const MAX_NAMED_FILES: usize = 50;
-/// The most turns that are named because of what is not known of them.
+/// The most turns that are named because some of their changes are not known.
 const MAX_NAMED_TURNS: usize = 10;
 
 /// The result for each file.
@@ -19,7 +19,7 @@ const MAX_NAMED_TURNS: usize = 10;
 pub(crate) struct UndoReport {
     /// The turns, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
-    /// Whether the turns were redone.
+    /// True if the turns were redone.
     pub is_redo: bool,
     /// Files that were restored.
     pub restored: Vec<PathBuf>,
@@ -61,20 +61,20 @@ impl UndoReport {
 
     /// Makes the report of a plan as if it had succeeded.
     pub(crate) fn dry_run(planned: UndoPlan) -> UndoReport {
-        let wanted = |it: &UndoStep| match &it.action {
+        let restored = planned.steps.iter().filter_map(|step| match &step.action {
             UndoAction::Restore { to } => Some(RestoreResult {
-                path: it.path.clone(),
-                was: it.now.clone(),
+                path: step.path.clone(),
+                was: step.now.clone(),
                 to: to.clone(),
                 result: Ok(()),
             }),
             _ => None,
-        };
-        let outcomes = planned.steps.iter().filter_map(wanted).collect();
+        });
+        let outcomes = restored.collect();
         UndoReport::new(planned, outcomes)
     }
 
-    /// Whether every file is as it should be.
+    /// Returns true if every file is as it should be.
     pub(crate) fn is_complete(&self) -> bool {
         self.conflicts.is_empty() && self.lost.is_empty() && self.failed.is_empty()
     }
@@ -85,13 +85,10 @@ impl UndoReport {
         let is_nothing = self.restored.is_empty() && self.removed.is_empty() && !self.is_complete();
         let head = if is_nothing { "Nothing could be restored of" } else { verb };
         let mut text = format!("{head}: {}.\n", turn_list(&self.turns));
-        let plain = |all: &[PathBuf]| -> Vec<(PathBuf, String)> {
-            all.iter().map(|it| (it.clone(), String::new())).collect()
-        };
         for (title, files) in [
-            ("Restored", &plain(&self.restored)),
-            ("Removed", &plain(&self.removed)),
-            ("Already as it was", &plain(&self.already)),
+            ("Restored", &without_reasons(&self.restored)),
+            ("Removed", &without_reasons(&self.removed)),
+            ("Already as it was", &without_reasons(&self.already)),
             ("Conflicts, left untouched", &self.conflicts),
             ("Cannot be restored", &self.lost),
             ("Not restored", &self.failed),
@@ -109,16 +106,20 @@ impl UndoReport {
     }
 }
 
+fn without_reasons(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
+    paths.iter().map(|path| (path.clone(), String::new())).collect()
+}
+
 /// Lists the turns with commands whose changes are not known, the newest first.
 pub(super) fn uncovered_turns<'a>(
     turns: impl DoubleEndedIterator<Item = &'a UndoableTurn>,
 ) -> String {
-    let line = |turn: &UndoableTurn| {
+    let entries = turns.rev().filter_map(|turn| {
         let why = turn.uncovered.as_ref()?;
         let words = one_line_excerpt(&turn.prompt_excerpt);
         Some(format!("* turn {} ({words}) – {why}\n", turn.number))
-    };
-    let lines: String = turns.rev().filter_map(line).take(MAX_NAMED_TURNS).collect();
+    });
+    let lines: String = entries.take(MAX_NAMED_TURNS).collect();
     match lines.as_str() {
         "" => lines,
         lines => format!("\nNot covered is what commands have changed in:\n\n{lines}"),
@@ -127,9 +128,11 @@ pub(super) fn uncovered_turns<'a>(
 
 /// The turns by number and prompt.
 pub(super) fn turn_list(turns: &[(u64, String)]) -> String {
-    let one =
-        |(number, words): &(u64, String)| format!("turn {number} ({})", one_line_excerpt(words));
-    turns.iter().map(one).collect::<Vec<_>>().join(", ")
+    let named: Vec<_> = turns
+        .iter()
+        .map(|(number, words)| format!("turn {number} ({})", one_line_excerpt(words)))
+        .collect();
+    named.join(", ")
 }
 
 fn append_files(text: &mut String, title: &str, files: &[(PathBuf, String)], roots: &Roots) {

@@ -13,7 +13,7 @@ use turnwright_types::message::{Message, TokenUsage, ToolSpecs};
 /// The most breaks that are kept.
 const MAX_BREAKS: usize = 5;
 
-/// What the last request of a session was, and when its beginning was not that of the one before.
+/// The last request of a session, and the last ones that did not begin like the request before.
 // Held only to compare pointers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CacheGuard(Arc<Mutex<GuardState>>);
@@ -40,7 +40,7 @@ struct SentRequest {
 pub(crate) struct CacheBreak {
     /// The number of the request in this process, from 1.
     pub(crate) request: u64,
-    /// What was different.
+    /// The difference from the request before.
     pub(crate) why: String,
 }
 
@@ -49,7 +49,7 @@ impl CacheGuard {
     pub(super) fn check(&self, model: &str, request: &Request) {
         let mut state = self.0.lock();
         state.requests += 1;
-        let Some(why) = state.last.as_ref().and_then(|it| it.difference(model, request)) else {
+        let Some(why) = state.last.as_ref().and_then(|last| last.difference(model, request)) else {
             return;
         };
         tracing::info!(request = state.requests, why, "the provider has to read the request anew");
@@ -80,7 +80,7 @@ impl CacheGuard {
 }
 
 impl SentRequest {
-    /// What makes the next request begin differently; `None` if it begins with this one.
+    /// Describes why the next request begins differently; `None` if it begins with this one.
     fn difference(&self, model: &str, next: &Request) -> Option<String> {
         if self.model != model {
             return Some(format!("the model was changed to {model}"));
@@ -91,10 +91,9 @@ impl SentRequest {
         if let Some(why) = self.changed_tools(&next.tools) {
             return Some(why);
         }
-        let same =
-            |(one, other): (&Arc<Message>, &Arc<Message>)| Arc::ptr_eq(one, other) || one == other;
-        let equal = self.messages.iter().zip(&next.messages).position(|it| !same(it));
-        let first = equal.or_else(|| {
+        let mut pairs = self.messages.iter().zip(&next.messages);
+        let different = pairs.position(|(one, other)| !Arc::ptr_eq(one, other) && one != other);
+        let first = different.or_else(|| {
             (next.messages.len() < self.messages.len()).then_some(next.messages.len())
         })?;
         let kind = match next.messages.get(first).map(AsRef::as_ref) {
@@ -110,7 +109,8 @@ impl SentRequest {
         if Arc::ptr_eq(&self.tools, next) || self.tools == *next {
             return None;
         }
-        let (added, removed) = (missing_in(&self.tools, next), missing_in(next, &self.tools));
+        let added = missing_in(&self.tools, next);
+        let removed = missing_in(next, &self.tools);
         let changed = self.tools.iter().find(|old| next.iter().all(|new| new != *old));
         Some(match (added.as_str(), removed.as_str()) {
             ("", "") => match changed {
@@ -128,13 +128,13 @@ impl SentRequest {
 fn missing_in(these: &ToolSpecs, all: &ToolSpecs) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut servers: Vec<(&str, usize)> = Vec::new();
-    for tool in all.iter().filter(|tool| these.iter().all(|it| it.name != tool.name)) {
-        let server = tool.name.strip_prefix("mcp__").and_then(|it| it.split_once("__"));
+    for tool in all.iter().filter(|tool| these.iter().all(|known| known.name != tool.name)) {
+        let server = tool.name.strip_prefix("mcp__").and_then(|name| name.split_once("__"));
         let Some((server, _)) = server else {
             words.push(tool.name.to_string());
             continue;
         };
-        match servers.iter_mut().find(|it| it.0 == server) {
+        match servers.iter_mut().find(|(name, _)| *name == server) {
             Some((_, count)) => *count += 1,
             None => servers.push((server, 1)),
         }
@@ -160,7 +160,7 @@ mod tests {
                 parameters: serde_json::Value::default(),
             })
         };
-        let message = |it: &&str| Arc::new(Message::User(UserMessage::text(*it)));
+        let message = |text: &&str| Arc::new(Message::User(UserMessage::text(*text)));
         Request {
             system: "s".into(),
             messages: messages.iter().map(message).collect(),
@@ -210,7 +210,7 @@ mod tests {
             guard.check("m", &first);
             guard.remember("m", first, None);
             guard.check("m", &next);
-            let why = guard.report().2.pop().map(|it| it.why);
+            let why = guard.report().2.pop().map(|found| found.why);
             match expected {
                 None => assert_eq!(why, None),
                 Some(start) => assert!(why.as_ref().unwrap().starts_with(start), "{why:?}"),

@@ -1,5 +1,5 @@
 //! Checks: commands of the user, such as `cargo check`, that run before the first edit of a turn and again
-//! when the model would end it. The model is told what they say that they did not say before.
+//! when the model would end it. The model is told what is new in their output.
 
 mod news;
 
@@ -31,7 +31,7 @@ use turnwright_types::update::{COMMAND_TOOL, Update};
 
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
-/// How often in one turn the model is told what the checks say, so that it cannot go on for ever.
+/// How often in one turn the model is told about the checks' output, so that this ends.
 const MAX_ROUNDS: u32 = 3;
 
 /// A command that checks the project.
@@ -56,12 +56,12 @@ impl SharedChecks {
     }
 }
 
-/// What a turn knows of its checks.
+/// The state of a turn's checks.
 #[derive(Debug, Default)]
 pub(super) struct TurnChecks {
     /// Each check with its run before the first edit.
     before: Option<Vec<(Check, CheckRun)>>,
-    /// Whether a file was edited since the checks ran last.
+    /// True if a file was edited since the checks ran last.
     is_due: bool,
     rounds: u32,
 }
@@ -74,7 +74,7 @@ impl Turn {
         let is_needed = !checks.is_empty()
             && self.checks.before.is_none()
             && self.services.mode.get() != Mode::Plan
-            && calls.iter().any(|it| self.may_edit(it));
+            && calls.iter().any(|call| self.may_edit(call));
         if !is_needed {
             return;
         }
@@ -85,7 +85,7 @@ impl Turn {
             }
         }
         self.checks.before = Some(before);
-        // What the checks have changed is no edit.
+        // Changes that the checks have made are no edits.
         self.services.env.checkpoint.take_changes();
     }
 
@@ -94,20 +94,20 @@ impl Turn {
         if self.checks.before.is_none() {
             return;
         }
-        let messages = || self.history.messages.iter().rev();
-        let answer = messages().find_map(|it| match it.as_ref() {
+        let messages = &self.history.messages;
+        let answer = messages.iter().rev().find_map(|message| match message.as_ref() {
             Message::Assistant(answer) => Some(answer),
             Message::User(_) | Message::Tool(_) => None,
         });
-        let calls = answer.map(|it| it.calls.as_slice()).unwrap_or_default();
-        let results = messages().map_while(|it| match it.as_ref() {
+        let calls = answer.map(|answer| answer.calls.as_slice()).unwrap_or_default();
+        let results = messages.iter().rev().map_while(|message| match message.as_ref() {
             Message::Tool(result) => Some(result),
             Message::User(_) | Message::Assistant(_) => None,
         });
         // A helper that has failed may have edited something before.
         let has_edited = results.into_iter().any(|result| {
             result.ok && self.is_edit(&result.name)
-                || calls.iter().any(|it| it.id == result.call && self.edits_otherwise(it))
+                || calls.iter().any(|call| call.id == result.call && self.edits_otherwise(call))
         });
         self.checks.is_due |= has_edited;
     }
@@ -124,27 +124,27 @@ impl Turn {
             return true;
         }
         let helpers = &self.services.env.helpers;
-        tool.name() == AGENT_TOOL && tools::may_edit(arguments, helpers, |it| self.is_edit(it))
+        tool.name() == AGENT_TOOL && tools::may_edit(arguments, helpers, |name| self.is_edit(name))
     }
 
     pub(super) fn is_edit(&self, name: &str) -> bool {
-        let view = self.services.tools.find(name).ok().and_then(|it| it.pending_view());
-        let kind = view.map(|it| it.kind);
+        let view = self.services.tools.find(name).ok().and_then(|tool| tool.pending_view());
+        let kind = view.map(|view| view.kind);
         matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
     }
 
-    /// Whether the checks have to run before the turn ends: the model has edited files and says that it is
+    /// Returns true if the checks have to run before the turn ends: the model has edited files and says that it is
     /// done.
     pub(super) fn must_check(&mut self) -> bool {
-        // Commands edit files, too, and so do helpers in the background. Nobody knows that before, so they
+        // Commands edit files, too, and so do helpers in the background. That is not known before, so they
         // count only if the checks ran before another edit of the turn.
         self.checks.is_due |= self.services.env.checkpoint.take_changes();
-        let is_done = || match self.history.messages.last().map(AsRef::as_ref) {
+        let is_done = match self.history.messages.last().map(AsRef::as_ref) {
             Some(Message::Assistant(answer)) => answer.calls.is_empty(),
             _ => false,
         };
-        let has_any = self.checks.before.as_ref().is_some_and(|it| !it.is_empty());
-        self.checks.is_due && has_any && is_done() && !self.cancel.is_cancelled()
+        let has_any = self.checks.before.as_ref().is_some_and(|runs| !runs.is_empty());
+        self.checks.is_due && has_any && is_done && !self.cancel.is_cancelled()
     }
 
     /// Runs the checks. If they say something new, the model is told and the turn goes on.
@@ -156,8 +156,10 @@ impl Turn {
         for (check, before) in &before {
             let Some(now) = self.run_check(check, "after the edits").await else { continue };
             if let Some(news) = find_news(before, &now) {
-                let (name, command) = (&check.name, escape_hidden(&check.command));
-                let (end, news) = (&now.end, fenced(&news));
+                let name = &check.name;
+                let command = escape_hidden(&check.command);
+                let end = &now.end;
+                let news = fenced(&news);
                 report.push_str(&format!("\n`{name}` ({command}, {end}):\n{news}\n"));
                 names.push(format!("`{name}`"));
             }
@@ -224,7 +226,8 @@ impl Turn {
         arguments: Value,
         view: &CallView,
     ) -> CallEnd {
-        let (services, cancel) = (&self.services, self.cancel.child_token());
+        let services = &self.services;
+        let cancel = self.cancel.child_token();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
             services.mode.clone(),
@@ -253,7 +256,7 @@ impl Turn {
             ended = &mut running => ended,
             () = sleep_until(Instant::now() + TIME_LIMIT) => {
                 cancel.cancel();
-                drop(running.await);
+                running.await.ok();
                 let why = format!("Stopped: a check may run {} s", TIME_LIMIT.as_secs());
                 Err(ToolRefusal::new(&why, &why))
             }
@@ -265,8 +268,8 @@ impl Turn {
     fn log_check(&mut self, id: &CallId, arguments: &Value) {
         let call = ToolCall::new(id.clone(), id.to_string(), COMMAND_TOOL, arguments.clone());
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let answer = AssistantMessage::new(message.clone(), "", vec![call]);
-        let answer = Arc::new(Message::Assistant(answer));
+        let content = AssistantMessage::new(message.clone(), "", vec![call]);
+        let answer = Arc::new(Message::Assistant(content));
         let audience = Audience::User;
         self.services.log().add_entry(Entry::Message { id: message, message: answer, audience });
     }

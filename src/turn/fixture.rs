@@ -211,8 +211,8 @@ impl RecordingClient {
     pub(crate) fn final_statuses(&self) -> Vec<String> {
         let updates = self.updates.lock();
         let last = |update: &Update| match update {
-            Update::CallUpdate(it) if it.status.is_final() => {
-                Some(format!("{} {:?}", it.id, it.status))
+            Update::CallUpdate(call) if call.status.is_final() => {
+                Some(format!("{} {:?}", call.id, call.status))
             }
             _ => None,
         };
@@ -279,7 +279,8 @@ pub(crate) fn turn_fixture(
 
 /// A store in memory with one session, and the log of that session.
 pub(crate) async fn store_with_session() -> (Store, SessionLog) {
-    let (store, id) = (Store::in_memory(), SessionId::from("fixture"));
+    let store = Store::in_memory();
+    let id = SessionId::from("fixture");
     let log = SessionLog::new(store.clone(), id.clone());
     log.create_session(SessionRow::new(id, "/w".into())).written().await;
     (store, log)

@@ -10,19 +10,19 @@ use crate::turn::room::prune::{self, prune};
 use turnwright_types::message::Message;
 use turnwright_types::token_meter::TokenMeter;
 
-/// Compacts a conversation in a window of so many tokens, with a short summary.
+/// Compacts a conversation in a window of this many tokens, with a short summary.
 pub fn compact_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let meter = TokenMeter::default();
     let limits = HandoffLimits::new(&WindowBudget::new(window, None, 0), &meter);
     let tail = KeptTail::choose(&messages, &limits);
     let old = &messages[..messages.len() - tail.count];
-    let replacement = handoff::replacement(old, &limits, None, Some("A summary."), "Mode: ask");
-    let replacement = Arc::new(Message::User(replacement));
+    let summary = handoff::replacement(old, &limits, None, Some("A summary."), "Mode: ask");
+    let replacement = Arc::new(Message::User(summary));
     handoff::compact(&mut messages, replacement, tail.count, tail.max_result);
     messages
 }
 
-/// Leaves the old results out of a conversation in a window of so many tokens.
+/// Leaves the old results out of a conversation in a window of this many tokens.
 pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<Message>> {
     let budget = WindowBudget::new(window, None, 0);
     let meter = TokenMeter::default();
@@ -39,8 +39,9 @@ pub fn partial_arguments<'a>(
     pieces: impl IntoIterator<Item = &'a str>,
 ) -> (Vec<(&'static str, String)>, Option<String>) {
     let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
-    let found = pieces.into_iter().flat_map(|it| arguments.push(it));
-    let found = found.map(|it| (it.0.name, it.1)).collect();
-    let seen = arguments.long().and_then(|it| it.text.map(|text| format!("{:?}={text}", it.role)));
-    (found, seen)
+    let found = pieces.into_iter().flat_map(|piece| arguments.push(piece));
+    let values = found.map(|(argument, value)| (argument.name, value)).collect();
+    let seen =
+        arguments.long().and_then(|long| long.text.map(|text| format!("{:?}={text}", long.role)));
+    (values, seen)
 }

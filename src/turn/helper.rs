@@ -39,7 +39,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::exec::Jobs;
 
-/// What a helper is told in addition to the instructions of the session.
+/// The instructions of a helper in addition to those of the session.
 const INSTRUCTIONS: &str = include_str!("helper/instructions.md");
 /// The most requests of a helper, without the one for its answer when they are used up.
 const MAX_REQUESTS: u32 = 30;
@@ -66,7 +66,7 @@ impl ModelFinder {
 #[derive(Clone, Debug)]
 pub(super) struct TurnHelpers {
     services: TurnServices,
-    /// The grants of the session; those of a helper in the background are a copy.
+    /// The session's grants; a helper in the background has a copy.
     grants: Arc<Mutex<Grants>>,
 }
 
@@ -82,7 +82,7 @@ struct HelperEnd {
 struct HelperRecord {
     session: SessionId,
     log: SessionLog,
-    /// That the call has started a helper.
+    /// The note that the call has started a helper.
     written: PendingWrite,
 }
 
@@ -98,9 +98,10 @@ struct OpenHelper {
 
 impl HelperRunner for TurnHelpers {
     fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
-        let (helpers, call) = (self.clone(), ctx.call.clone());
+        let helpers = self.clone();
+        let call = ctx.call.clone();
         let cancel = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
-        // That the helper may have done something is stored before it does, and before the call ends.
+        // The start of the helper is stored before it can do anything, and before the call ends.
         let record = self.create_session(&task, &call);
         if task.in_background {
             let outcome = helpers.start_in_background(task, call, record);
@@ -126,12 +127,13 @@ impl TurnHelpers {
         let env = Arc::clone(&self.services.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
-        let (session, started) = (Arc::clone(&env), what.clone());
+        let session = Arc::clone(&env);
+        let started = what.clone();
         let is_started = env.helpers.spawn(move |cancel| {
             in_same_session(async move {
                 let tokens = CallTokens { call: cancel.clone(), turn: cancel };
                 let work = AssertUnwindSafe(self.work(task, call, record, tokens)).catch_unwind();
-                let news = match work.await.map(|it| it.result) {
+                let news = match work.await.map(|end| end.result) {
                     Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
                     Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
@@ -207,7 +209,8 @@ impl TurnHelpers {
         let Some(name) = task.kind.model.clone() else {
             return Ok(self.services.selection.clone());
         };
-        let (finder, wanted) = (self.services.models.clone(), name.clone());
+        let finder = self.services.models.clone();
+        let wanted = name.clone();
         let found = spawn_blocking(move || (finder.0)(&wanted)).await;
         let why = match found {
             Ok(Ok(model)) => {
@@ -229,7 +232,8 @@ impl TurnHelpers {
         let env = &self.services.env;
         let session = SessionId::random();
         let log = env.log.for_helper(session.clone(), call);
-        let (roots, selection) = (env.files.roots(), self.services.selection.get());
+        let roots = env.files.roots();
+        let selection = self.services.selection.get();
         let model = task.kind.model.clone();
         let row = SessionRow {
             real_cwd: roots.real_cwd().to_path_buf(),
@@ -250,7 +254,7 @@ impl TurnHelpers {
 }
 
 impl OpenHelper {
-    /// Has the conversation and ends what the helper has left running.
+    /// Holds the conversation, and ends everything that the helper has left running.
     async fn converse(self, task: &HelperTask) -> HelperEnd {
         let mut context = context::environment_lines(self.services.env.files.roots());
         context.extend(self.services.mode_context());
@@ -259,18 +263,20 @@ impl OpenHelper {
         let finished = self.run_turn(services, parts).await;
         let env = &self.services.env;
         env.jobs.close().await;
-        let (calls, tokens) = (self.client.calls(), env.helpers.tokens());
+        let calls = self.client.calls();
+        let tokens = env.helpers.tokens();
         let lock = self.lock;
         // Releasing the lock removes a file.
-        drop(spawn_blocking(move || drop(lock)).await);
+        spawn_blocking(move || drop(lock)).await.ok();
         self.client.end(finished.result.as_ref().ok().copied());
         let result = answer(finished);
         HelperEnd { result, calls, tokens, session: None }
     }
 
-    /// Runs one turn and shows on the card what it does.
+    /// Runs one turn and shows its progress on the card.
     async fn run_turn(&self, services: TurnServices, parts: Vec<PromptPart>) -> FinishedTurn {
-        let (grants, CallTokens { call, turn }) = (Arc::clone(&self.grants), self.tokens.clone());
+        let grants = Arc::clone(&self.grants);
+        let CallTokens { call, turn } = self.tokens.clone();
         let env = Arc::clone(&services.env);
         let turn = Turn::of_helper(
             services,
@@ -300,10 +306,9 @@ impl HelperEnd {
 
     fn into_outcome(self) -> ToolOutcome {
         let used = work_done(self.calls, self.tokens);
-        let transcript = self
-            .session
-            .as_ref()
-            .map(|it| format!("{used}. `turnwright sessions show {it}` shows its conversation."));
+        let transcript = self.session.as_ref().map(|session| {
+            format!("{used}. `turnwright sessions show {session}` shows its conversation.")
+        });
         let raw = json!({ "session_id": self.session.as_ref().map(SessionId::as_str),
             "tool_calls": self.calls, "tokens": self.tokens });
         match self.result {
@@ -340,7 +345,8 @@ fn helper_env(
     // The model may read what is in the folder of its session.
     let outputs = Jobs::output_folder(&session.shared.folders.state, &session.session);
     let files = session.files.unseen();
-    let (environment, shared) = (session.command_environment.clone(), Arc::clone(&session.shared));
+    let environment = session.command_environment.clone();
+    let shared = Arc::clone(&session.shared);
     let mut env =
         ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::default(), shared);
     env.jobs = Jobs::new(outputs).with_prefix(format!("{}p", short_id(call)));
@@ -356,17 +362,20 @@ fn helper_env(
 
 /// A short name for the helper of a call.
 fn short_id(call: &CallId) -> String {
-    format!("h{}", call.as_str().trim_start_matches(|it: char| !it.is_ascii_digit()))
+    format!("h{}", call.as_str().trim_start_matches(|character: char| !character.is_ascii_digit()))
 }
 
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
-    let answers = finished.history.messages.iter().rev().filter_map(|it| match it.as_ref() {
-        // A note of ours about the end of the turn has no identifier.
-        Message::Assistant(it) if !it.id.as_str().is_empty() => Some(it.text.trim()),
-        _ => None,
-    });
-    let text = answers.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
+    let answers =
+        finished.history.messages.iter().rev().filter_map(|message| match message.as_ref() {
+            // A note of ours about the end of the turn has no identifier.
+            Message::Assistant(answer) if !answer.id.as_str().is_empty() => {
+                Some(answer.text.trim())
+            }
+            _ => None,
+        });
+    let text = answers.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
     let why = match finished.result {
         Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text.to_owned()),
         Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {

@@ -1,4 +1,4 @@
-//! What a turn and a session may use up, and what has been used up. Pure.
+//! The limits of a turn and a session, and how much of them is used up. Pure.
 
 pub(super) mod end;
 pub(super) mod shared;
@@ -11,7 +11,7 @@ use turnwright_types::message::{History, Spending, StopReason, TokenUsage};
 /// The part of a limit at which the user is told.
 const NOTICE_SHARE: f64 = 0.8;
 
-/// What is limited.
+/// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     Requests,
@@ -33,7 +33,7 @@ pub(super) type Amounts = [f64; Resource::ALL.len()];
 /// The limits of a session; infinite where there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SpendingLimits {
-    /// Whether a model that goes round in circles is stopped.
+    /// True if a model that goes round in circles is stopped.
     pub stops_loops: bool,
     /// For one turn.
     turn: Amounts,
@@ -123,7 +123,7 @@ impl ReachedLimit {
         }
     }
 
-    /// What the user is told when the turn ends because of it.
+    /// Tells the user what to do when the turn ends because of it.
     pub(super) fn advice(self) -> String {
         let next = if self.is_session {
             "Start a new session, or raise it in the settings and open this one again"
@@ -134,7 +134,7 @@ impl ReachedLimit {
     }
 }
 
-/// What was used up before a turn began, and of which limits the user was told.
+/// The amounts that were used up before a turn began, and the limits of which the user was told.
 #[derive(Clone, Debug)]
 pub(super) struct SpendingMeter {
     limits: SpendingLimits,
@@ -143,7 +143,7 @@ pub(super) struct SpendingMeter {
 }
 
 impl SpendingMeter {
-    /// Starts with what a conversation has used up. Of a limit that is nearly reached already the user
+    /// Starts with the amounts that a conversation has used up. If a limit is nearly reached already, the user
     /// was told in an earlier turn.
     pub(super) fn new(limits: SpendingLimits, history: &History) -> SpendingMeter {
         let before = amounts(&history.spent, history.cost, Duration::ZERO);
@@ -152,7 +152,7 @@ impl SpendingMeter {
         meter
     }
 
-    /// Takes note of requests that are not those of this turn.
+    /// Takes note of requests that do not belong to this turn.
     #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
     pub(super) fn leave_out_requests(&mut self, count: u64) {
         self.before[Resource::Requests as usize] += count as f64;
@@ -167,10 +167,10 @@ impl SpendingMeter {
     pub(super) fn take_notices(&mut self, now: Amounts) -> Vec<String> {
         let full: Vec<_> = self.used_beyond(1.0, now).collect();
         let near = self.used_beyond(NOTICE_SHARE, now);
-        let new: Vec<_> = near.filter(|it| !self.told.contains(it)).collect();
+        let new: Vec<_> = near.filter(|limit| !self.told.contains(limit)).collect();
         self.told.extend(&new);
-        let new = new.into_iter().filter(|it| !full.contains(it));
-        new.map(|it| format!("80 % of the {} is used up.", it.description())).collect()
+        let new = new.into_iter().filter(|limit| !full.contains(limit));
+        new.map(|limit| format!("80 % of the {} is used up.", limit.description())).collect()
     }
 
     /// The limits of which at least this share is used up.
@@ -211,7 +211,7 @@ pub(super) fn add_cost(
     Some(cost)
 }
 
-/// What was used up `elapsed` after the turn has begun.
+/// The amounts that were used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
 pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
     let minutes = (spent.time + elapsed).as_secs_f64() / 60.0;

@@ -40,7 +40,7 @@ pub(super) struct EndedCall<'a> {
     pub(super) has_changed: bool,
 }
 
-/// What is repeated, and how often so far.
+/// A repetition, and how often it has occurred so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repetition {
     SameCall {
@@ -59,7 +59,7 @@ pub(super) enum Repetition {
     },
 }
 
-/// What to do about a repetition.
+/// The action that follows from a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopFinding {
     /// Remind the model.
@@ -143,7 +143,7 @@ impl LoopDetector {
         self.stale = if self.known.insert(key) { 0 } else { self.stale + 1 };
         self.recent.truncate(WINDOW - 1);
         self.recent.push_front(key);
-        let same = self.recent.iter().filter(|it| **it == key).count();
+        let same = self.recent.iter().filter(|recent| **recent == key).count();
         let failures = self.count_failures(call);
         let repetition = Repetition::SameCall { times: same };
         let failed = Repetition::FailedEdit { times: failures };
@@ -153,7 +153,7 @@ impl LoopDetector {
             (self.stale >= STALE_QUESTION, stale),
             (failures >= FAILURE_QUESTION, failed),
         ];
-        if let Some((_, what)) = asks.into_iter().find(|it| it.0) {
+        if let Some((_, what)) = asks.into_iter().find(|(is_due, _)| *is_due) {
             return Some(LoopFinding::Ask(what));
         }
         let reminders = [
@@ -161,7 +161,7 @@ impl LoopDetector {
             (same == SAME_REMINDER && !self.reminded.contains(&key), repetition),
             (self.stale == STALE_REMINDER, stale),
         ];
-        let (_, what) = reminders.into_iter().find(|it| it.0)?;
+        let (_, what) = reminders.into_iter().find(|(is_due, _)| *is_due)?;
         self.reminded.push(key);
         Some(LoopFinding::Remind(what))
     }
@@ -169,13 +169,14 @@ impl LoopDetector {
     fn count_failures(&mut self, call: &EndedCall<'_>) -> usize {
         let Some(path) = call.edited else { return 0 };
         if call.ok {
-            self.failures.retain(|it| it.path != path);
+            self.failures.retain(|failure| failure.path != path);
             return 0;
         }
-        let is_same = |it: &&mut FailedEdits| it.tool == call.tool && it.path == path;
         let answer = self.answer;
-        if let Some(failed) = self.failures.iter_mut().find(is_same) {
-            // Of several edits in one answer, the model has not seen the first fail.
+        let mut failures = self.failures.iter_mut();
+        let known = failures.find(|failure| failure.tool == call.tool && failure.path == path);
+        if let Some(failed) = known {
+            // When an answer has several edits, the model has not seen the first fail.
             if failed.answer == answer {
                 return 0;
             }
@@ -183,7 +184,8 @@ impl LoopDetector {
             failed.times += 1;
             return failed.times;
         }
-        let (tool, path) = (call.tool.to_owned(), path.to_owned());
+        let tool = call.tool.to_owned();
+        let path = path.to_owned();
         self.failures.push(FailedEdits { tool, path, times: 1, answer });
         1
     }
@@ -209,7 +211,8 @@ const PROCESS_WORDS: [&str; 4] = ["pid", "process", "thread", "tid"];
 /// identifiers of processes. All of them are words that begin with a digit.
 fn mask_volatile(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
-    let (mut copied, mut from) = (0, 0);
+    let mut copied = 0;
+    let mut from = 0;
     while let Some(found) = text.as_bytes()[from..].iter().position(u8::is_ascii_digit) {
         let start = from + found;
         let (before, rest) = text.split_at(start);
@@ -225,7 +228,7 @@ fn mask_volatile(text: &str) -> String {
     masked
 }
 
-/// Whether the last character is a letter or a digit.
+/// Returns true if the last character is a letter or a digit.
 fn ends_in_word(text: &str) -> bool {
     match text.as_bytes().last() {
         Some(last) if last.is_ascii() => last.is_ascii_alphanumeric(),
@@ -233,7 +236,7 @@ fn ends_in_word(text: &str) -> bool {
     }
 }
 
-/// Whether a word that begins with a digit differs between two runs.
+/// Returns true if a word that begins with a digit differs between two runs.
 fn is_volatile(before: &str, word: &str, after: &str) -> bool {
     word.len() >= MIN_TIME_LEN && is_time(word) && !before.ends_with(':')
         || is_duration(word, after)
@@ -241,21 +244,25 @@ fn is_volatile(before: &str, word: &str, after: &str) -> bool {
         || follows_process_word(before)
 }
 
-/// Whether the last word of the text is one of [`PROCESS_WORDS`].
+/// Returns true if the last word of the text is one of [`PROCESS_WORDS`].
 fn follows_process_word(text: &str) -> bool {
-    // Long results have thousands of numbers, and few of them follow a word that ends so.
-    let may_end = |it: &u8| !it.is_ascii() || matches!(it, b'd' | b's' | b'D' | b'S');
     let mut letters =
-        text.bytes().rev().skip_while(|it| it.is_ascii() && !it.is_ascii_alphanumeric());
-    if !letters.next().is_some_and(|it| may_end(&it)) {
+        text.bytes().rev().skip_while(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
+    // Long results have thousands of numbers, and few of them follow a word that ends so.
+    let may_end = letters
+        .next()
+        .is_some_and(|byte| !byte.is_ascii() || matches!(byte, b'd' | b's' | b'D' | b'S'));
+    if !may_end {
         return false;
     }
-    let text = text.trim_end_matches(|it: char| !it.is_alphanumeric());
-    let is_last = |word: &&str| {
-        let rest = text.len().checked_sub(word.len()).filter(|it| text.is_char_boundary(*it));
-        rest.is_some_and(|at| text[at..].eq_ignore_ascii_case(word) && !ends_in_word(&text[..at]))
-    };
-    PROCESS_WORDS.iter().any(is_last)
+    let text = text.trim_end_matches(|character: char| !character.is_alphanumeric());
+    PROCESS_WORDS.iter().any(|word| {
+        let start =
+            text.len().checked_sub(word.len()).filter(|start| text.is_char_boundary(*start));
+        start.is_some_and(|start| {
+            text[start..].eq_ignore_ascii_case(word) && !ends_in_word(&text[..start])
+        })
+    })
 }
 
 /// The length of the first word. A dot, a colon or a dash between digits belongs to it.
@@ -264,14 +271,15 @@ fn word_length(text: &str) -> usize {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut end = 0;
     while let Some(byte) = bytes.get(end) {
-        let joins = || {
-            matches!(byte, b'.' | b':' | b'-') && is_digit(end.wrapping_sub(1)) && is_digit(end + 1)
-        };
-        if byte.is_ascii_alphanumeric() || joins() {
+        let joins = matches!(byte, b'.' | b':' | b'-')
+            && is_digit(end.wrapping_sub(1))
+            && is_digit(end + 1);
+        if byte.is_ascii_alphanumeric() || joins {
             end += 1;
             continue;
         }
-        match text[end..].chars().next().filter(|it| !byte.is_ascii() && it.is_alphanumeric()) {
+        let next = text[end..].chars().next();
+        match next.filter(|letter| !byte.is_ascii() && letter.is_alphanumeric()) {
             Some(letter) => end += letter.len_utf8(),
             None => break,
         }
@@ -281,30 +289,31 @@ fn word_length(text: &str) -> usize {
 
 /// A date, with or without a time, or a time of day.
 fn is_time(word: &str) -> bool {
-    let has_shape = |shape: &str| {
+    let shapes = ["0000-00-00", "00:00:00", "0:00:00", "00:00", "0:00"];
+    shapes.into_iter().any(|shape| {
         word.len() >= shape.len()
-            && word.bytes().zip(shape.bytes()).all(|(it, shape)| match shape {
-                b'0' => it.is_ascii_digit(),
-                other => it == other,
+            && word.bytes().zip(shape.bytes()).all(|(byte, shape)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                other => byte == other,
             })
-    };
-    ["0000-00-00", "00:00:00", "0:00:00", "00:00", "0:00"].into_iter().any(has_shape)
+    })
 }
 
 /// A number with a unit of time, which may be the next word.
 fn is_duration(word: &str, after: &str) -> bool {
-    let number = word.bytes().take_while(|it| it.is_ascii_digit() || *it == b'.').count();
+    let number = word.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let unit = &word[number..];
     if !unit.is_empty() {
         // `1m30.5s` has several.
-        let is_part = |it: &str| it.is_empty() || TIME_UNITS.contains(&it);
-        return unit.split(|it: char| it.is_ascii_digit() || it == '.').all(is_part);
+        let mut parts =
+            unit.split(|character: char| character.is_ascii_digit() || character == '.');
+        return parts.all(|part| part.is_empty() || TIME_UNITS.contains(&part));
     }
     if after.as_bytes().first() != Some(&b' ') {
         return false;
     }
-    let next = &after[1..];
-    let next = &next[..word_length(next)];
+    let rest = &after[1..];
+    let next = &rest[..word_length(rest)];
     !next.is_empty() && TIME_UNITS.contains(&next)
 }
 
@@ -314,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// What follows after each call; a letter is a call, a capital one changes a file, `w` waits, and a digit
+    /// The findings after each call; a letter is a call, a capital one changes a file, `w` waits, and a digit
     /// behind it is its result.
     fn findings(script: &str) -> Vec<(usize, LoopFinding)> {
         let mut detector = LoopDetector::default();
@@ -335,7 +344,7 @@ mod tests {
                 is_waiting: name == "w",
                 has_changed: name.starts_with(char::is_uppercase),
             };
-            found.extend(detector.add(&ended).map(|it| (number, it)));
+            found.extend(detector.add(&ended).map(|finding| (number, finding)));
         }
         found
     }
@@ -349,7 +358,7 @@ mod tests {
             ("a a b", vec![]),
             ("a a a a", vec![(3, Remind(same(3)))]),
             ("a a a a a", vec![(3, Remind(same(3))), (5, Ask(same(5)))]),
-            // What changes is progress.
+            // A change is progress.
             ("a1 a2 a3 a4 a5 a6 a7 a8", vec![]),
             ("a b c a d e a", vec![(7, Remind(same(3)))]),
             // Too far apart.
@@ -382,11 +391,13 @@ mod tests {
         let rounds = |calls: &str, times: usize| vec![calls; times].join(" ");
         let stale = |calls| Repetition::Stale { calls };
         let seven = findings(&rounds("a b c d e f g", 5));
-        let found: Vec<_> = seven.iter().filter(|it| matches!(it.1, LoopFinding::Ask(_))).collect();
+        let found: Vec<_> =
+            seven.iter().filter(|(_, finding)| matches!(finding, LoopFinding::Ask(_))).collect();
         assert_eq!(found.first(), Some(&&(27, LoopFinding::Ask(stale(20)))));
         assert!(seven.contains(&(19, LoopFinding::Remind(stale(12)))), "{seven:?}");
         // Each round has something new.
-        let new = (0..9).map(|it| format!("a b c d e f g{it}")).collect::<Vec<_>>().join(" ");
+        let new =
+            (0..9).map(|number| format!("a b c d e f g{number}")).collect::<Vec<_>>().join(" ");
         assert_eq!(findings(&new), []);
     }
 
@@ -410,10 +421,10 @@ mod tests {
                 has_changed: ok,
             })
         };
-        let found: Vec<_> = (0..3).map(|it| edit(false, it)).collect();
+        let found: Vec<_> = (0..3).map(|number| edit(false, number)).collect();
         assert_eq!(found, [None; 3]);
         edit(true, 3);
-        let found: Vec<_> = (4..13).map(|it| edit(false, it)).collect();
+        let found: Vec<_> = (4..13).map(|number| edit(false, number)).collect();
         let failed = |times| Repetition::FailedEdit { times };
         // The second and the third are in the same answer.
         assert_eq!(found[4], Some(LoopFinding::Remind(failed(4))));

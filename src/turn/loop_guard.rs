@@ -1,5 +1,5 @@
-//! What a turn does about a model that goes round in circles: first a word to the model, in the result
-//! of the call, then a question to the user.
+//! Handles a model that goes round in circles: first with a word to the model, in the result of the call,
+//! then with a question to the user.
 
 use std::sync::Arc;
 
@@ -94,9 +94,12 @@ impl Turn {
             Repetition::FailedEdit { times } => {
                 let Arguments::Object(arguments) = &call.arguments else { return String::new() };
                 let place = tools::current_place(&self.services.env, arguments).await;
-                let advice = place.map_or("Read the file before the next one.".to_owned(), |it| {
-                    format!("Copy what you quote exactly from the text that is there now:\n{it}\n")
-                });
+                let advice =
+                    place.map_or("Read the file before the next one.".to_owned(), |text| {
+                        format!(
+                            "Copy what you quote exactly from the text that is there now:\n{text}\n"
+                        )
+                    });
                 format!("[{times} edits of this file have failed in a row. {advice}]")
             }
         }
@@ -119,11 +122,11 @@ impl Turn {
         let asking = self.cancel.run_until_cancelled(client.ask_user(question));
         let Some(reply) = asking.await else { return TurnStep::End(Ok(StopReason::Cancelled)) };
         let reason = match reply {
-            UserReply::Answered(words) if words.first().is_some_and(|it| it == GO_ON) => {
+            UserReply::Answered(words) if words.first().is_some_and(|word| word == GO_ON) => {
                 self.loops.reset();
                 return TurnStep::Sample;
             }
-            UserReply::Answered(words) if words.first().is_some_and(|it| it == GUIDE) => {
+            UserReply::Answered(words) if words.first().is_some_and(|word| word == GUIDE) => {
                 match self.ask_for_guidance(call.id).await {
                     Some(step) => return step,
                     None => StopReason::EndTurn,
@@ -172,14 +175,14 @@ impl Turn {
     }
 }
 
-/// What goes round in circles, in a sentence for the user.
+/// Describes the repetition in a sentence for the user.
 fn description(repetition: Repetition, call: &ToolCall) -> String {
     let arguments = match &call.arguments {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { text, .. } => text.clone(),
     };
-    let shown = redacted(&format!("{} {arguments}", call.name));
-    let shown = shorten_title(escape_hidden_line(&shown));
+    let line = redacted(&format!("{} {arguments}", call.name));
+    let shown = shorten_title(escape_hidden_line(&line));
     match repetition {
         Repetition::SameCall { times } => format!(
             "The model has made the same call {times} times, always with the same result: `{shown}`."

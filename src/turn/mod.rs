@@ -94,7 +94,7 @@ pub(crate) struct Turn {
     /// The number of changes of files that the loop detector knows of.
     known_changes: u64,
     meter: SpendingMeter,
-    /// What of a helper's spending its session knows.
+    /// The part of a helper's spending that its session knows.
     shared: (Spending, Option<f64>),
     began: Instant,
     steering: SteeringQueue,
@@ -103,7 +103,7 @@ pub(crate) struct Turn {
     unreported_prompt: Option<(MessageId, Arc<Message>)>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
-    /// Whether it is a helper's, whose file changes belong to the turn of its session.
+    /// True for a helper's turn, whose file changes belong to the turn of its session.
     is_helper: bool,
 }
 
@@ -122,7 +122,7 @@ const MAX_EXCERPT_CHARS: usize = 64;
 
 /// The first characters of the text that the user has typed.
 fn excerpt(prompt: &UserMessage) -> String {
-    let typed = prompt.parts.iter().filter_map(|it| match it {
+    let typed = prompt.parts.iter().filter_map(|part| match part {
         PromptPart::Text(text) => Some(text.as_str()),
         _ => None,
     });
@@ -176,7 +176,7 @@ impl Turn {
     ) -> Turn {
         let limits = services.limits;
         let turn = Turn::with_grants(services, history, grants, prompt, cancel);
-        // What is limited besides its requests is used up together with the session.
+        // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(limits, &History::default());
         Turn { is_helper: true, session_turn, meter, ..turn }
     }
@@ -333,7 +333,7 @@ impl Turn {
             calls::file_change_recorder::end_turn(&self.services, &self.cancel).await;
         }
         self.share_spending();
-        let why = result.as_ref().map_or("error", |it| it.as_str());
+        let why = result.as_ref().map_or("error", |stop| stop.as_str());
         let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
@@ -347,7 +347,7 @@ impl Turn {
         let remote_tools = self.services.tools.remote_tools();
         let Some(limit) = remote_tools.take_wait_limit() else { return };
         let settled = self.cancel.run_until_cancelled(remote_tools.servers_settled());
-        drop(tokio::time::timeout(limit, settled).await);
+        tokio::time::timeout(limit, settled).await.ok();
         if self.cancel.is_cancelled() {
             return;
         }
@@ -378,7 +378,7 @@ impl Turn {
     async fn report_prompt(&mut self) {
         let Some((id, message)) = self.unreported_prompt.take() else { return };
         if self.services.client().follows_prompts() {
-            // What the client is told of is stored.
+            // The prompt is stored before the client is told of it.
             self.services.log().flush().written().await;
             self.services.report_message(None, &id, &message);
         }

@@ -12,11 +12,11 @@ use turnwright_types::message::{StopReason, ToolCall};
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
-/// Retries when the answer was empty or unreadable: an answer that is so twice will be so a third time.
+/// Retries when the answer was empty or unreadable: two failures predict a third.
 const MAX_FRAGILE_RETRIES: u32 = 1;
 /// Retries when the stream broke before the user has seen anything of the answer.
 const MAX_BROKEN_STREAMS: u32 = 3;
-/// How long a server is waited for that has answered before. Gateways start anew in 9 to 18 seconds.
+/// How long to wait for a server that has answered before. Gateways restart in 9 to 18 seconds.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The longest of these waits: the server may be back any moment.
 const MAX_OUTAGE_WAIT: Duration = Duration::from_secs(8);
@@ -103,20 +103,20 @@ pub(super) enum SampleOutcome {
     Reply {
         end: EndReason,
         calls: Vec<ToolCall>,
-        /// Whether the text contains a tool call and the model is one that is told so.
+        /// True if the text contains a tool call and the model is one that is told so.
         has_leaked_call: bool,
-        /// Whether the answer has ended because the window is full.
+        /// True if the answer has ended because the window is full.
         fills_window: bool,
     },
     /// The request failed, or the answer is incomplete.
     Failed {
         error: LlmError,
-        /// What the user has seen of the answer: a plain retry would show that twice.
+        /// The part of the answer that the user has seen: a plain retry would show it twice.
         shown: ShownSoFar,
     },
 }
 
-/// What the user has seen of an answer that failed.
+/// The part of a failed answer that the user has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownSoFar {
     Nothing,
@@ -213,7 +213,7 @@ fn after_failure(
         _ => {}
     }
     let wanted = error.retry_after();
-    let is_too_long = wanted.is_some_and(|it| it > MAX_RETRY_WAIT);
+    let is_too_long = wanted.is_some_and(|wait| wait > MAX_RETRY_WAIT);
     if is_too_long || !error.is_transient() {
         return TurnStep::End(Err(Error::Llm(error)));
     }
@@ -227,11 +227,10 @@ fn after_failure(
     let usual = usual.mul_f64(0.8 + 0.4 * jitter);
     // A server that asks for a wait of zero is in trouble all the same.
     let delay = wanted.map_or(usual, |wanted| wanted.max(usual));
-    let what = match &error {
+    let what = as_sentence(match &error {
         LlmError::Truncated { host } => format!("The answer from {host} broke off"),
         error => error_chain(error),
-    };
-    let what = as_sentence(what);
+    });
     match shown {
         ShownSoFar::AnswerText => {
             TurnStep::Continue(delay, format!("{what} Continuing from there."), Nudge::Cut)
@@ -572,8 +571,8 @@ mod tests {
 
     #[test]
     fn a_long_wait_is_counted_down_in_tens() {
-        let table = [(1, None), (10, None), (14, None), (15, Some(10)), (20, Some(10))];
-        let table = table.into_iter().chain([(34, Some(20)), (60, Some(50))]);
+        let first = [(1, None), (10, None), (14, None), (15, Some(10)), (20, Some(10))];
+        let table = first.into_iter().chain([(34, Some(20)), (60, Some(50))]);
         for (left, expected) in table {
             let next = next_countdown(Duration::from_secs(left));
             assert_eq!(next, expected.map(Duration::from_secs), "{left}");

@@ -1,4 +1,4 @@
-//! What the model is told besides the user's words: the instructions, the project, its folders.
+//! The context of the model besides the user's words: the instructions, the project, its folders.
 
 pub(super) mod context;
 pub(super) mod first_prompt;

@@ -1,4 +1,4 @@
-//! What a turn works with: the services and settings that its session owns.
+//! The services and settings of a session that its turns work with.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -43,9 +43,9 @@ pub(crate) struct TurnServices {
     pub max_requests: u32,
     /// Watches over what the provider has in its cache.
     pub cache_guard: CacheGuard,
-    /// What a turn and the session may use up besides.
+    /// The other limits on the spending of a turn and of the session.
     pub limits: SpendingLimits,
-    /// What the session has used up, also by helpers.
+    /// The spending of the session, including that of helpers.
     pub spending: SharedSpending,
     /// The calls that wait or run, also those of helpers.
     pub queue: AdmissionQueue,
@@ -53,15 +53,15 @@ pub(crate) struct TurnServices {
     pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
     pub models: ModelFinder,
-    /// Whether the user was told that the server truncates prompts.
+    /// True if the user was told that the server truncates prompts.
     pub truncation_reported: Arc<AtomicBool>,
-    /// Whether the user was told that the window is small.
+    /// True if the user was told that the window is small.
     pub small_window_told: Arc<AtomicBool>,
-    /// Whether the user was told that the size of the window is only assumed.
+    /// True if the user was told that the size of the window is only assumed.
     pub assumed_window_told: Arc<AtomicBool>,
-    /// Whether the user was told that the base URL lacks its version.
+    /// True if the user was told that the base URL lacks its version.
     pub base_url_reported: Arc<AtomicBool>,
-    /// Whether the user was told that instructions, notes and skills could not be read.
+    /// True if the user was told that instructions, notes and skills could not be read.
     pub context_missing: Arc<AtomicBool>,
 }
 
@@ -109,7 +109,8 @@ impl TurnServices {
         if let Message::User(said) = message
             && self.client().follows_prompts()
         {
-            let (message, parts) = (id.clone(), said.parts.clone());
+            let message = id.clone();
+            let parts = said.parts.clone();
             self.client().update(Update::UserMessage { prompt, message, parts });
         }
     }
@@ -121,7 +122,7 @@ impl TurnServices {
         }
     }
 
-    /// Notes that what the model was told with earlier prompts and results may no longer be in its context.
+    /// Notes that what earlier prompts and results told the model may no longer be in its context.
     pub(crate) fn forget_told_context(&self) {
         self.announced_mode.forget();
         self.folder_instructions.forget();
@@ -144,20 +145,21 @@ impl TurnServices {
     }
 
     pub(super) fn mode_line(&self) -> String {
-        let (mode, can_confine) = (self.mode.get(), self.policy.get().can_confine);
+        let mode = self.mode.get();
+        let can_confine = self.policy.get().can_confine;
         format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
     }
 
     /// If the conversation's last line about the mode is still correct, marks it as told, so that
     /// it is not repeated.
     pub(crate) fn restore_announced_mode(&self, history: &History) {
-        let users = history.messages.iter().rev().filter_map(|it| match it.as_ref() {
-            Message::User(it) => Some(it),
+        let users = history.messages.iter().rev().filter_map(|message| match message.as_ref() {
+            Message::User(user) => Some(user),
             _ => None,
         });
-        let parts = users.flat_map(|it| it.parts.iter().rev());
-        let mut lines = parts.filter_map(|it| match it {
-            PromptPart::Context(text) => text.lines().rfind(|it| it.starts_with(MODE_PREFIX)),
+        let parts = users.flat_map(|user| user.parts.iter().rev());
+        let mut lines = parts.filter_map(|part| match part {
+            PromptPart::Context(text) => text.lines().rfind(|line| line.starts_with(MODE_PREFIX)),
             _ => None,
         });
         if lines.next() == Some(self.mode_line().trim_end()) {

@@ -1,4 +1,4 @@
-//! What the user says to a turn that is running. It reaches the model with its next request, and cancels
+//! The words of the user to a turn that is running. They reach the model with its next request, and cancel
 //! nothing.
 
 use parking_lot::Mutex;
@@ -13,9 +13,9 @@ use turnwright_types::update::{PromptKey, Update};
 
 /// The most messages that may wait for the next request.
 const MAX_WAITING: usize = 32;
-/// What the model is told about such a message.
+/// The context that the model gets with such a message.
 const CONTEXT: &str = "The user has sent this while you were working.";
-/// What the user is told if the model has not read it in this turn.
+/// The notice for the user if the model has not read it in this turn.
 const UNREAD_NOTICE: &str = "Your last words came too late for this turn. The model reads them with your next \
                       prompt.";
 
@@ -84,7 +84,7 @@ impl SteeringQueue {
         let waiting = std::mem::take(&mut self.0.lock().messages);
         let mut joined = Vec::new();
         for WaitingMessage { seq, prompt, mut message } in waiting {
-            message.parts.extend(context.map(|it| PromptPart::Context(it.to_owned())));
+            message.parts.extend(context.map(|text| PromptPart::Context(text.to_owned())));
             history.push(Message::User(message));
             let Some(message) = history.messages.last().cloned() else { continue };
             let id = MessageId::from(format!("msg-{}", history.mint()));
@@ -109,7 +109,7 @@ impl SteeringQueue {
 }
 
 impl Turn {
-    /// The turn takes what the user says to it from this queue.
+    /// Makes the turn take the user's words from this queue.
     pub(crate) fn steered_by(mut self, steering: SteeringQueue) -> Turn {
         self.steering = steering;
         self
@@ -125,7 +125,7 @@ impl Turn {
         self.loops.reset();
         self.report_prompt().await;
         if self.services.client().follows_prompts() {
-            // What the client is told of is stored.
+            // The words are stored before the client is told of them.
             log.flush().written().await;
         }
         self.services.report_joined(joined);
@@ -163,13 +163,14 @@ mod tests {
     #[test]
     fn messages_are_taken_in_order_until_the_turn_ends() {
         let log = SessionLog::default();
-        let (queue, mut history) = (SteeringQueue::default(), History::default());
+        let queue = SteeringQueue::default();
+        let mut history = History::default();
         let push = |text: &str| queue.push(&log, None, UserMessage::text(text)).is_ok();
         assert!(push("a") && push("b"));
         assert!(!queue.close_if_empty(), "they wait");
         assert!(push("c"));
         assert_eq!(queue.move_into(&mut history, &log, None).len(), 3);
-        let texts: Vec<_> = history.messages.iter().map(|it| format!("{it:?}")).collect();
+        let texts: Vec<_> = history.messages.iter().map(|message| format!("{message:?}")).collect();
         assert_eq!(texts.len(), 3);
         for (text, word) in texts.iter().zip(["\"a\"", "\"b\"", "\"c\""]) {
             assert!(text.contains(word), "{text}");
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn not_more_wait_than_the_limit() {
-        let (log, queue) = (SessionLog::default(), SteeringQueue::default());
+        let log = SessionLog::default();
+        let queue = SteeringQueue::default();
         let taken = (0..100).filter(|_| queue.push(&log, None, UserMessage::text("x")).is_ok());
         assert_eq!(taken.count(), MAX_WAITING);
     }

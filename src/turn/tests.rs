@@ -92,15 +92,15 @@ impl TurnFixture {
 
 /// The kinds of the messages after the prompt.
 fn shape(history: &History) -> Vec<&'static str> {
-    let word = |it: &Arc<Message>| match it.as_ref() {
+    let words = history.messages.iter().skip(1).map(|message| match message.as_ref() {
         Message::User(_) => "user",
         // The note in place of an answer.
-        Message::Assistant(it) if it.text.starts_with("[Stopped here") => "stopped",
+        Message::Assistant(answer) if answer.text.starts_with("[Stopped here") => "stopped",
         Message::Assistant(_) => "assistant",
-        Message::Tool(it) if it.ok => "ok",
+        Message::Tool(result) if result.ok => "ok",
         Message::Tool(_) => "failed",
-    };
-    history.messages.iter().skip(1).map(word).collect()
+    });
+    words.collect()
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_busy_model_is_asked_again_after_a_wait_that_the_user_sees() {
     let done = fixture.turn(History::default()).run().await;
     assert!(matches!(done.result, Ok(StopReason::EndTurn)));
     let updates = fixture.client.updates.lock();
-    let notices = updates.iter().filter(|it| matches!(it, Update::Notice(_))).count();
+    let notices = updates.iter().filter(|update| matches!(update, Update::Notice(_))).count();
     assert_eq!(notices, 2);
 }
 
@@ -205,7 +205,7 @@ async fn words_that_wait_for_the_client_are_not_lost_by_a_cancel() {
     assert_eq!(shape(&done.history), ["assistant"]);
     let updates = fixture.client.updates.lock();
     assert!(
-        updates.iter().any(|it| matches!(it, Update::AgentText { .. })),
+        updates.iter().any(|update| matches!(update, Update::AgentText { .. })),
         "only the model knows"
     );
 }
@@ -256,7 +256,8 @@ impl Tool for HangingTool {
 #[tokio::test]
 async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
     let tool = HangingTool::default();
-    let (alive, hangs) = (Arc::clone(&tool.alive), Arc::clone(&tool.hangs));
+    let alive = Arc::clone(&tool.alive);
+    let hangs = Arc::clone(&tool.hangs);
     let fixture = turn_fixture(
         vec![ScriptedReply::Calls(vec![("stuck", json!({}))])],
         false,

@@ -45,9 +45,10 @@ async fn restored(fixture: &TurnFixture, store: &Store) -> (RestoredSession, Vec
     (restored_session, take_updates(fixture))
 }
 
-/// What the user sees in the end, in the order of arrival.
+/// The conversation as the user sees it in the end, in the order of arrival.
 fn fold(updates: &[Update]) -> Vec<(String, Value)> {
-    let (mut order, mut shown) = (Vec::new(), BTreeMap::<String, Value>::new());
+    let mut order = Vec::new();
+    let mut shown = BTreeMap::<String, Value>::new();
     for update in updates {
         let (key, fields) = match update {
             Update::AgentText { message, text } => {
@@ -59,12 +60,12 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
             Update::ToolCall { id, view, name, .. } => {
                 (format!("card {id}"), json!({ "name": name, "view": format!("{view:?}") }))
             }
-            Update::CallUpdate(it) => {
-                let mut fields = json!({ "status": format!("{:?}", it.status) });
+            Update::CallUpdate(call) => {
+                let mut fields = json!({ "status": format!("{:?}", call.status) });
                 let parts = [
-                    ("view", it.view.as_ref().map(|it| format!("{it:?}").into())),
-                    ("content", it.content.as_ref().map(|it| format!("{it:?}").into())),
-                    ("raw", it.raw_output.clone()),
+                    ("view", call.view.as_ref().map(|view| format!("{view:?}").into())),
+                    ("content", call.content.as_ref().map(|content| format!("{content:?}").into())),
+                    ("raw", call.raw_output.clone()),
                 ];
                 for (name, part) in parts {
                     if let Some(part) = part {
@@ -77,7 +78,7 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
             _ => continue,
         };
         if !shown.contains_key(&key) || key == "plan" {
-            order.retain(|it| *it != key);
+            order.retain(|known| *known != key);
             order.push(key.clone());
             shown.insert(key, fields);
             continue;
@@ -90,7 +91,7 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
             };
         }
     }
-    order.into_iter().map(|it| (it.clone(), shown.remove(&it).unwrap())).collect()
+    order.into_iter().map(|key| (key.clone(), shown.remove(&key).unwrap())).collect()
 }
 
 #[tokio::test]
@@ -115,7 +116,8 @@ async fn a_restored_session_looks_as_it_was_shown() {
     let (fixture, store) = stored_fixture(plays).await;
     fixture.services.mode.set(Mode::AutoEdit);
     let prompt = UserMessage::text("Do it.");
-    let (history, grants) = (History::default(), Grants::default());
+    let history = History::default();
+    let grants = Grants::default();
     let turn = Turn::new(fixture.services.clone(), history, grants, prompt, fixture.cancel.clone());
     let finished = turn.run().await;
     let live = fold(&take_updates(&fixture));
@@ -143,8 +145,11 @@ async fn a_turn_that_dies_is_forgotten_by_the_model_and_not_by_the_user() {
     assert_eq!(fold(&restored(&fixture, &store).await.1), live);
     assert_eq!(session.prompt("2").await.unwrap().unwrap(), StopReason::EndTurn);
     let (restored_session, _) = restored(&fixture, &store).await;
-    let said =
-        restored_session.history.messages.iter().filter(|it| matches!(***it, Message::User(_)));
+    let said = restored_session
+        .history
+        .messages
+        .iter()
+        .filter(|message| matches!(***message, Message::User(_)));
     assert_eq!((said.count(), restored_session.history.messages.len()), (1, 2));
 }
 
@@ -214,7 +219,8 @@ impl LogWriter {
             LogOp::Answer(count) => self.answer(log, *count),
             LogOp::Intend(number) => {
                 if let Some(call) = self.open.get(usize::from(*number)) {
-                    let (path, before) = ("/w/a".into(), FileState::Absent);
+                    let path = "/w/a".into();
+                    let before = FileState::Absent;
                     let files = vec![FileChange { path, before, after: None }];
                     let intent = ChangeIntent { files, bytes: Vec::new() };
                     drop(log.record_intent(call, intent, Durability::ProcessCrash));
@@ -223,7 +229,8 @@ impl LogWriter {
             LogOp::Settle(number) => {
                 if usize::from(*number) < self.open.len() {
                     let call = self.open.remove(usize::from(*number));
-                    let (text, tool) = ("result".to_owned(), "write_file".to_owned());
+                    let text = "result".to_owned();
+                    let tool = "write_file".to_owned();
                     let view = Some(view());
                     let content = vec![CallContent::Text(text.clone())];
                     let ok = true;
@@ -239,7 +246,8 @@ impl LogWriter {
                 }
             }
             LogOp::Draft => {
-                let (seq, id) = (log.reserve_seq(), self.mint("msg").into());
+                let seq = log.reserve_seq();
+                let id = self.mint("msg").into();
                 drop(log.append_draft(seq, &id, true, "thinking".to_owned()));
                 drop(log.append_draft(seq, &id, false, "some ".to_owned()));
                 drop(log.append_draft(seq, &id, false, "words".to_owned()));
@@ -249,14 +257,16 @@ impl LogWriter {
                 log.add_entry(Entry::Note { id, text: "a note".to_owned() });
             }
             LogOp::Plan => {
-                let (priority, status) = (PlanPriority::Medium, PlanStatus::Pending);
+                let priority = PlanPriority::Medium;
+                let status = PlanStatus::Pending;
                 let entry = PlanEntry { content: "a".to_owned(), priority, status };
                 log.add_entry(Entry::Plan { entries: vec![entry] });
             }
             LogOp::Cleared => drop(log.add_entry(Entry::Cleared)),
             LogOp::Compacted(kept) => {
                 let replacement = Arc::new(Message::User(UserMessage::text("a summary")));
-                let (id, kept) = (self.mint("sum").into(), usize::from(*kept));
+                let id = self.mint("sum").into();
+                let kept = usize::from(*kept);
                 log.add_entry(Entry::Compacted { id, replacement, kept, max_result: 3 });
             }
             LogOp::Pruned(kept) => drop(log.add_entry(Entry::Pruned { kept: usize::from(*kept) })),
@@ -284,7 +294,7 @@ impl LogWriter {
                 )
             })
             .collect();
-        self.open.extend(calls.iter().map(|it| it.id.clone()));
+        self.open.extend(calls.iter().map(|call| call.id.clone()));
         let id = self.mint("msg");
         let message = Arc::new(Message::Assistant(AssistantMessage {
             id: id.as_str().into(),
@@ -314,7 +324,7 @@ async fn check(ops: &[LogOp]) {
     assert!(every_call_has_its_result(messages), "{messages:?}");
     assert_eq!(&repair(messages), messages);
     assert!(restored_session.history.minted >= writer.minted);
-    let first = |it: &Update| match it {
+    let first = |update: &Update| match update {
         Update::ToolCall { id, .. } => Some(id.to_string()),
         Update::AgentText { message, .. } => Some(format!("text {message}")),
         Update::AgentThought { message, .. } => Some(format!("thought {message}")),
@@ -348,7 +358,8 @@ proptest! {
 #[tokio::test]
 async fn identifiers_are_skipped_only_after_an_interrupted_turn() {
     let (fixture, store) = stored_fixture(Vec::new()).await;
-    let (mut writer, log) = (LogWriter::default(), fixture.services.log().clone());
+    let mut writer = LogWriter::default();
+    let log = fixture.services.log().clone();
     for op in [LogOp::Prompt, LogOp::Answer(2), LogOp::Settle(0), LogOp::Settle(0), LogOp::End] {
         writer.write(&log, &op);
     }

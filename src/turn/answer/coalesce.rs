@@ -46,12 +46,12 @@ impl TextCoalescer {
     /// When the pending text is due; `None` if there is none. A time in the past means now.
     pub(in crate::turn) fn due(&self) -> Option<Instant> {
         let waits = !self.text.is_empty();
-        waits.then(|| self.last_flush.map_or_else(Instant::now, |it| it + FRAME))
+        waits.then(|| self.last_flush.map_or_else(Instant::now, |flushed| flushed + FRAME))
     }
 
     /// Takes the pending text if it is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Update> {
-        let is_due = self.last_flush.is_none_or(|it| now >= it + FRAME);
+        let is_due = self.last_flush.is_none_or(|flushed| now >= flushed + FRAME);
         if is_due && !self.text.is_empty() {
             self.last_flush = Some(now);
             self.take()

@@ -14,7 +14,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 /// How long to wait when the last write is not done yet.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was stored of one answer so far.
+/// The part of one answer that was stored so far.
 #[derive(Debug)]
 pub(super) struct DraftWriter {
     log: SessionLog,
@@ -33,7 +33,7 @@ impl DraftWriter {
         DraftWriter { log, id, seq: None, text: 0, thought: 0, next: None, in_flight: Vec::new() }
     }
 
-    /// When the next write is due; a time in the past means now, `None` that there is nothing new.
+    /// When the next write is due. A time in the past means now; `None` means that there is nothing new.
     pub(in crate::turn) fn due(&self, text: &str, thought: &str) -> Option<Instant> {
         let waits = text.len() > self.text || thought.len() > self.thought;
         waits.then(|| self.next.unwrap_or_else(Instant::now))
@@ -41,20 +41,19 @@ impl DraftWriter {
 
     /// Stores the new text if a write is due.
     pub(super) fn write_due(&mut self, text: &str, thought: &str, now: Instant) {
-        let is_late = self.next.is_none_or(|it| it <= now);
+        let is_late = self.next.is_none_or(|next| next <= now);
         if !is_late || self.due(text, thought).is_none() {
             return;
         }
-        self.in_flight.retain(|it| !it.is_done());
+        self.in_flight.retain(|write| !write.is_done());
         if !self.in_flight.is_empty() {
             self.next = Some(now + RETRY_INTERVAL);
             return;
         }
         self.next = Some(now + WRITE_INTERVAL);
         // A secret that is split between two writes would not be redacted.
-        let complete = |rest: &str| redact::without_partial_key(rest).len();
-        self.write(true, thought, self.thought + complete(&thought[self.thought..]));
-        self.write(false, text, self.text + complete(&text[self.text..]));
+        self.write(true, thought, self.thought + complete_len(&thought[self.thought..]));
+        self.write(false, text, self.text + complete_len(&text[self.text..]));
     }
 
     /// Stores the rest: the turn has died.
@@ -85,6 +84,11 @@ impl DraftWriter {
     }
 }
 
+/// The length of a text without a key that may be incomplete at its end.
+fn complete_len(rest: &str) -> usize {
+    redact::without_partial_key(rest).len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,10 +116,11 @@ mod tests {
     }
 
     async fn drafts(store: &Store) -> (Vec<turnwright_store::recovery::AnswerDraft>, u64) {
-        let count = |it: &rusqlite::Connection| {
-            let pieces = it.query_row("SELECT count(*) FROM drafts", [], |it| it.get(0))?;
-            Ok((find_unfinished(it, 1)?.drafts, pieces))
-        };
-        store.read(count).await.unwrap()
+        let counting = store.read(|connection| {
+            let pieces =
+                connection.query_row("SELECT count(*) FROM drafts", [], |row| row.get(0))?;
+            Ok((find_unfinished(connection, 1)?.drafts, pieces))
+        });
+        counting.await.unwrap()
     }
 }

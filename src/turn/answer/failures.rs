@@ -1,6 +1,5 @@
 //! Tells the user and the model about answers that failed, were cut off or lack something.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::Error;
@@ -83,11 +82,10 @@ pub(in crate::turn) fn unanswered_note(
 
 /// The same for a turn that has ended for this reason.
 pub(crate) fn stopped_note(history: &History, why: &str) -> Option<Message> {
-    let is_visible = |it: &&Arc<Message>| match it.as_ref() {
-        Message::Assistant(it) => !it.text.trim().is_empty() || !it.calls.is_empty(),
+    let last = history.messages.iter().rev().find(|message| match message.as_ref() {
+        Message::Assistant(answer) => !answer.text.trim().is_empty() || !answer.calls.is_empty(),
         Message::User(_) | Message::Tool(_) => true,
-    };
-    let last = history.messages.iter().rev().find(is_visible)?;
+    })?;
     (!matches!(last.as_ref(), Message::Assistant(_))).then(|| {
         Message::Assistant(AssistantMessage {
             // The client never gets this message.
@@ -121,11 +119,11 @@ impl Turn {
     /// Tells the user that the conversation does not fit into the window, although it was compacted.
     pub(in crate::turn) fn report_overflow(&mut self, model: &dyn Model, error: &LlmError) {
         let size = window(model, &self.history);
-        let (cached, cost) = (0, self.history.cost);
-        let usage = Update::ContextUsage { used: size, size, cached, cost };
+        let cost = self.history.cost;
+        let usage = Update::ContextUsage { used: size, size, cached: 0, cost };
         self.services.client().update(usage);
-        let (host, message) = (error.host().unwrap_or_default(), error.message());
-        let message = message.unwrap_or("no explanation");
+        let host = error.host().unwrap_or_default();
+        let message = error.message().unwrap_or("no explanation");
         let prompt = self.prompt_tokens();
         self.say(if error.exceeds_minute_limit() {
             format!(
@@ -186,7 +184,7 @@ impl Turn {
 /// answer is shorter (C.1 #7).
 pub(super) fn fills_window(model: &dyn Model, usage: Option<TokenUsage>) -> bool {
     let Some((usage, window)) = usage.zip(model.window()) else { return false };
-    let is_limited = model.max_output().is_some_and(|it| usage.output >= it);
+    let is_limited = model.max_output().is_some_and(|limit| usage.output >= limit);
     !is_limited && usage.total() / 98 >= window / 100
 }
 
@@ -221,7 +219,7 @@ pub(super) fn empty_reply_as_overflow(
 ) -> LlmError {
     let LlmError::EmptyReply { host, what } = &error else { return error };
     let used = estimate_tokens(request);
-    if window.is_none_or(|it| used < it / 5 * 4) {
+    if window.is_none_or(|window| used < window / 5 * 4) {
         return error;
     }
     let message = format!("it sent {what}, and the conversation is about as long as the window");

@@ -43,7 +43,7 @@ pub(super) struct StreamedAnswer {
 
 impl StreamedAnswer {
     pub(super) fn shown(&self) -> ShownSoFar {
-        let has_card = self.cards.iter().flatten().any(|it| it.view.is_some());
+        let has_card = self.cards.iter().flatten().any(|card| card.view.is_some());
         if !self.text.trim().is_empty() {
             ShownSoFar::AnswerText
         } else if !self.text.is_empty() || !self.thought.is_empty() || has_card {
@@ -89,8 +89,8 @@ impl AnswerListener<'_> {
         loop {
             let kept = self.draft_writer.due(&self.text, &self.thought);
             let card = self.next_card();
-            let due = self.coalescer.due().into_iter().chain(kept).chain(card);
-            let due = due.fold(self.silence.due(), min);
+            let moments = self.coalescer.due().into_iter().chain(kept).chain(card);
+            let due = moments.fold(self.silence.due(), min);
             let reply = tokio::select! {
                 biased;
                 reply = stream.next(&mut batch) => reply?,
@@ -108,7 +108,7 @@ impl AnswerListener<'_> {
             if reply.is_none() {
                 self.show_due_cards(Instant::now());
             }
-            if self.coalescer.due().is_some_and(|it| it <= Instant::now()) {
+            if self.coalescer.due().is_some_and(|due| due <= Instant::now()) {
                 // While the client does not read, neither do we read the model's stream. The
                 // pending text is taken only after the wait: a cancel during the wait must not lose
                 // it.
@@ -147,7 +147,7 @@ impl AnswerListener<'_> {
     }
 
     /// Tells the client if the server has turned out not to accept images or recordings of this
-    /// request. Returns whether that is so.
+    /// request. Returns true if so.
     pub(super) fn report_omission(&mut self, model: &dyn Model, request: &Request) -> bool {
         let before = std::mem::replace(&mut self.modalities, model.modalities());
         let notice = omission_notice(model.name(), request, before, self.modalities);
@@ -216,15 +216,15 @@ impl AnswerListener<'_> {
 
     /// When the next card is shown although its arguments are not complete.
     fn next_card(&self) -> Option<Instant> {
-        let hidden = self.cards.iter().flatten().filter(|it| !it.is_shown);
-        hidden.map(|it| it.opened + SHOW_CARD_AFTER).min()
+        let hidden = self.cards.iter().flatten().filter(|card| !card.is_shown);
+        hidden.map(|card| card.opened + SHOW_CARD_AFTER).min()
     }
 
     fn show_due_cards(&mut self, now: Instant) {
-        if self.next_card().is_none_or(|it| it > now) {
+        if self.next_card().is_none_or(|due| due > now) {
             return;
         }
-        for card in self.cards.iter_mut().flatten().filter(|it| !it.is_shown) {
+        for card in self.cards.iter_mut().flatten().filter(|card| !card.is_shown) {
             card.is_shown = true;
             if let Some(view) = &card.view {
                 self.open.set_view(&card.id, view);

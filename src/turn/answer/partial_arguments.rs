@@ -70,7 +70,7 @@ impl StringValue {
         if self.limit == 0 {
             return;
         }
-        if self.argument.is_some_and(|it| it.role.is_long()) {
+        if self.argument.is_some_and(|argument| argument.role.is_long()) {
             *lines += memchr::memchr_iter(b'\n', piece.as_bytes()).count();
             self.ends_line = piece.ends_with('\n');
         }
@@ -96,7 +96,7 @@ pub(in crate::turn) struct LongValue<'a> {
 }
 
 impl PartialArguments {
-    /// Arguments of which nothing has arrived.
+    /// Arguments that have not begun to arrive.
     pub(in crate::turn) fn new(shown: &'static [ShownArgument]) -> PartialArguments {
         PartialArguments {
             shown,
@@ -191,14 +191,15 @@ impl PartialArguments {
         let is_key = self.state == ScanState::InKey;
         let read = if is_key {
             let key = &mut self.key;
-            self.unescape.read(text, |it| {
+            self.unescape.read(text, |piece| {
                 if key.len() < MAX_TITLE_BYTES {
-                    key.push_str(it);
+                    key.push_str(piece);
                 }
             })
         } else {
-            let (value, lines) = (&mut self.value, &mut self.lines);
-            self.unescape.read(text, |it| value.push(it, lines))
+            let value = &mut self.value;
+            let lines = &mut self.lines;
+            self.unescape.read(text, |piece| value.push(piece, lines))
         };
         match read {
             StringProgress::Unfinished => "",
@@ -218,7 +219,7 @@ impl PartialArguments {
         }
     }
 
-    /// Decides what the string that starts here is used for.
+    /// Decides the use of the string that starts here.
     fn start_string_value(&mut self) {
         let is_element = match self.open_brackets.as_slice() {
             [true] => Some(false),
@@ -227,9 +228,12 @@ impl PartialArguments {
             _ => None,
         };
         let name = canonical_name(&self.key);
-        let is_named = |it: &&ShownArgument| it.name == self.key || name == Some(it.name);
-        let argument = self.shown.iter().find(is_named).copied().filter(|it| match is_element {
-            Some(is_element) if it.role.is_title() => !is_element && !self.reported.contains(it),
+        let mut shown = self.shown.iter().copied();
+        let named = shown.find(|shown| shown.name == self.key || name == Some(shown.name));
+        let argument = named.filter(|argument| match is_element {
+            Some(is_element) if argument.role.is_title() => {
+                !is_element && !self.reported.contains(argument)
+            }
             Some(_) => true,
             None => false,
         });
@@ -296,13 +300,13 @@ mod tests {
     }
 
     fn reported(text: &str) -> String {
-        look(text).into_iter().map(|it| it.0).collect::<Vec<_>>().join(" ")
+        look(text).into_iter().map(|(title, _)| title).collect::<Vec<_>>().join(" ")
     }
 
     /// Everything that is visible after these pieces.
     fn seen(pieces: &[&str]) -> (Vec<(ShownArgument, String)>, String) {
         let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
-        let found = pieces.iter().flat_map(|it| arguments.push(it)).collect();
+        let found = pieces.iter().flat_map(|piece| arguments.push(piece)).collect();
         (found, format!("{:?}", arguments.long()))
     }
 
@@ -381,9 +385,10 @@ mod tests {
             let object: serde_json::Map<String, Value> =
                 fields.into_iter().map(|(key, value)| (key, Value::String(value))).collect();
             let title_value = |(key, value): (&String, &Value)| {
-                let value = value.as_str().filter(|it| !it.is_empty())?;
-                let is_title = |it: &ShownArgument| it.name == key && it.role.is_title();
-                COMMON_ARGUMENTS.iter().any(is_title).then(|| format!("{key}={value}"))
+                let value = value.as_str().filter(|value| !value.is_empty())?;
+                let mut shown = COMMON_ARGUMENTS.iter();
+                let is_title = shown.any(|argument| argument.name == key && argument.role.is_title());
+                is_title.then(|| format!("{key}={value}"))
             };
             let expected: Vec<_> = object.iter().filter_map(title_value).collect();
             prop_assert_eq!(reported(&Value::Object(object).to_string()), expected.join(" "));
@@ -391,7 +396,7 @@ mod tests {
 
         #[test]
         fn the_shown_text_is_a_prefix_of_the_value(content in "[a-z\"\\\\é😀\n\u{1}]{0,40}", raw in any::<bool>()) {
-            let escaped: Vec<_> = content.encode_utf16().map(|it| format!("\\u{it:04x}")).collect();
+            let escaped: Vec<_> = content.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
             let text = if raw {
                 json!({ "content": content }).to_string()
             } else {
@@ -412,11 +417,11 @@ mod tests {
             text in "\\{\"(path|content)\":\"([a-z\\\\\"nu0d8é:,{}\\[\\]]|\\\\u00e9|\\\\ud83d\\\\ude00){0,40}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {
-            let mut cuts: Vec<_> = cuts.into_iter().map(|it| it.index(text.len() + 1)).collect();
+            let mut cuts: Vec<_> = cuts.into_iter().map(|index| index.index(text.len() + 1)).collect();
             cuts.extend([0, text.len()]);
-            cuts.retain(|it| text.is_char_boundary(*it));
+            cuts.retain(|cut| text.is_char_boundary(*cut));
             cuts.sort_unstable();
-            let pieces: Vec<_> = cuts.windows(2).map(|it| &text[it[0]..it[1]]).collect();
+            let pieces: Vec<_> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
             prop_assert_eq!(seen(&pieces), seen(&[&text]));
         }
 

@@ -1,5 +1,5 @@
-//! Finds out which images of a conversation its server refuses, and leaves these out. Otherwise one that it
-//! cannot use would fail every request from now on.
+//! Finds out which images of a conversation its server refuses, and leaves them out. Otherwise one unusable
+//! image would make every later request fail.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use turnwright_store::Entry;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 
-/// How many images are left out one at a time before all new ones are.
+/// How many images are left out one at a time before all new images are left out.
 const MAX_TRIALS: usize = 4;
 
 /// The sets of images to leave out of a request until the server accepts it, the last first. An image is its
@@ -52,8 +52,8 @@ impl Turn {
 }
 
 fn left_out_notice(error: &LlmError, what: &str) -> String {
-    let (host, message) = (error.host().unwrap_or_default(), error.message());
-    let why = message.unwrap_or("no explanation");
+    let host = error.host().unwrap_or_default();
+    let why = error.message().unwrap_or("no explanation");
     format!("{host} could not use an image, so {what} left out. ({why})")
 }
 
@@ -70,7 +70,7 @@ fn is_image(part: &PromptPart) -> bool {
 }
 
 /// Replaces images by a note, or only those at these places among the images of the conversation. Returns
-/// whether there was one.
+/// true if there was one.
 pub(crate) fn leave_out_images(messages: &mut [Arc<Message>], only: Option<&[usize]>) -> bool {
     let mut place = 0;
     let mut is_changed = false;
@@ -85,7 +85,7 @@ pub(crate) fn leave_out_images(messages: &mut [Arc<Message>], only: Option<&[usi
     is_changed
 }
 
-/// Returns whether an image of the message, whose first has this place, was replaced.
+/// Returns true if an image of the message, whose first has this place, was replaced.
 fn replace_images(message: &mut Message, place: &mut usize, only: Option<&[usize]>) -> bool {
     const NOTE: &str = "[image left out: the server could not use it]";
     let mut is_left_out = || {

@@ -30,7 +30,7 @@ use turnwright_types::update::Update;
 /// Why a call of an answer after which the turn ends is not executed.
 const ENDED: &str = "Not executed: the turn ended here.";
 
-/// What was received of an answer.
+/// The part of an answer that was received.
 struct ReceivedAnswer {
     answer: StreamedAnswer,
     /// `None` if the turn was cancelled.
@@ -59,7 +59,7 @@ impl Turn {
         let ReceivedAnswer { answer, outcome, omits_media } = received.await;
         self.report_missing_effort(&selection);
         self.report_corrected_base_url(selection.model.as_ref());
-        let reply = outcome.as_ref().and_then(|it| it.as_ref().ok());
+        let reply = outcome.as_ref().and_then(|result| result.as_ref().ok());
         let calls = self.take_answer(message, &answer, reply).await;
         let has_words = !answer.text.trim().is_empty() || !calls.is_empty();
         let wordless = (!has_words).then(|| request.clone());
@@ -160,7 +160,8 @@ impl Turn {
         };
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the
         // request at the server (R-CANCEL-1).
-        let (written, unreported) = (services.log().flush(), &mut self.unreported_prompt);
+        let written = services.log().flush();
+        let unreported = &mut self.unreported_prompt;
         let stored = async {
             written.written().await;
             if let Some((id, message)) = unreported.take() {
@@ -222,8 +223,14 @@ impl Turn {
                 self.cards.set_view(&draft.id, view);
             }
         }
-        let calls = reply.map(|it| self.identify_calls(it, &answer.cards)).unwrap_or_default();
-        self.record_answer(message, answer, &calls, reply.map(|it| it.provider_state.clone()));
+        let calls =
+            reply.map(|reply| self.identify_calls(reply, &answer.cards)).unwrap_or_default();
+        self.record_answer(
+            message,
+            answer,
+            &calls,
+            reply.map(|reply| reply.provider_state.clone()),
+        );
         let is_whole = reply.is_some();
         self.close_unmade_cards(&answer.cards, &calls, is_whole).await;
         calls
@@ -265,7 +272,7 @@ impl Turn {
             };
             let mut provider_id =
                 context::unique_provider_id(&self.history, &call.provider_id, id.as_str());
-            if calls.iter().any(|it: &ToolCall| it.provider_id == provider_id) {
+            if calls.iter().any(|other: &ToolCall| other.provider_id == provider_id) {
                 id.as_str().clone_into(&mut provider_id);
             }
             calls.push(ToolCall {
@@ -294,8 +301,11 @@ impl Turn {
         } else {
             "Failed: the answer broke off before the call was complete"
         };
-        let left = |card: &&StreamingCall| !calls.iter().any(|it| it.id == card.id);
-        let lost: Vec<_> = cards.iter().flatten().filter(left).collect();
+        let lost: Vec<_> = cards
+            .iter()
+            .flatten()
+            .filter(|card| !calls.iter().any(|call| call.id == card.id))
+            .collect();
         if lost.is_empty() {
             return;
         }
@@ -344,8 +354,9 @@ impl Turn {
         self.history.spent.requests += 1;
         let weight = request_weight(&self.services, request);
         // Zero tokens means that the server does not count.
-        let counted = reply.usage.filter(|it| it.total() > 0);
-        let counted = counted.filter(|it| !TokenMeter::is_impossible(it.input, weight));
+        let counted = reply
+            .usage
+            .filter(|usage| usage.total() > 0 && !TokenMeter::is_impossible(usage.input, weight));
         if let Some(usage) = counted {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
@@ -362,13 +373,14 @@ impl Turn {
         self.tell_unlimited_cost(model);
         let size = window(model, &self.history);
         let meter = self.history.meter;
-        let fixed = || fixed_weight(&self.services, &request.tools);
         let tokens = match counted {
             Some(usage) if meter.is_coarse(weight) => usage.total(),
-            _ => meter.estimate(&self.history.messages, fixed),
+            _ => meter
+                .estimate(&self.history.messages, || fixed_weight(&self.services, &request.tools)),
         };
         let used = tokens.min(size);
-        let (cached, cost) = (counted.map_or(0, |it| it.cached), self.history.cost);
+        let cached = counted.map_or(0, |usage| usage.cached);
+        let cost = self.history.cost;
         self.services.client().update(Update::ContextUsage { used, size, cached, cost });
     }
 

@@ -19,7 +19,7 @@ pub(in crate::turn) struct SilenceWatch {
     carried: Duration,
     /// When the request was made, or when content last arrived.
     since: Instant,
-    /// How much silence the user is told of next.
+    /// The length of silence at which the user is told next.
     next_notice: Duration,
 }
 
@@ -59,14 +59,16 @@ impl SilenceWatch {
     /// # Errors
     /// If the model has been silent up to its limit.
     pub(in crate::turn) fn check(&mut self) -> Result<Option<String>, LlmError> {
-        let (length, limit) = (self.length(), self.limit);
+        let length = self.length();
+        let limit = self.limit;
         if length >= limit {
             return Err(LlmError::Silent { host: self.host.clone(), limit });
         }
         if length < self.next_notice {
             return Ok(None);
         }
-        let (is_first, seconds) = (self.next_notice == NOTICE_INTERVAL, length.as_secs());
+        let is_first = self.next_notice == NOTICE_INTERVAL;
+        let seconds = length.as_secs();
         self.skip_to(length);
         Ok(Some(if is_first {
             let host = &self.host;
@@ -128,7 +130,8 @@ mod tests {
         let notices = notices(&fixture);
         assert!(notices[0].starts_with("script has sent nothing for 20 s."), "{notices:?}");
         assert!(notices[0].ends_with("the request ends after 300 s."), "{notices:?}");
-        let counted: Vec<_> = (2..15).map(|it| format!("Nothing for {} s.", it * 20)).collect();
+        let counted: Vec<_> =
+            (2..15).map(|round| format!("Nothing for {} s.", round * 20)).collect();
         assert_eq!(notices[1..], counted);
     }
 
@@ -139,7 +142,7 @@ mod tests {
         let done = fixture.turn(History::default()).run().await;
         assert!(matches!(done.result, Ok(StopReason::EndTurn)), "{:?}", done.result);
         let notices = notices(&fixture);
-        let first = notices.iter().filter(|it| it.contains("has sent nothing for 20 s"));
+        let first = notices.iter().filter(|text| text.contains("has sent nothing for 20 s"));
         assert_eq!((first.count(), notices.len()), (3, 42), "{notices:?}");
     }
 
@@ -153,8 +156,8 @@ mod tests {
         // The waits between the requests are announced, and do not count.
         assert!((300..303).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
         let notices = notices(&fixture);
-        assert_eq!(notices.iter().filter(|it| it.contains("Trying again")).count(), 2);
-        let first = notices.iter().filter(|it| it.contains("has sent nothing for 20 s"));
+        assert_eq!(notices.iter().filter(|text| text.contains("Trying again")).count(), 2);
+        let first = notices.iter().filter(|text| text.contains("has sent nothing for 20 s"));
         assert_eq!((first.count(), notices.last().unwrap().as_str()), (1, "Nothing for 280 s."));
     }
 
@@ -204,7 +207,8 @@ mod tests {
                 // The request itself may come too late.
                 assert!(server.requests().len() <= attempt + 1, "{start:?} {beat:?}");
                 let answer = done.history.messages.get(1).map(AsRef::as_ref);
-                let has_text = matches!(answer, Some(Message::Assistant(it)) if it.interrupted);
+                let has_text =
+                    matches!(answer, Some(Message::Assistant(answer)) if answer.interrupted);
                 if has_text != start.is_empty() {
                     break;
                 }

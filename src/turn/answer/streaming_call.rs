@@ -32,7 +32,7 @@ pub(super) struct StreamingCall {
     path: Option<String>,
     /// When the call was named.
     pub(super) opened: Instant,
-    /// Whether the client shows the card.
+    /// True if the client shows the card.
     pub(super) is_shown: bool,
     counted: Instant,
     previewed: Instant,
@@ -48,7 +48,7 @@ impl StreamingCall {
         shown: &'static [ShownArgument],
         now: Instant,
     ) -> StreamingCall {
-        let title = view.as_ref().map_or("", |it| it.title.as_str());
+        let title = view.as_ref().map_or("", |view| view.title.as_str());
         StreamingCall {
             id,
             verb: title.split(' ').next().unwrap_or_default().to_owned(),
@@ -100,13 +100,14 @@ impl StreamingCall {
             }
             ArgumentRole::Pattern => {
                 let pattern = format!("\"{}\"", escape_hidden_line(&value));
-                let place = self.path.as_ref().map(|it| format!(" in {}", escape_hidden_line(it)));
+                let place =
+                    self.path.as_ref().map(|path| format!(" in {}", escape_hidden_line(path)));
                 let object = format!("{pattern}{}", place.unwrap_or_default());
                 self.pattern = Some(pattern);
                 object
             }
             ArgumentRole::Url => {
-                let bare = value.split_once("://").map_or(value.as_str(), |it| it.1);
+                let bare = value.split_once("://").map_or(value.as_str(), |(_, rest)| rest);
                 escape_hidden_line(bare)
             }
             _ => escape_hidden_line(&value),
@@ -114,7 +115,7 @@ impl StreamingCall {
         view.title = shorten_title(format!("{} {object}", self.verb));
     }
 
-    /// Whether it is time to show the progress of a long value. Cheap, because it is asked for each
+    /// Returns true if it is time to show the progress of a long value. Cheap, because it is called for each
     /// piece.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now >= self.counted + COUNT_INTERVAL
@@ -136,7 +137,7 @@ impl StreamingCall {
         // length.
         let is_new = size > self.shown + self.shown / 8 || size < self.shown;
         if now >= self.previewed + PREVIEW_INTERVAL && is_new {
-            update.content = preview(&long, self.path.as_ref().map(|it| place(cwd, it)));
+            update.content = preview(&long, self.path.as_ref().map(|path| place(cwd, path)));
             self.previewed = now;
             self.shown = size;
         }
@@ -204,7 +205,9 @@ mod tests {
     async fn progress_is_shown_twice_a_second_and_previews_stay_cheap() {
         let mut call = streaming_call("Write file");
         call.push(r#"{"path": "a", "content": ""#, Path::new("/w"));
-        let (mut told, mut previews, mut bytes) = (0, 0, 0);
+        let mut told = 0;
+        let mut previews = 0;
+        let mut bytes = 0;
         for _ in 0..10_000 {
             tokio::time::advance(Duration::from_millis(10)).await;
             assert_eq!(call.push("12345678\\n", Path::new("/w")), None);

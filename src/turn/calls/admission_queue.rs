@@ -41,13 +41,13 @@ pub(in crate::turn) struct AdmissionTicket {
 }
 
 impl AdmissionTicket {
-    /// Waits until the call may start. Returns whether it had to wait, in which case an earlier call
+    /// Waits until the call may start. Returns true if it had to wait, in which case an earlier call
     /// may have changed where its paths lead.
     pub(super) async fn wait_for_admission(&self) -> bool {
         self.wait_until(|calls| calls.try_start(self.number)).await
     }
 
-    /// Replaces the call's effects, after its paths were resolved again. Returns whether it may
+    /// Replaces the call's effects, after its paths were resolved again. Returns true if it may
     /// continue; if not, it has to wait for admission again.
     pub(super) fn readmit(&self, effects: &[Effect]) -> bool {
         let is_admitted = self.queue.0.calls.lock().readmit(self.number, effects);
@@ -63,8 +63,8 @@ impl AdmissionTicket {
         self.wait_until(|calls| calls.try_ask(self.number)).await;
     }
 
-    /// The call runs from now on; the user can be asked about the next one. One that runs other calls
-    /// must not take the room of those.
+    /// The call runs from now on; the user can be asked about the next one. A call that runs other calls
+    /// must not take their room.
     pub(super) fn start_running(&self, runs_calls: bool) {
         self.set(if runs_calls { CallState::RunningCalls } else { CallState::Running });
     }
@@ -74,7 +74,7 @@ impl AdmissionTicket {
         self.queue.0.changed.notify_waiters();
     }
 
-    /// Returns whether `holds` did not hold at once.
+    /// Waits until `holds` returns true. Returns false if it did so at once.
     async fn wait_until(&self, mut holds: impl FnMut(&mut QueuedCalls) -> bool) -> bool {
         let mut has_waited = false;
         loop {
@@ -122,15 +122,15 @@ enum CallState {
     /// The user is being asked about it.
     Asking,
     Running,
-    /// It runs, and what it does are other calls.
+    /// It runs, and its work is other calls.
     RunningCalls,
 }
 
 impl QueuedCalls {
     fn push(&mut self, effects: Vec<Effect>) -> u64 {
         self.last_number += 1;
-        let (number, state) = (self.last_number, CallState::Waiting);
-        self.calls.push(QueuedCall { number, effects, state });
+        let number = self.last_number;
+        self.calls.push(QueuedCall { number, effects, state: CallState::Waiting });
         number
     }
 
@@ -148,8 +148,11 @@ impl QueuedCalls {
     fn next(&self) -> Option<u64> {
         let has_room =
             self.has_room() && self.count_in(CallState::AwaitingAnswer) < MAX_CONCURRENT_CALLS;
-        let may_start = |call: &&QueuedCall| call.state == CallState::Waiting && self.is_free(call);
-        has_room.then(|| self.calls.iter().find(may_start)).flatten().map(|call| call.number)
+        if !has_room {
+            return None;
+        }
+        let mut waiting = self.calls.iter().filter(|call| call.state == CallState::Waiting);
+        waiting.find(|call| self.is_free(call)).map(|call| call.number)
     }
 
     fn try_start(&mut self, number: u64) -> bool {
@@ -174,12 +177,12 @@ impl QueuedCalls {
 
     /// Questions are asked in the order of the calls as far as possible.
     fn try_ask(&mut self, number: u64) -> bool {
-        let is_before = |call: &QueuedCall| match call.state {
+        let is_too_early = self.calls.iter().any(|call| match call.state {
             CallState::Asking => true,
             CallState::Previewing | CallState::AwaitingAnswer => call.number < number,
             CallState::Waiting | CallState::Running | CallState::RunningCalls => false,
-        };
-        let asks = self.has_room() && !self.calls.iter().any(is_before);
+        });
+        let asks = self.has_room() && !is_too_early;
         if asks {
             self.set(number, CallState::Asking);
         }
@@ -337,7 +340,8 @@ mod tests {
                 queue.push(effects.clone());
             }
             let of = |number: u64| &effects[usize::try_from(number - 1).unwrap()];
-            let (mut running, mut finished) = (Vec::<u64>::new(), Vec::<u64>::new());
+            let mut running = Vec::<u64>::new();
+            let mut finished = Vec::<u64>::new();
             for choice in order {
                 while let Some(next) = queue.next() {
                     for other in &running {

@@ -15,8 +15,8 @@ impl CallRunner {
         denial.refusal
     }
 
-    /// Records a call that is about to run. Of a conversation's calls only commands and remote tools are recorded; the store has the
-    /// others.
+    /// Records a call that is about to run. Of a conversation's calls only commands and remote tools are
+    /// recorded; the store has the others.
     pub(super) fn audit_run(&self, pass: &Pass) {
         let sandbox = sandboxed_command(pass);
         let is_remote = pass.effects().iter().any(|effect| matches!(effect, Effect::Remote(_)));
@@ -40,7 +40,8 @@ impl CallRunner {
         decision: &Decision,
         complete: impl FnOnce(&mut AuditEntry),
     ) {
-        let (policy, mode) = (self.policy.get(), self.mode.get());
+        let policy = self.policy.get();
+        let mode = self.mode.get();
         let session = self.env.session.as_str();
         let mut entry = AuditEntry::new(event, session, (&policy, mode), effects, decision);
         complete(&mut entry);
@@ -51,16 +52,15 @@ impl CallRunner {
 
     /// The mode or rule that would have allowed the call, as a hint for the user of an MCP client that cannot ask.
     pub(super) fn allow_hint(&self, request: &ApprovalRequest) -> String {
-        let (policy, now) = (self.policy.get(), self.mode.get());
-        let allows = |mode: &Mode| {
+        let policy = self.policy.get();
+        let now = self.mode.get();
+        let allowing = Mode::ALL.into_iter().find(|mode| {
             *mode > now
                 && *mode <= self.mode.max_mode()
                 && decide(&policy, *mode, &self.grants.lock(), request.effects()).verdict()
                     == Verdict::Allow
-        };
-        let mode = Mode::ALL
-            .iter()
-            .find(|mode| allows(mode))
+        });
+        let mode = allowing
             .map(|mode| format!("the mode `{}` allows it (`--mode {}`)", mode.id(), mode.id()));
         match (mode, request.lasting_rules()) {
             (Some(mode), Some(rule)) => {

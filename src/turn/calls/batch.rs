@@ -49,12 +49,13 @@ impl Turn {
                 Err(refusal) => self.refuse(&mut results, index, CallEnd::from(refusal)).await,
             }
         }
-        let (mut cancelled, mut touched) = (Vec::new(), Vec::new());
+        let mut cancelled = Vec::new();
+        let mut touched = Vec::new();
         while let Some((index, end)) = running.next().await {
             match end {
                 CallEnd::Ran { outcome, took, is_cancelled } => {
-                    touched
-                        .extend(new_paths.extract_if(.., |it| it.0 == index).flat_map(|it| it.1));
+                    let of_call = new_paths.extract_if(.., |(at, _)| *at == index);
+                    touched.extend(of_call.flat_map(|(_, paths)| paths));
                     let update =
                         self.settle(&mut results, index, &outcome, is_cancelled, Some(took));
                     if let Some((update, _)) = update {
@@ -65,7 +66,7 @@ impl Turn {
                 end => self.refuse(&mut results, index, end).await,
             }
         }
-        cancelled.sort_by_key(|it| it.0);
+        cancelled.sort_by_key(|(index, _)| *index);
         for (index, end) in cancelled {
             self.refuse(&mut results, index, end).await;
         }
@@ -97,12 +98,12 @@ impl Turn {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
         let asked = self.check_loops(&mut results, all_invalid).await;
         let cut = self.cut_long_results(&mut results);
-        for result in results.iter().filter(|it| cut.contains(&it.call)) {
+        for result in results.iter().filter(|result| cut.contains(&result.call)) {
             self.services.log().replace_result(&result.call, result.text.clone());
         }
         let instructions = self.new_folder_instructions(touched).await;
-        let news = self.services.env.command_news().into_iter().chain(instructions);
-        let news: String = news.collect();
+        let lines = self.services.env.command_news().into_iter().chain(instructions);
+        let news: String = lines.collect();
         if let Some(last) = results.last_mut()
             && !news.is_empty()
         {
@@ -170,7 +171,7 @@ impl Turn {
         Ok((pending, ticket))
     }
 
-    /// Gives a call that has not run its result. Its card keeps what it shows of the call, and ends
+    /// Gives a call that has not run its result. Its card keeps what it shows, and gets its final status
     /// once the result is stored.
     async fn refuse(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
         let (is_cancelled, refusal, shown) = match end {
@@ -220,7 +221,7 @@ impl Turn {
         took: Option<Duration>,
     ) -> CallOutcome {
         let known = self.services.tools.find(&call.name);
-        let name = known.as_ref().map_or(call.name.as_str(), |it| it.name());
+        let name = known.as_ref().map_or(call.name.as_str(), |tool| tool.name());
         settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), took)
     }
 }

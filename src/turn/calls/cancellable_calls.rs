@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use turnwright_types::ids::CallId;
 
-/// What stops a call.
+/// The tokens that stop a call.
 #[derive(Clone, Debug)]
 pub(in crate::turn) struct CallTokens {
     /// Cancelled with the call alone, and with its turn.
     pub(in crate::turn) call: CancellationToken,
-    /// The turn of the session. That of a helper's calls is the turn which waits for the helper.
+    /// The turn of the session. For a helper's calls it is the turn that waits for the helper.
     pub(in crate::turn) turn: CancellationToken,
 }
 
@@ -33,7 +33,7 @@ impl CancellableCalls {
     /// Cancels a call. Returns false if there is none with this identifier.
     pub(crate) fn cancel(&self, id: &CallId) -> bool {
         let found = self.0.lock().get(id).cloned();
-        // Whoever waits for the token may look something up.
+        // Code that waits for the token may look something up.
         found.inspect(CancellationToken::cancel).is_some()
     }
 

@@ -43,7 +43,7 @@ struct OpenCard {
     view: CallView,
     /// The number of the log entry that stands for the call until its answer is recorded.
     seq: Option<u64>,
-    /// Whether the client shows it.
+    /// True if the client shows it.
     is_shown: bool,
 }
 
@@ -63,7 +63,7 @@ impl OpenCards {
     }
 
     /// Lets the user cancel the call of a card with this token until the card has its final status. The
-    /// client is told so with its arguments.
+    /// client is told of this with the call's arguments.
     pub(in crate::turn) fn make_cancellable(&self, id: &CallId, cancel: CancellationToken) {
         if self.view(id).is_some() {
             self.cancellable.add(id, cancel);
@@ -83,7 +83,7 @@ impl OpenCards {
 
     /// Shows a card with its complete arguments.
     pub(in crate::turn) fn show_arguments(&mut self, id: &CallId, raw_input: Value) {
-        match self.open.iter().find(|it| it.id == *id) {
+        match self.open.iter().find(|card| card.id == *id) {
             Some(card) if card.is_shown => {
                 let mut update = CallUpdate::new(id.clone(), ToolCallStatus::Pending);
                 update.view = Some(card.view.clone());
@@ -100,10 +100,11 @@ impl OpenCards {
     /// Shows a card after those that were opened before it, so that a replay can keep the order.
     /// Returns its place.
     fn show_up_to(&mut self, id: &CallId, mut raw_input: Option<Value>) -> Option<usize> {
-        let place = self.open.iter().position(|it| it.id == *id)?;
-        for card in self.open.iter_mut().take(place + 1).filter(|it| !it.is_shown) {
+        let place = self.open.iter().position(|card| card.id == *id)?;
+        for card in self.open.iter_mut().take(place + 1).filter(|card| !card.is_shown) {
             card.is_shown = true;
-            let (name, view) = (card.name.clone(), card.view.clone());
+            let name = card.name.clone();
+            let view = card.view.clone();
             let raw_input = raw_input.take_if(|_| card.id == *id);
             let can_cancel = raw_input.is_some() && self.cancellable.contains(id);
             let id = card.id.clone();
@@ -113,7 +114,7 @@ impl OpenCards {
     }
 
     fn find(&mut self, id: &CallId) -> Option<&mut OpenCard> {
-        self.open.iter_mut().find(|it| it.id == *id)
+        self.open.iter_mut().find(|card| card.id == *id)
     }
 
     /// Sets the name of the tool, unless the client shows the card already.
@@ -132,7 +133,7 @@ impl OpenCards {
 
     /// How the client shows a card; `None` if there is no such card.
     pub(in crate::turn) fn view(&self, id: &CallId) -> Option<&CallView> {
-        self.open.iter().find(|it| it.id == *id).map(|it| &it.view)
+        self.open.iter().find(|card| card.id == *id).map(|card| &card.view)
     }
 
     /// Logs the card of a call whose arguments have not arrived yet, so that it is not lost if the
@@ -143,9 +144,11 @@ impl OpenCards {
 
     /// Logs the card of a call whose arguments were never complete.
     pub(in crate::turn) fn log_incomplete(&mut self, id: &CallId, why: &str) {
-        if let Some(card) = self.open.iter_mut().find(|it| it.id == *id) {
-            let (name, view) = (card.name.clone(), card.view.clone());
-            let (call, reason) = (id.clone(), why.to_owned());
+        if let Some(card) = self.open.iter_mut().find(|card| card.id == *id) {
+            let name = card.name.clone();
+            let view = card.view.clone();
+            let call = id.clone();
+            let reason = why.to_owned();
             let seq = *card.seq.get_or_insert_with(|| self.log.reserve_seq());
             self.log.write_entry(seq, Entry::IncompleteCall { call, name, view, reason });
         }
@@ -153,8 +156,9 @@ impl OpenCards {
 
     /// Takes the numbers of the log entries that an answer with these calls replaces.
     pub(in crate::turn) fn take_announced(&mut self, calls: &[ToolCall]) -> Vec<u64> {
-        let is_recorded = |card: &&mut OpenCard| calls.iter().any(|it| it.id == card.id);
-        self.open.iter_mut().filter(is_recorded).filter_map(|it| it.seq.take()).collect()
+        let announced =
+            self.open.iter_mut().filter(|card| calls.iter().any(|call| call.id == card.id));
+        announced.filter_map(|card| card.seq.take()).collect()
     }
 
     /// Sends the final status of a card. Does nothing if the card is not open.
@@ -175,7 +179,9 @@ impl OpenCards {
 impl Drop for OpenCards {
     fn drop(&mut self) {
         while let Some(card) = self.open.last() {
-            let (id, name, view) = (card.id.clone(), card.name.clone(), card.view.clone());
+            let id = card.id.clone();
+            let name = card.name.clone();
+            let view = card.view.clone();
             let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
             let why = ToolRefusal::new(TURN_DIED, TURN_DIED);
             self.fail(&id, TURN_DIED);
@@ -228,9 +234,8 @@ pub(in crate::turn) fn settled_call(
     took: Option<Duration>,
 ) -> CallOutcome {
     // A terminal of the client no longer exists when the session is loaded again.
-    let is_terminal = |it: &CallContent| matches!(it, CallContent::Terminal(_));
-    let mut content: Vec<_> =
-        outcome.content.iter().filter(|it| !is_terminal(it)).cloned().collect();
+    let kept = outcome.content.iter().filter(|part| !matches!(part, CallContent::Terminal(_)));
+    let mut content: Vec<_> = kept.cloned().collect();
     if content.len() < outcome.content.len() {
         content.push(CallContent::Text(fenced(&outcome.text)));
     }
@@ -266,9 +271,9 @@ pub(crate) fn abridged_arguments(arguments: &Value) -> Value {
 fn bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|it| bytes(it) + 1).sum::<usize>() + 2,
+        Value::Array(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
         Value::Object(fields) => {
-            fields.iter().map(|(key, it)| key.len() + bytes(it) + 4).sum::<usize>() + 2
+            fields.iter().map(|(key, field)| key.len() + bytes(field) + 4).sum::<usize>() + 2
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 5,
     }
@@ -281,8 +286,8 @@ fn without_contents(value: &Value) -> Value {
         }
         Value::Array(items) => items.iter().map(without_contents).collect(),
         Value::Object(fields) => {
-            let abridged = |(key, it): (&String, &Value)| (key.clone(), without_contents(it));
-            Value::Object(fields.iter().map(abridged).collect())
+            let abridged = fields.iter().map(|(key, field)| (key.clone(), without_contents(field)));
+            Value::Object(abridged.collect())
         }
         value => value.clone(),
     }

@@ -3,7 +3,7 @@
 
 use turnwright_types::effect::Effect;
 
-/// Whether two calls must not run concurrently.
+/// Returns true if two calls must not run concurrently.
 pub(super) fn conflicts(some: &[Effect], others: &[Effect]) -> bool {
     some.iter().any(|one| others.iter().any(|other| effects_conflict(one, other)))
 }
@@ -13,7 +13,7 @@ fn effects_conflict(one: &Effect, other: &Effect) -> bool {
     match (one, other) {
         (Fetch { .. } | Signal { .. } | SessionState, _)
         | (_, Fetch { .. } | Signal { .. } | SessionState) => false,
-        // What a command or a remote tool touches is unknown.
+        // A command or a remote tool may touch anything.
         (Exec(_) | Input { .. } | Remote(_), _) | (_, Exec(_) | Input { .. } | Remote(_)) => true,
         (Read(_), Read(_)) => false,
         // A folder stands for everything in it.

@@ -52,8 +52,8 @@ enum RecordedCall {
 /// Records the state of the files before a command.
 async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> RecordedCall {
     let env = &ctx.env;
-    // A running job that gets input causes its changes because of that.
-    let is_input = pass.effects().iter().any(|it| matches!(it, Effect::Input { .. }));
+    // The changes of a running job that gets input are due to that input.
+    let is_input = pass.effects().iter().any(|effect| matches!(effect, Effect::Input { .. }));
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
     let before = before(env.checkpoint.clone(), &ctx.cancel).await;
     begun.written().await;
@@ -82,15 +82,17 @@ impl FileChangeRecorder {
             drop(note(ChangeIntent::default()));
             return Some((prepared, FileChangeRecorder::default()));
         }
-        if pass.effects().iter().all(|it| matches!(it, Effect::Remote(_))) {
+        if pass.effects().iter().all(|effect| matches!(effect, Effect::Remote(_))) {
             // The server is called while this is written. What it has answered is shown only afterwards; for a
             // tool that reads by the user's word, nobody waits.
-            let begun = Some(note(ChangeIntent::default()));
-            let begun = begun.filter(|_| durability == Durability::PowerLoss);
+            let writing = note(ChangeIntent::default());
+            let begun = Some(writing).filter(|_| durability == Durability::PowerLoss);
             return Some((prepared, FileChangeRecorder { begun, ..FileChangeRecorder::default() }));
         }
-        let is_command = |it: &Effect| matches!(it, Effect::Exec(_) | Effect::Input { .. });
-        let runs_command = pass.effects().iter().any(is_command);
+        let runs_command = pass
+            .effects()
+            .iter()
+            .any(|effect| matches!(effect, Effect::Exec(_) | Effect::Input { .. }));
         // Without a log nothing can be undone, but what a command leaves behind is checked all the same.
         if !env.log.is_enabled() && !runs_command {
             note(ChangeIntent::default()).written().await;
@@ -119,7 +121,8 @@ impl FileChangeRecorder {
     /// Finds out what has changed, and adds a warning to the outcome about changes that cannot be
     /// undone.
     pub(super) async fn end(self, ctx: &ToolCtx, outcome: &mut ToolOutcome) -> CallChanges {
-        let (env, checkpoint) = (&ctx.env, ctx.env.checkpoint.clone());
+        let env = &ctx.env;
+        let checkpoint = ctx.env.checkpoint.clone();
         if let Some(begun) = self.begun {
             begun.written().await;
         }
@@ -128,15 +131,15 @@ impl FileChangeRecorder {
             RecordedCall::Nothing => CallChanges::default(),
             RecordedCall::Edit(edit) => {
                 let written = env.files.take_written(edit.targets());
-                let work = move || edit.changes(&checkpoint, written);
-                spawn_blocking(work).await.unwrap_or_default()
+                let finding = spawn_blocking(move || edit.changes(&checkpoint, written));
+                finding.await.unwrap_or_default()
             }
             RecordedCall::Command { before: None, .. } => {
                 is_settled_command = true;
                 CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
             }
             RecordedCall::Command { before: Some(before), jobs, check } => {
-                let goes_on = env.jobs.running_ids().iter().any(|it| !jobs.contains(it));
+                let goes_on = env.jobs.running_ids().iter().any(|job| !jobs.contains(job));
                 if goes_on {
                     checkpoint.note_background_command(&env.log.recorded_call(&ctx.call));
                 }
@@ -183,7 +186,7 @@ async fn begin_edit(
 struct RepositoryCheck {
     /// Where the command may write beyond its sandbox.
     allowed: Vec<PathBuf>,
-    /// Whether it may make virtual environments of Python.
+    /// True if it may make virtual environments of Python.
     makes_environments: bool,
     quarantine: PathBuf,
     guard: Arc<ConfinementGuard>,
@@ -214,7 +217,8 @@ impl RepositoryCheck {
 /// At the end of the turn, adds the changes of commands that went on in the background to their
 /// call.
 pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &CancellationToken) {
-    let (checkpoint, log) = (&services.env.checkpoint, services.log());
+    let checkpoint = &services.env.checkpoint;
+    let log = services.log();
     let (calls, before) = checkpoint.end_turn();
     if let Some((before, (last, others))) = before.zip(calls.split_last()) {
         let turn = log.turn();
@@ -248,8 +252,8 @@ async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option
     before?.ok()?
 }
 
-/// Finds out what a command has changed. Returns `None` if it takes too long after a cancel; then that is
-/// stored when it is known.
+/// Finds out what a command has changed. Returns `None` if it takes too long after a cancel; the changes are
+/// then stored when they are known.
 async fn after(
     checkpoint: &ChangeTracker,
     before: CommandBaseline,
@@ -258,11 +262,14 @@ async fn after(
     cancel: &CancellationToken,
 ) -> Option<(CallChanges, Option<String>)> {
     let (found, mut waiting) = oneshot::channel();
-    let (own, log, call, turn) = (checkpoint.clone(), log.clone(), call.clone(), log.turn());
+    let turn = log.turn();
+    let own = checkpoint.clone();
+    let log = log.clone();
+    let call = call.clone();
     let was_cancelled = cancel.is_cancelled();
     checkpoint.late_tasks().spawn_blocking(move || {
         let changes = own.changes_since(&before, was_cancelled);
-        let report = check.as_ref().and_then(|it| it.run(&changes));
+        let report = check.as_ref().and_then(|check| check.run(&changes));
         if let Err((mut changes, report)) = found.send((changes, report)) {
             own.drop_baseline();
             changes.settle_command();

@@ -17,15 +17,16 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 const NOTE: &str = "[Secrets are hidden above as [hidden:…]. Never write such a placeholder: change only the text \
                     around it.]";
 
-/// The place of a secret is told by so many characters before it.
+/// The number of characters before a secret that identify its place.
 const MAX_PLACE_CHARS: usize = 16;
 
-/// Hides in the result of a call that has to do with files what the output of a command would not show either:
-/// passwords in URLs and keys in headers.
+/// Hides passwords in URLs and keys in headers in the result of a call that touches files, as in the output of
+/// a command.
 pub(super) fn hide_placed_keys(outcome: &mut ToolOutcome, effects: &[Effect]) {
-    let has_files =
-        |effect: &Effect| matches!(effect, Effect::Read(_) | Effect::Write(_) | Effect::Delete(_));
-    if !effects.iter().any(has_files) {
+    let has_files = effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Read(_) | Effect::Write(_) | Effect::Delete(_)));
+    if !has_files {
         return;
     }
     let shown = outcome.content.iter_mut().filter_map(|content| match content {
@@ -113,8 +114,8 @@ fn hides_a_secret(change: &ExpectedChange<'_>) -> bool {
     if redact::placeholders(after).any(|placeholder| !known.contains(placeholder)) {
         return true;
     }
-    let secrets = redact::secrets(before);
-    let secrets: HashSet<_> = secrets.iter().map(|it| line_start(before, it.start)).collect();
+    let places = redact::secrets(before);
+    let secrets: HashSet<_> = places.iter().map(|place| line_start(before, place.start)).collect();
     former_places(after).difference(&former_places(before)).any(|place| secrets.contains(place))
 }
 

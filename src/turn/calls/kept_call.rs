@@ -1,4 +1,4 @@
-//! A call whose answer is kept in a recording, or comes from one. In a replay nothing of the tool runs that
+//! A call whose answer is kept in a recording, or comes from one. In a replay, no part of the tool runs that
 //! could touch a file, a command or a server.
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::tools::{
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::refusal::ToolRefusal;
 
-/// What the model is told of a call that a recording does not have.
+/// The result of a call that a recording does not have.
 const UNRECORDED: &str =
     "This call is not in the recording, and nothing is done while one is played back.";
 
@@ -48,30 +48,32 @@ impl<'a> KeptCall<'a> {
     /// The view of the call: the recorded one in a replay, else this one, which is recorded.
     pub(super) fn view(&self, now: CallView) -> CallView {
         if let Some(playback) = self.playback() {
-            return playback.view(self.tool, self.arguments).map_or(now, |it| read_view(&it));
+            return playback
+                .view(self.tool, self.arguments)
+                .map_or(now, |recorded| read_view(&recorded));
         }
         self.record(VIEW, || view_json(&now));
         now
     }
 
-    /// What the tool has said that it would do; `None` if this is no replay.
+    /// The recorded preview of the call; `None` if this is no replay.
     pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
         let recorded = self.playback()?.preview(self.tool, self.arguments);
-        Some(recorded.map_or(Ok(Vec::new()), |it| read_preview(&it)))
+        Some(recorded.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
     }
 
-    /// What the tool has answered.
+    /// The recorded answer of the tool.
     pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
         let recorded = match self.playback() {
             Some(playback) => playback.result(self.tool, self.arguments).await,
             None => None,
         };
-        recorded.map_or_else(|| ToolOutcome::failed(UNRECORDED), |it| read_outcome(&it))
+        recorded.map_or_else(|| ToolOutcome::failed(UNRECORDED), |outcome| read_outcome(&outcome))
     }
 
     pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {
         // Most tools have nothing to show before they run.
-        if preview.as_ref().map_or(true, |it| !it.is_empty()) {
+        if preview.as_ref().map_or(true, |content| !content.is_empty()) {
             self.record(PREVIEW, || preview_json(preview));
         }
     }

@@ -36,10 +36,10 @@ use turnwright_workspace::checkpoint::CallChanges;
 const GRACE: Duration = Duration::from_secs(2);
 /// The result of a call that did not run because the user cancelled.
 pub(super) const CANCELLED: &str = "Cancelled by the user before it was executed.";
-/// The same if the user has cancelled this call and not its turn.
+/// The result when only this call was cancelled.
 const CALL_CANCELLED: &str = "Nothing was executed: the user has cancelled this call, and not your turn. Do not repeat it or \
      work around it unless the user asks for that.";
-/// What is added to the result of such a call that had begun.
+/// The line that is added to the result of such a call that had begun.
 const CALL_STOPPED: &str = "[the user has cancelled this call, and not your turn: do not repeat it unless the user \
                             asks for that]";
 /// The result of a call whose paths resolve differently than when the user was asked.
@@ -48,7 +48,7 @@ const TARGETS_CHANGED: &str = "A path of this call was moved or replaced while p
 /// The result of a call whose tool panicked.
 const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 
-/// Who has made the calls.
+/// The origin of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::turn) enum CallOrigin {
     /// The model of a session.
@@ -137,7 +137,8 @@ impl CallRunner {
         arguments: Value,
         tokens: CallTokens,
     ) -> Result<PendingCall, ToolRefusal> {
-        let (name, view) = (tool.name().to_owned(), tool.pending_view());
+        let name = tool.name().to_owned();
+        let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
         let recording = &self.env.shared.recording;
         let is_kept =
@@ -163,13 +164,14 @@ impl CallRunner {
 
     /// Takes a queued call to its end.
     pub(in crate::turn) async fn run(self, call: PendingCall, ticket: AdmissionTicket) -> CallEnd {
-        let (cancel, turn) = (call.ctx.cancel.clone(), call.ctx.turn.clone());
+        let cancel = call.ctx.cancel.clone();
+        let turn = call.ctx.turn.clone();
         let end = self.attempt(call, ticket).await.unwrap_or_else(|end| end);
         match end {
-            // What a cancelled step says of itself is of no interest.
+            // The text of a cancelled step about itself is of no interest.
             CallEnd::NotRun(_, shown) if cancel.is_cancelled() => {
-                let alone = || ToolRefusal::cancelled(CALL_CANCELLED);
-                let why = if turn.is_cancelled() { cancelled() } else { alone() };
+                let text = if turn.is_cancelled() { CANCELLED } else { CALL_CANCELLED };
+                let why = ToolRefusal::cancelled(text);
                 CallEnd::Cancelled(why, shown)
             }
             end => end,
@@ -202,17 +204,21 @@ impl CallRunner {
         }
         self.audit_run(&pass);
         let started = Instant::now();
-        let (id, name, view) = (call.id.clone(), call.name.clone(), call.view.clone());
+        let id = call.id.clone();
+        let name = call.name.clone();
+        let view = call.view.clone();
         let (mut outcome, changes) = call.execute(pass, was_asked).await;
-        let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
-        if !outcome.ok && !outcome.content.iter().any(is_diff) {
+        let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
+        if !outcome.ok && !has_diff {
             outcome.content.splice(..0, planned);
         }
         let took = started.elapsed();
         let is_cancelled = cancel.is_cancelled() && !outcome.ok;
-        let settled = settled_call(&outcome, is_cancelled, (&name, view.as_ref()), Some(took));
-        let settled =
-            CallOutcome { file_changes: changes.files, file_contents: changes.contents, ..settled };
+        let settled = CallOutcome {
+            file_changes: changes.files,
+            file_contents: changes.contents,
+            ..settled_call(&outcome, is_cancelled, (&name, view.as_ref()), Some(took))
+        };
         // The result is stored before the user sees the call as done.
         self.env.log.finish_call(&id, settled).written().await;
         Ok(CallEnd::Ran { outcome, took, is_cancelled })
@@ -268,15 +274,16 @@ impl CallRunner {
                     continue;
                 }
             };
-            let (policy, mode) = (self.policy.get(), self.mode.get());
+            let policy = self.policy.get();
+            let mode = self.mode.get();
             let content = preview.to_vec();
             let is_bounded =
                 request.auto_mode_allows(&policy, self.mode.max_mode(), &self.grants.lock());
-            let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
-            let question = PermissionRequest { is_bounded, ..question };
+            let unbounded = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
+            let question = PermissionRequest { is_bounded, ..unbounded };
             let asking = self.env.client.request_permission(question);
-            let answer = unless_cancelled(cancel, asking).await;
-            let answer = answer.unwrap_or(PermissionAnswer::Cancelled);
+            let answered = unless_cancelled(cancel, asking).await;
+            let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
             // The client says that the user has ended the turn. Its `session/cancel` may come later.
             if matches!(answer, PermissionAnswer::Cancelled)
                 && !cancel.is_cancelled()
@@ -307,7 +314,8 @@ impl CallRunner {
             }
             _ => String::new(),
         };
-        let (policy, mode) = (self.policy.get(), self.mode.get());
+        let policy = self.policy.get();
+        let mode = self.mode.get();
         let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
         resolved.map_err(|refusal| ToolRefusal {
             for_model: refusal.for_model + &hint,
@@ -447,7 +455,7 @@ impl PendingCall {
 
 /// The change that the call was going to make, which its card keeps if it is not made.
 fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallContent> {
-    let kind = call.view.as_ref().map(|it| it.kind);
+    let kind = call.view.as_ref().map(|view| view.kind);
     let is_change = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
     if is_change { preview } else { Vec::new() }
 }

@@ -21,7 +21,8 @@ pub(crate) struct StandaloneCalls(CallRunner);
 
 impl StandaloneCalls {
     pub(crate) fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
-        let (origin, queue) = (CallOrigin::McpClient, AdmissionQueue::default());
+        let origin = CallOrigin::McpClient;
+        let queue = AdmissionQueue::default();
         let grants = Arc::new(Mutex::new(Grants::default()));
         StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, grants, origin, queue))
     }

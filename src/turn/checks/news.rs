@@ -27,7 +27,7 @@ const PROGRESS: &[&str] = &[
 /// Parts of words that mark a line as a problem if the check has succeeded.
 const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
 
-/// What one run of a check has printed, and how it ended.
+/// The output of one run of a check, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CheckRun {
     pub(super) output: String,
@@ -36,7 +36,7 @@ pub(super) struct CheckRun {
     pub(super) end: String,
 }
 
-/// What is new in the second run, in at most twenty lines; `None` if nothing is.
+/// The new lines of the second run, at most twenty; `None` if nothing is new.
 pub(super) fn find_news(before: &CheckRun, now: &CheckRun) -> Option<String> {
     let mut known: HashMap<String, usize> = HashMap::new();
     for line in before.output.lines() {
@@ -63,7 +63,7 @@ pub(super) fn find_news(before: &CheckRun, now: &CheckRun) -> Option<String> {
     // The last line is needed to say that there is more.
     new.truncate(if more > 0 { MAX_LINES - 1 } else { MAX_LINES });
     let mut text: Vec<String> =
-        new.iter().map(|it| it.trim_end().chars().take(MAX_LINE_CHARS).collect()).collect();
+        new.iter().map(|line| line.trim_end().chars().take(MAX_LINE_CHARS).collect()).collect();
     if more > 0 {
         text.push(format!("… and {} more new lines", more + 1));
     }
@@ -84,16 +84,18 @@ fn without_numbers(line: &str) -> String {
 }
 
 fn is_noise(line: &str) -> bool {
-    line.split_whitespace().next().is_none_or(|it| PROGRESS.contains(&it))
+    line.split_whitespace().next().is_none_or(|word| PROGRESS.contains(&word))
 }
 
-/// Whether a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`, or
-/// says so.
+/// Returns true if a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`,
+/// or says so.
 fn is_problem(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
-    let has_place =
-        line.split(':').skip(1).any(|it| it.starts_with(|it: char| it.is_ascii_digit()));
-    has_place || PROBLEM_WORDS.iter().any(|it| lower.contains(it))
+    let has_place = line
+        .split(':')
+        .skip(1)
+        .any(|part| part.starts_with(|character: char| character.is_ascii_digit()));
+    has_place || PROBLEM_WORDS.iter().any(|word| lower.contains(word))
 }
 
 #[cfg(test)]
@@ -129,7 +131,8 @@ mod tests {
     #[test]
     fn it_is_at_most_twenty_lines_of_bounded_length() {
         let lines = |count: usize| {
-            let all: Vec<_> = (1..=count).map(|it| format!("error {}", "x".repeat(it))).collect();
+            let all: Vec<_> =
+                (1..=count).map(|length| format!("error {}", "x".repeat(length))).collect();
             all.join(
                 "
 ",

@@ -17,10 +17,10 @@ use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{PromptPart, StopReason};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
-/// The most characters of what a helper is doing.
+/// The most characters of a helper's step.
 const MAX_STEP_CHARS: usize = 120;
 
-/// Why a call of a helper in the background that needs a permission does not run.
+/// The reason why a call that needs a permission does not run in a helper in the background.
 const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user when no turn runs; do without \
                              it, and say so in your answer";
 
@@ -44,18 +44,18 @@ pub(super) struct HelperClient {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// What the helper is doing.
+    /// The current step of the helper.
     step: String,
     /// Its tool calls so far.
     calls: u32,
     tokens: u64,
-    /// Whether the card shows something else.
+    /// True if the card shows something else.
     is_new: bool,
 }
 
 impl HelperClient {
-    /// `id` is the session of the helper's conversation. That of a helper in the background goes on after
-    /// the answer to the prompt: it is another session, and the only one whose updates do.
+    /// `id` is the session of the helper's conversation. With a helper in the background, it goes on after the
+    /// answer to the prompt; no other session sends updates then.
     pub(in crate::turn) fn new(
         session: Arc<ToolEnv>,
         call: CallId,
@@ -113,8 +113,7 @@ impl HelperClient {
     /// Asks while a turn of the session runs. The card of the call that has started the helper has its
     /// final state, so the question gets one of its own.
     async fn ask_in_background(&self, mut request: PermissionRequest) -> PermissionAnswer {
-        let nobody = || PermissionAnswer::Unclear(NOBODY_TO_ASK.to_owned());
-        let Some(turn) = self.session.helpers.join_turn() else { return nobody() };
+        let Some(turn) = self.session.helpers.join_turn() else { return nobody_to_ask() };
         let number = self.questions.fetch_add(1, Ordering::Relaxed);
         request.call = CallId::from(format!("{}-question-{number}", self.call));
         let client = &self.session.client;
@@ -134,17 +133,21 @@ impl HelperClient {
                 ChoiceKind::AllowOnce | ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll
             ))
         );
-        answer.unwrap_or_else(nobody)
+        answer.unwrap_or_else(nobody_to_ask)
     }
 
     fn set_step(&self, step: &str, new_calls: u32) {
-        let line = step.trim().lines().next().unwrap_or_default();
-        let line: String = escape_hidden_line(line).chars().take(MAX_STEP_CHARS).collect();
+        let first = step.trim().lines().next().unwrap_or_default();
+        let line: String = escape_hidden_line(first).chars().take(MAX_STEP_CHARS).collect();
         let mut progress = self.progress.lock();
         progress.is_new |= progress.step != line || new_calls > 0;
         progress.step = line;
         progress.calls += new_calls;
     }
+}
+
+fn nobody_to_ask() -> PermissionAnswer {
+    PermissionAnswer::Unclear(NOBODY_TO_ASK.to_owned())
 }
 
 /// The tool calls and tokens of a helper in words.

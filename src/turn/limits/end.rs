@@ -1,4 +1,4 @@
-//! How a turn ends that has reached a limit: the model is asked for a last summary, and the user is told
+//! Ends a turn that has reached a limit: the model is asked for a last summary, and the user is told
 //! what to do next.
 
 use crate::turn::limits::ReachedLimit;
@@ -8,9 +8,9 @@ use turnwright_types::message::{Message, PromptPart, ToolCall, UserMessage};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
 
-/// What the last answer of a turn is to say.
+/// Asks for the last answer of a turn.
 const SUMMARY: &str = "Say in a few sentences what is done, what is not, and what comes next.";
-/// What that of a helper is to say.
+/// Asks for the last answer of a helper.
 const REPORT: &str = "Answer now with what you have found and done, and say what is missing.";
 
 impl Turn {
@@ -43,7 +43,7 @@ impl Turn {
     pub(in crate::turn) fn check_limits(&mut self) {
         let now = self.share_spending();
         let notices = self.meter.take_notices(now);
-        // Of what helpers use, the user is told when the turn of the session goes on.
+        // The user is told about the spending of helpers when the turn of the session goes on.
         for notice in notices.into_iter().filter(|_| !self.is_helper) {
             self.services.client().update(Update::Notice(notice));
         }

@@ -1,5 +1,5 @@
-//! What a session and its helpers use up together, so that its limits hold for all of them. The turn
-//! says what it has counted, and helpers add what they use as soon as they have used it.
+//! The common spending of a session and its helpers, so that its limits hold for all of them. The turn reports
+//! its own counts, and helpers add theirs as soon as they have used something.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ pub(crate) struct SharedSpending(Arc<Mutex<SpendingState>>);
 
 #[derive(Debug, Default)]
 struct SpendingState {
-    /// What had been used when the session's last turn began, and what it has counted by now.
+    /// The amounts when the session's last turn began, and those that it has counted by now.
     before: Amounts,
     now: Amounts,
-    /// What helpers have used and no turn has added up yet.
+    /// The spending of helpers that no turn has added up yet.
     helpers: Spending,
     cost: Option<f64>,
 }
@@ -28,7 +28,8 @@ impl SharedSpending {
     /// Adds what helpers have used to a conversation. Returns the number of their requests.
     pub(crate) fn add_helpers_to(&self, history: &mut History) -> u64 {
         let mut state = self.0.lock();
-        let (helpers, cost) = (std::mem::take(&mut state.helpers), state.cost.take());
+        let helpers = std::mem::take(&mut state.helpers);
+        let cost = state.cost.take();
         drop(state);
         history.spent.requests += helpers.requests;
         history.spent.usage += helpers.usage;
@@ -45,7 +46,8 @@ impl Turn {
         let elapsed = self.began.elapsed();
         let shared = self.services.spending.clone();
         if self.is_helper {
-            let (own, cost) = (self.history.spent, self.history.cost);
+            let own = self.history.spent;
+            let cost = self.history.cost;
             let (known, known_cost) = std::mem::replace(&mut self.shared, (own, cost));
             let mut state = shared.0.lock();
             state.helpers.requests += own.requests - known.requests;
@@ -62,7 +64,8 @@ impl Turn {
         self.meter.leave_out_requests(requests);
         let now = amounts(&self.history.spent, self.history.cost, elapsed);
         let mut state = shared.0.lock();
-        (state.before, state.now) = (self.meter.before, now);
+        state.before = self.meter.before;
+        state.now = now;
         now
     }
 }

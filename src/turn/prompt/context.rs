@@ -23,7 +23,7 @@ const OUR_NAME: &str = "turnwright";
 /// The system prompt for an agent with another name and further instructions, if the user has set any.
 pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>) -> Arc<str> {
     let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
-    if let Some(further) = further.map(str::trim).filter(|it| !it.is_empty()) {
+    if let Some(further) = further.map(str::trim).filter(|text| !text.is_empty()) {
         prompt.push_str(&format!("\n{further}\n"));
     }
     prompt.into()
@@ -39,7 +39,7 @@ pub(crate) fn folder_lines(roots: &Roots) -> String {
     text
 }
 
-/// What the model is told at the beginning of a conversation.
+/// The lines that tell the model at the beginning of a conversation where it works.
 pub(crate) fn environment_lines(roots: &Roots) -> String {
     format!("{}System: {}\n{}", folder_lines(roots), std::env::consts::OS, date_line())
 }
@@ -51,8 +51,8 @@ pub(crate) fn date_line() -> String {
 
 /// The line about the date if the conversation says last that it is another one.
 pub(crate) fn new_date_line(history: &History) -> Option<String> {
-    let contexts = history.messages.iter().rev().flat_map(|it| context_parts(it));
-    let mut told = contexts.flat_map(str::lines).filter(|it| it.starts_with(DATE_PREFIX));
+    let contexts = history.messages.iter().rev().flat_map(|message| context_parts(message));
+    let mut told = contexts.flat_map(str::lines).filter(|line| line.starts_with(DATE_PREFIX));
     let line = date_line();
     (told.next()? != line.trim_end()).then_some(line)
 }
@@ -72,8 +72,8 @@ pub(in crate::turn) fn request(
 /// possible: some models fail when their identifiers come back changed.
 pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours: &str) -> String {
     let is_taken = |id: &str| {
-        history.messages.iter().any(|it| match it.as_ref() {
-            Message::Assistant(it) => it.calls.iter().any(|it| it.provider_id == id),
+        history.messages.iter().any(|message| match message.as_ref() {
+            Message::Assistant(answer) => answer.calls.iter().any(|call| call.provider_id == id),
             Message::User(_) | Message::Tool(_) => false,
         })
     };
@@ -81,8 +81,8 @@ pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours:
         return wanted.to_owned();
     }
     // The model may have used an identifier of our form.
-    let more = (1..).map(|it| format!("{ours}-{it}"));
-    let mut free = std::iter::once(ours.to_owned()).chain(more).filter(|it| !is_taken(it));
+    let more = (1..).map(|number| format!("{ours}-{number}"));
+    let mut free = std::iter::once(ours.to_owned()).chain(more).filter(|id| !is_taken(id));
     free.next().unwrap_or_default()
 }
 

@@ -37,7 +37,7 @@ struct ToldFolders {
 }
 
 impl FolderInstructions {
-    /// Has all instructions told again, because the model no longer has the results that they came with.
+    /// Marks all instructions as untold, because the model no longer has the results that they came with.
     pub(crate) fn forget(&self) {
         *self.0.lock() = ToldFolders::default();
     }
@@ -53,9 +53,11 @@ impl FolderInstructions {
         };
         for effect in effects {
             match effect {
-                Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => add(&it.path),
+                Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
+                    add(&target.path);
+                }
                 Effect::Exec(command) => {
-                    command.reads.iter().for_each(|it| add(&it.path));
+                    command.reads.iter().for_each(|target| add(&target.path));
                     add(&command.workdir);
                 }
                 Effect::Input { .. }
@@ -71,7 +73,7 @@ impl FolderInstructions {
     /// The folders that are new, and how many bytes their instructions may have.
     fn take_new(&self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
         let mut known = self.0.lock();
-        folders.retain(|it| !known.folders.contains(it));
+        folders.retain(|folder| !known.folders.contains(folder));
         folders.truncate(MAX_FOLDERS);
         known.folders.extend(folders.iter().cloned());
         (folders, MAX_TOTAL_BYTES.saturating_sub(known.bytes).min(MAX_ROUND_BYTES))
@@ -79,7 +81,7 @@ impl FolderInstructions {
 
     /// Notes that the instructions of these folders could not be read in time.
     fn take_back(&self, folders: &[PathBuf]) {
-        self.0.lock().folders.retain(|it| !folders.contains(it));
+        self.0.lock().folders.retain(|folder| !folders.contains(folder));
     }
 }
 
@@ -87,16 +89,17 @@ impl FolderInstructions {
 fn folders_below(roots: &Roots, paths: &[PathBuf]) -> Vec<(PathBuf, Vec<PathBuf>)> {
     let mut found: Vec<(PathBuf, Vec<PathBuf>)> = Vec::new();
     for path in paths {
-        let above = roots.folders().filter(|it| path.starts_with(it));
-        let Some(root) = above.max_by_key(|it| it.as_os_str().len()) else { continue };
-        let below = path.ancestors().take_while(|it| *it != root).map(Path::to_path_buf);
-        let below: Vec<_> = below.collect();
-        let index = found.iter().position(|it| it.0 == root).unwrap_or_else(|| {
+        let above = roots.folders().filter(|folder| path.starts_with(folder));
+        let Some(root) = above.max_by_key(|folder| folder.as_os_str().len()) else { continue };
+        let below: Vec<_> =
+            path.ancestors().take_while(|folder| *folder != root).map(Path::to_path_buf).collect();
+        let index = found.iter().position(|(known, _)| known == root).unwrap_or_else(|| {
             found.push((root.to_path_buf(), Vec::new()));
             found.len() - 1
         });
         let Some((_, folders)) = found.get_mut(index) else { continue };
-        let new: Vec<_> = below.into_iter().rev().filter(|it| !folders.contains(it)).collect();
+        let new: Vec<_> =
+            below.into_iter().rev().filter(|folder| !folders.contains(folder)).collect();
         folders.extend(new);
     }
     found
@@ -110,7 +113,7 @@ impl Turn {
     ) -> Option<String> {
         let mut text = String::new();
         let recording = &self.services.env.shared.recording;
-        let named = || touched.iter().map(|it| it.to_string_lossy()).collect::<Value>();
+        let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(FOLDER_INSTRUCTIONS, &named())?;
@@ -124,8 +127,8 @@ impl Turn {
             let looked_at = folders.clone();
             let reading =
                 spawn_blocking(move || tools::folder_instructions(&root, &folders, limit));
-            let reading = self.cancel.run_until_cancelled(reading);
-            let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, reading).await;
+            let cancellable = self.cancel.run_until_cancelled(reading);
+            let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
                 self.services.folder_instructions.take_back(&looked_at);
                 continue;
@@ -134,20 +137,20 @@ impl Turn {
             let new = found
                 .into_iter()
                 .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
-            text.extend(new.map(|it| it.2));
+            text.extend(new.map(|(_, _, instructions)| instructions));
         }
         self.services.folder_instructions.0.lock().bytes += text.len();
-        let text = Some(text).filter(|it| !it.is_empty())?;
+        let text = Some(text).filter(|text| !text.is_empty())?;
         if let Some(recorder) = recording.recorder_of(FOLDER_INSTRUCTIONS) {
             recorder.record_call("view", FOLDER_INSTRUCTIONS, &named(), text.as_str().into());
         }
         Some(text)
     }
 
-    /// Whether an earlier result or prompt has the instructions with these words.
+    /// Returns true if an earlier result or prompt has the instructions with these words.
     fn has_been_told(&self, origin: &str) -> bool {
         let label = format!("\n{origin}; ");
-        self.history.messages.iter().any(|it| match it.as_ref() {
+        self.history.messages.iter().any(|message| match message.as_ref() {
             Message::Tool(result) => result.text.contains(&label),
             Message::User(_) | Message::Assistant(_) => false,
         })
@@ -162,15 +165,16 @@ mod tests {
     fn folders_are_listed_from_the_session_s_folder_down_and_once() {
         let base = tempfile::tempdir().unwrap();
         let base = turnwright_workspace::real_path(base.path()).unwrap();
-        let (ws, more) = (base.join("ws"), base.join("ws/more"));
+        let ws = base.join("ws");
+        let more = base.join("ws/more");
         std::fs::create_dir_all(&more).unwrap();
         let roots = Roots::new(&ws).unwrap().with_folder(&more).unwrap();
         let paths = ["ws/a/b/x", "ws/a/y", "ws", "ws/more/c", "elsewhere/z"]
-            .map(|it| base.join(it))
+            .map(|path| base.join(path))
             .to_vec();
         let found = folders_below(&roots, &paths);
-        let shown: Vec<_> = found.iter().flat_map(|it| &it.1).collect();
-        let shown: Vec<_> = shown.iter().map(|it| it.strip_prefix(&base).unwrap()).collect();
+        let all = found.iter().flat_map(|(_, folders)| folders);
+        let shown: Vec<_> = all.map(|folder| folder.strip_prefix(&base).unwrap()).collect();
         let expected = ["ws/a", "ws/a/b", "ws/a/b/x", "ws/a/y", "ws/more/c"];
         assert_eq!(shown, expected.map(Path::new));
     }

@@ -1,11 +1,11 @@
-//! What fits into a model's context window, and from when on room has to be made. Pure.
+//! The budget of a model's context window, and the sizes at which room has to be made. Pure.
 
 use turnwright_types::token_meter::TokenMeter;
 
 /// The most tokens that are kept free for the answer.
 const MAX_RESERVED: u64 = 20_000;
 
-/// The window of a model, in tokens, and what is always in it.
+/// The window of a model, in tokens, and the part of it that is always in use.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::turn) struct WindowBudget {
     /// The tokens that a request may have: the window without the room for the answer.
@@ -23,12 +23,12 @@ impl WindowBudget {
         WindowBudget { usable: window - reserved, reserved, fixed }
     }
 
-    /// The size of a request to which old results are left out.
+    /// Old results are left out until a request has this size.
     pub(super) fn prune_to(&self) -> u64 {
         self.usable - self.room() / 10 * 4
     }
 
-    /// From this size of a request on, old results are left out, or the conversation is summarised.
+    /// The size of a request from which old results are left out, or the conversation is summarised.
     pub(super) fn compact_at(&self) -> u64 {
         self.usable - self.room() / 100 * 12
     }
@@ -74,11 +74,11 @@ impl WindowBudget {
 pub(in crate::turn) struct HandoffLimits {
     /// Project instructions and the like, which the first prompt has brought.
     pub(super) first_prompt_context: u64,
-    /// What the user has said.
+    /// The words of the user.
     pub(super) user_words: u64,
     /// The model's summary.
     pub(super) summary: u64,
-    /// What is known without asking the model.
+    /// The facts that are known without asking the model.
     pub(super) facts: u64,
     /// The newest messages, which are kept as they are.
     pub(super) tail: u64,

@@ -53,9 +53,11 @@ pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
 /// The estimated size of the next request in tokens.
 pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 {
     let window = window(services.selection.get().model.as_ref(), history);
-    let tools = || services.tools.specs(&services.offer(), Some(window));
-    let fixed = || fixed_weight(services, &tools());
-    history.meter.estimate(&history.messages, fixed).min(window)
+    let size = history.meter.estimate(&history.messages, || {
+        let tools = services.tools.specs(&services.offer(), Some(window));
+        fixed_weight(services, &tools)
+    });
+    size.min(window)
 }
 
 /// True if the size that [`window`] returns is only assumed.
@@ -170,7 +172,8 @@ impl Compactor<'_> {
 
     /// Makes the change in the history and in the log.
     fn replace(&mut self, id: MessageId, replacement: Arc<Message>, tail: KeptTail) {
-        let (kept, max_result) = (tail.count, tail.max_result);
+        let kept = tail.count;
+        let max_result = tail.max_result;
         self.services.log().add_entry(Entry::Compacted {
             id,
             replacement: Arc::clone(&replacement),
@@ -187,7 +190,8 @@ impl Compactor<'_> {
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {
         self.show(id, CompactionState::Completed(summary), Some(notice));
         let size = window(self.services.selection.get().model.as_ref(), self.history);
-        let (used, cost) = (after.min(size), self.history.cost);
+        let used = after.min(size);
+        let cost = self.history.cost;
         self.services.client().update(Update::ContextUsage { used, size, cached: 0, cost });
     }
 
@@ -207,7 +211,8 @@ impl Compactor<'_> {
     ) -> Option<Result<Option<String>, LlmError>> {
         let model = Arc::clone(&self.selection.model);
         let is_asked_for = matches!(reason, CompactionReason::Asked(_));
-        let is_hopeless = |it: &FailedSummaries| !is_asked_for && it.is_hopeless(model.name());
+        let is_hopeless =
+            |summaries: &FailedSummaries| !is_asked_for && summaries.is_hopeless(model.name());
         let failed = &mut self.history.failed_summaries;
         if is_only_prompt || is_hopeless(failed) && !failed.is_due() {
             return Some(Ok(None));
@@ -235,8 +240,8 @@ impl Compactor<'_> {
         budget: &WindowBudget,
     ) -> Option<Result<String, LlmError>> {
         let is_compacted = handoff::is_compacted(&self.history.messages);
-        let request = summary_request(reason, is_compacted, budget.summary_tokens());
-        let request = Arc::new(Message::User(request));
+        let message = summary_request(reason, is_compacted, budget.summary_tokens());
+        let request = Arc::new(Message::User(message));
         let mut room = budget.summary_room();
         let mut failures = 0;
         let mut attempts = 1;
@@ -264,7 +269,7 @@ impl Compactor<'_> {
             if matches!(kind, ErrorKind::ContextOverflow { .. }) && attempts < MAX_ATTEMPTS {
                 attempts += 1;
                 let limit = error.context_window();
-                room = limit.map_or(room / 2, |it| (it / 4 * 3).min(room / 2));
+                room = limit.map_or(room / 2, |limit| (limit / 4 * 3).min(room / 2));
                 continue;
             }
             let failed = &mut self.history.failed_summaries;
@@ -288,9 +293,11 @@ impl Compactor<'_> {
         let mut stream = timeout(model.silence_limit(), opening)
             .await
             .map_err(|_| LlmError::Silent { host: model.host(), limit: model.silence_limit() })??;
-        let (mut batch, mut summary) = (DeltaBatch::default(), String::new());
+        let mut batch = DeltaBatch::default();
+        let mut summary = String::new();
         // The length of the summary that was shown, and when the next part may be shown.
-        let (mut shown, mut due) = (0, Instant::now());
+        let mut shown = 0;
+        let mut due = Instant::now();
         loop {
             let is_behind = shown < summary.len();
             let wake = if is_behind { due.min(silence.due()) } else { silence.due() };
@@ -307,7 +314,7 @@ impl Compactor<'_> {
                 client.update(Update::Notice(notice));
             }
             // Calls and reasoning are no part of a summary.
-            let text = batch.deltas.drain(..).filter_map(|it| match it {
+            let text = batch.deltas.drain(..).filter_map(|delta| match delta {
                 Delta::Text(text) => Some(text),
                 _ => None,
             });
@@ -318,7 +325,8 @@ impl Compactor<'_> {
             if shown < summary.len() && (reply.is_some() || due <= Instant::now()) {
                 let text = summary[shown..].to_owned();
                 client.update(Update::CompactionSummary { id: id.clone(), text });
-                (shown, due) = (summary.len(), Instant::now() + SHOW_INTERVAL);
+                shown = summary.len();
+                due = Instant::now() + SHOW_INTERVAL;
             }
             match reply {
                 Some(_) if summary.trim().is_empty() => {
@@ -354,7 +362,7 @@ fn what_was_done(has_summary: bool, is_only_prompt: bool) -> &'static str {
     }
 }
 
-/// The request for a summary that may have so many tokens, as a message of the user.
+/// The request for a summary of at most this many tokens, as a message of the user.
 fn summary_request(
     reason: CompactionReason<'_>,
     is_compacted: bool,

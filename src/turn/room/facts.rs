@@ -25,7 +25,7 @@ const MAX_ERROR_BYTES: usize = 300;
 /// The tool whose paths are the files that were read.
 const READ_TOOL: &str = "read_file";
 
-/// What the store knows of a session.
+/// The facts that the store has about a session.
 #[derive(Debug, Default)]
 struct StoredFacts {
     plan: Vec<PlanEntry>,
@@ -67,10 +67,10 @@ pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> Str
 
 async fn stored_facts(services: &TurnServices) -> StoredFacts {
     let Some(store) = services.log().store().cloned() else { return StoredFacts::default() };
-    // What the last calls have changed may still be on its way into the store.
+    // Changes by the last calls may still be on their way into the store.
     services.log().flush().written().await;
     let session = services.env.session.clone();
-    // What a helper changes belongs to the session that has started it.
+    // The changes of a helper belong to the session that has started it.
     let (changed_in, prefix) =
         services.log().recorded_elsewhere().unwrap_or_else(|| (session.clone(), String::new()));
     let reading = store.read(move |connection| {
@@ -89,7 +89,7 @@ async fn stored_facts(services: &TurnServices) -> StoredFacts {
 }
 
 fn plan(entries: &[PlanEntry], text: &mut String) {
-    if entries.iter().all(|it| it.status == PlanStatus::Completed) {
+    if entries.iter().all(|entry| entry.status == PlanStatus::Completed) {
         return;
     }
     text.push_str("Plan:\n");
@@ -110,47 +110,48 @@ fn list(start: &str, items: &[String], text: &mut String) {
     }
 }
 
-/// The files that the model has read, the newest last. Those of an earlier compaction come first.
+/// The files that the model has read, the newest last. Files from an earlier compaction come first.
 fn files_read(old: &[Arc<Message>]) -> Vec<String> {
-    let earlier = old.first().and_then(|it| handoff::files_read(it)).unwrap_or_default();
+    let earlier = old.first().and_then(|message| handoff::files_read(message)).unwrap_or_default();
     let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();
     for message in old {
         let Message::Assistant(answer) = message.as_ref() else { continue };
-        for call in answer.calls.iter().filter(|it| it.name == READ_TOOL) {
+        for call in answer.calls.iter().filter(|call| call.name == READ_TOOL) {
             let Arguments::Object(arguments) = &call.arguments else { continue };
-            let one = arguments.get("path").and_then(|it| it.as_str());
-            let more = arguments.get("paths").and_then(|it| it.as_array());
-            let more = more.into_iter().flatten().filter_map(|it| it.as_str());
+            let one = arguments.get("path").and_then(|value| value.as_str());
+            let paths = arguments.get("paths").and_then(|value| value.as_array());
+            let more = paths.into_iter().flatten().filter_map(|value| value.as_str());
             for path in one.into_iter().chain(more) {
                 let path = escape_hidden_line(path);
-                files.retain(|it| *it != path);
+                files.retain(|known| *known != path);
                 files.push(path);
             }
         }
     }
-    files.retain(|it| !it.is_empty());
+    files.retain(|file| !file.is_empty());
     files.split_off(files.len().saturating_sub(MAX_FILES))
 }
 
 /// The prompts whose file changes the user has undone.
 fn undone(turns: &[UndoableTurn]) -> Vec<String> {
     let in_force = UndoHistory::from_turns(turns).undoable;
-    let is_undone = |it: &&UndoableTurn| {
-        it.has_file_changes && it.target_turns.is_empty() && !in_force.contains(&it.number)
-    };
-    let undone = turns.iter().rev().filter(is_undone).take(MAX_UNDONE);
+    let undone = turns.iter().rev().filter(|turn| {
+        turn.has_file_changes && turn.target_turns.is_empty() && !in_force.contains(&turn.number)
+    });
     undone
-        .map(|it| format!("“{}”", cut_middle(&escape_hidden_line(&it.prompt_excerpt), 100)))
+        .take(MAX_UNDONE)
+        .map(|turn| format!("“{}”", cut_middle(&escape_hidden_line(&turn.prompt_excerpt), 100)))
         .collect()
 }
 
 /// The newest failed results that no later call of the same tool has made good.
 fn open_errors(old: &[Arc<Message>]) -> Vec<&ToolMessage> {
-    let results = old.iter().rev().filter_map(|it| match it.as_ref() {
+    let results = old.iter().rev().filter_map(|message| match message.as_ref() {
         Message::Tool(tool) => Some(tool),
         _ => None,
     });
-    let (mut good, mut open) = (Vec::new(), Vec::new());
+    let mut good = Vec::new();
+    let mut open = Vec::new();
     for result in results.take(NEWEST_RESULTS) {
         if result.ok {
             good.push(&result.name);
@@ -185,11 +186,11 @@ mod tests {
 
     #[test]
     fn each_file_is_named_once_and_the_newest_are_named() {
-        let calls = ["a", "b", "a"].map(|it| read(serde_json::json!({ "path": it })));
+        let calls = ["a", "b", "a"].map(|path| read(serde_json::json!({ "path": path })));
         assert_eq!(files_read(&calls), ["b", "a"]);
         assert_eq!(files_read(&[read(serde_json::json!({ "paths": ["x", "y"] }))]), ["x", "y"]);
         let many: Vec<_> =
-            (0..50).map(|it| read(serde_json::json!({ "path": it.to_string() }))).collect();
+            (0..50).map(|number| read(serde_json::json!({ "path": number.to_string() }))).collect();
         assert_eq!(files_read(&many).len(), MAX_FILES);
         assert_eq!(files_read(&many).last().unwrap(), "49");
         assert!(files_read(&[]).is_empty());
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn an_error_is_open_until_the_tool_succeeds() {
         let open = |results: &[Arc<Message>]| {
-            open_errors(results).iter().map(|it| it.name.clone()).collect::<Vec<_>>()
+            open_errors(results).iter().map(|error| error.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(open(&[result("exec", false), result("exec", false)]), ["exec"]);
         assert!(open(&[result("exec", false), result("exec", true)]).is_empty());

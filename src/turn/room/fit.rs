@@ -35,9 +35,9 @@ pub(super) fn fit(messages: &mut Vec<Arc<Message>>, max_weight: u64) {
         excess = excess.saturating_sub(message_weight(message));
         dropped += 1;
     }
-    // What remains must not begin with results of a call that is gone.
+    // The rest must not begin with results of a call that is gone.
     let rest = messages.iter().skip(1 + dropped).take(droppable - dropped);
-    dropped += rest.take_while(|it| matches!(it.as_ref(), Message::Tool(_))).count();
+    dropped += rest.take_while(|message| matches!(message.as_ref(), Message::Tool(_))).count();
     messages.drain(1..=dropped);
 }
 

@@ -1,4 +1,4 @@
-//! What replaces the older part of a conversation when it is compacted: the user's own words, the
+//! The message that replaces the older part of a conversation when it is compacted: the user's own words, the
 //! model's summary and facts that need no model. Pure.
 
 use std::sync::Arc;
@@ -43,14 +43,15 @@ impl KeptTail {
     /// Chooses what to keep. A step is kept with all its results or not at all; the last one is
     /// always kept if the model has not answered its results yet, and so is what the user has said last.
     pub(in crate::turn) fn choose(messages: &[Arc<Message>], limits: &HandoffLimits) -> KeptTail {
-        let is_result = |it: &&Arc<Message>| matches!(it.as_ref(), Message::Tool(_));
-        let unanswered = messages.iter().rev().take_while(is_result).count();
+        let unanswered = messages.iter().rev().take_while(|message| is_result(message)).count();
         let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT_BYTES);
-        let is_users = |it: &&Arc<Message>| matches!(it.as_ref(), Message::User(_));
-        let waiting = messages.iter().rev().take_while(is_users).count();
+        let newest = messages.iter().rev();
+        let waiting =
+            newest.take_while(|message| matches!(message.as_ref(), Message::User(_))).count();
         // A prompt that waits for its answer is not among the words of the user.
         let limit = limits.tail + if waiting > 0 { limits.user_words } else { 0 };
-        let (mut weight, mut count) = (0, 0);
+        let mut weight = 0;
+        let mut count = 0;
         for (newer, message) in messages.iter().skip(1).rev().enumerate() {
             let own = match message.as_ref() {
                 Message::Tool(tool) => text_weight(&tool.text).min(max_result),
@@ -61,24 +62,28 @@ impl KeptTail {
             if weight > limit && !must_stay {
                 break;
             }
-            if !is_result(&message) {
+            if !is_result(message) {
                 count = newer + 1;
             }
         }
         KeptTail { count, max_result: usize::try_from(max_result).unwrap_or(usize::MAX) }
     }
 
-    /// Lets the results have what the other messages leave of `room`. The model has to read those again
-    /// of which it sees too little.
+    /// Lets the results have the part of `room` that the other messages leave. If the model sees too little of
+    /// one, it has to read that again.
     pub(super) fn widen(&mut self, messages: &[Arc<Message>], room: u64) {
         let kept = &messages[messages.len() - self.count..];
         let (results, others): (Vec<_>, Vec<_>) =
-            kept.iter().partition(|it| matches!(it.as_ref(), Message::Tool(_)));
-        let others: u64 = others.iter().map(|it| message_weight(it)).sum();
-        let share = room.saturating_sub(others).checked_div(results.len() as u64);
-        let share = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
-        self.max_result = self.max_result.max(share);
+            kept.iter().partition(|message| is_result(message));
+        let taken: u64 = others.iter().map(|message| message_weight(message)).sum();
+        let share = room.saturating_sub(taken).checked_div(results.len() as u64);
+        let max_result = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
+        self.max_result = self.max_result.max(max_result);
     }
+}
+
+fn is_result(message: &Message) -> bool {
+    matches!(message, Message::Tool(_))
 }
 
 /// Replaces everything but the kept messages by one.
@@ -91,9 +96,9 @@ pub(crate) fn compact(
     let tail = messages.split_off(messages.len().saturating_sub(kept));
     *messages = vec![replacement];
     // A result without its call would make the conversation invalid.
-    let tail = tail.into_iter().skip_while(|it| matches!(it.as_ref(), Message::Tool(_)));
+    let tail = tail.into_iter().skip_while(|message| is_result(message));
     // A shared message would stand for what was rendered before it.
-    messages.extend(tail.map(|it| Arc::new(with_cut_result(&it, max_result))));
+    messages.extend(tail.map(|message| Arc::new(with_cut_result(&message, max_result))));
 }
 
 fn with_cut_result(message: &Message, max_result: usize) -> Message {
@@ -126,7 +131,9 @@ pub(in crate::turn) fn replacement(
     }
     parts.push(format!("{FACTS_HEAD}{}", cut_to_weight(facts, limits.facts)));
     let mut parts: Vec<_> = parts.into_iter().map(PromptPart::Context).collect();
-    if let Some(Message::User(prompt)) = prompt.and_then(|it| messages.get(it)).map(AsRef::as_ref) {
+    if let Some(Message::User(prompt)) =
+        prompt.and_then(|index| messages.get(index)).map(AsRef::as_ref)
+    {
         parts.extend(own_parts(prompt, limits.media));
     }
     UserMessage { parts }
@@ -134,7 +141,7 @@ pub(in crate::turn) fn replacement(
 
 /// Returns the user's own parts of a prompt, with as many pictures and recordings as have this weight.
 fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
-    let own = prompt.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+    let own = prompt.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)));
     let kept = own.map(|part| {
         let Some(note) = left_out_note(part) else { return part.clone() };
         match media.checked_sub(part_weight(part)) {
@@ -159,18 +166,20 @@ fn left_out_note(part: &PromptPart) -> Option<&'static str> {
 
 /// The summary in a replacement, if it has one.
 pub(crate) fn summary_of(message: &Message) -> Option<&str> {
-    context_parts(message).find_map(|it| it.strip_prefix(SUMMARY_HEAD))
+    context_parts(message).find_map(|text| text.strip_prefix(SUMMARY_HEAD))
 }
 
 /// The files that an earlier replacement says were read.
 pub(super) fn files_read(message: &Message) -> Option<&str> {
-    let facts = context_parts(message).find_map(|it| it.strip_prefix(FACTS_HEAD))?;
-    facts.lines().find_map(|it| it.strip_prefix(FILES_READ))
+    let facts = context_parts(message).find_map(|text| text.strip_prefix(FACTS_HEAD))?;
+    facts.lines().find_map(|line| line.strip_prefix(FILES_READ))
 }
 
 /// True if the conversation begins with a replacement.
 pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
-    messages.first().is_some_and(|it| context_parts(it).any(|it| it.starts_with(FACTS_HEAD)))
+    messages
+        .first()
+        .is_some_and(|message| context_parts(message).any(|text| text.starts_with(FACTS_HEAD)))
 }
 
 /// Returns the context in a message of the user, which is not the user's own words.
@@ -179,7 +188,7 @@ pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = 
         Message::User(user) => user.parts.as_slice(),
         Message::Assistant(_) | Message::Tool(_) => &[],
     };
-    parts.iter().filter_map(|it| match it {
+    parts.iter().filter_map(|part| match part {
         PromptPart::Context(text) => Some(text.as_str()),
         _ => None,
     })
@@ -190,17 +199,18 @@ pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = 
 fn first_prompt_context(messages: &[Arc<Message>], limit: u64) -> Vec<String> {
     let Some(first) = messages.first() else { return Vec::new() };
     let heads = [USER_HEAD, SUMMARY_HEAD, FACTS_HEAD, NO_SUMMARY, OMITTED_MESSAGES_NOTE];
-    let own = context_parts(first).filter(|it| !heads.iter().any(|head| it.starts_with(head)));
+    let own = context_parts(first).filter(|text| !heads.iter().any(|head| text.starts_with(head)));
     let mut left = limit;
     let mut parts = Vec::new();
     for text in own {
-        let is_current = |it: &&str| !it.starts_with(MODE_PREFIX) && !it.starts_with(DATE_PREFIX);
-        let lines = text.lines().filter(is_current);
-        let text: String = lines.flat_map(|it| [it, "\n"]).collect();
-        let text = cut_to_weight(&text, left);
-        left = left.saturating_sub(text_weight(&text));
-        if !text.trim().is_empty() {
-            parts.push(text);
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with(MODE_PREFIX) && !line.starts_with(DATE_PREFIX));
+        let current: String = lines.flat_map(|line| [line, "\n"]).collect();
+        let part = cut_to_weight(&current, left);
+        left = left.saturating_sub(text_weight(&part));
+        if !part.trim().is_empty() {
+            parts.push(part);
         }
     }
     parts
@@ -215,23 +225,23 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
         earlier
     });
     let said: Vec<String> = words.collect();
-    let weight = |text: &str| text_weight(text) + USER_HEAD.len() as u64;
-    let part = |text: &str, limit: u64| format!("{USER_HEAD}{}", cut_to_weight(text, limit));
-    let (mut first, mut left) = (Vec::new(), limit / 4);
+    let mut first = Vec::new();
+    let mut left = limit / 4;
     for text in &said {
-        if !first.is_empty() && weight(text) > left {
+        if !first.is_empty() && quote_weight(text) > left {
             break;
         }
-        first.push(part(text, left));
-        left = left.saturating_sub(weight(text));
+        first.push(quote(text, left));
+        left = left.saturating_sub(quote_weight(text));
     }
-    let (mut newest, mut left) = (Vec::new(), limit - limit / 4 + left);
+    let mut newest = Vec::new();
+    let mut left = limit - limit / 4 + left;
     for text in said[first.len()..].iter().rev() {
-        if !newest.is_empty() && weight(text) > left {
+        if !newest.is_empty() && quote_weight(text) > left {
             break;
         }
-        newest.push(part(text, left));
-        left = left.saturating_sub(weight(text));
+        newest.push(quote(text, left));
+        left = left.saturating_sub(quote_weight(text));
     }
     if first.len() + newest.len() < said.len() {
         first.push(OMITTED_MESSAGES_NOTE.to_owned());
@@ -240,10 +250,18 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     first
 }
 
+fn quote_weight(text: &str) -> u64 {
+    text_weight(text) + USER_HEAD.len() as u64
+}
+
+fn quote(text: &str, limit: u64) -> String {
+    format!("{USER_HEAD}{}", cut_to_weight(text, limit))
+}
+
 /// Returns the words of the user that an earlier replacement quotes, and those in this message.
 fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
     let Message::User(user) = message else { return (Vec::new(), None) };
-    let earlier = context_parts(message).filter_map(|it| it.strip_prefix(USER_HEAD));
+    let earlier = context_parts(message).filter_map(|text| text.strip_prefix(USER_HEAD));
     let mut said = String::new();
     for part in &user.parts {
         match part {
@@ -255,7 +273,7 @@ fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
             },
         }
     }
-    (earlier.map(str::to_owned).collect(), Some(said).filter(|it| !it.trim().is_empty()))
+    (earlier.map(str::to_owned).collect(), Some(said).filter(|words| !words.trim().is_empty()))
 }
 
 pub(super) fn cut_to_weight(text: &str, weight: u64) -> String {
@@ -343,7 +361,7 @@ mod tests {
         let mut messages = messages.to_vec();
         compact(&mut messages, prompt("all"), tail.count, tail.max_result);
         assert_eq!(messages.len(), 4);
-        assert!(messages[2..].iter().all(|it| message_weight(it) < 500));
+        assert!(messages[2..].iter().all(|message| message_weight(message) < 500));
     }
 
     #[test]
@@ -370,9 +388,9 @@ mod tests {
             let old = &messages[..messages.len() - kept.count];
             let summary = format!("Until {number}.");
             let new = replacement(old, &limits(1_000), None, Some(&summary), "Mode: ask");
-            let new = Arc::new(Message::User(new));
-            assert_eq!(summary_of(&new), Some(summary.as_str()));
-            compact(&mut messages, new, kept.count, kept.max_result);
+            let message = Arc::new(Message::User(new));
+            assert_eq!(summary_of(&message), Some(summary.as_str()));
+            compact(&mut messages, message, kept.count, kept.max_result);
             assert!(is_compacted(&messages));
         }
         let Message::User(first) = messages[0].as_ref() else { panic!("{messages:?}") };
@@ -409,7 +427,7 @@ mod tests {
             let limits = HandoffLimits { media: 5_000, ..limits(400) };
             let new = replacement(&messages, &limits, Some(at), Some("So far."), "Mode: ask");
             let own: Vec<_> =
-                new.parts.iter().filter(|it| !matches!(it, PromptPart::Context(_))).collect();
+                new.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_))).collect();
             let left_out = PromptPart::Text(PICTURE_LEFT_OUT.to_owned());
             assert_eq!(own, [&open.parts[0], &open.parts[1], &left_out]);
             let text = new.render();
@@ -421,7 +439,7 @@ mod tests {
         let new = replacement(&messages, &limits(400), None, Some("So far."), "Mode: ask");
         let text = new.render();
         assert!(text.contains("word word") && text.contains("are left out here"), "{text}");
-        assert!(new.parts.iter().all(|it| matches!(it, PromptPart::Context(_))));
+        assert!(new.parts.iter().all(|part| matches!(part, PromptPart::Context(_))));
     }
 
     #[test]

@@ -24,21 +24,21 @@ use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
 const MAX_OVERFLOWS: u32 = 3;
-/// What the model reads at the end of a result that was cut.
+/// The end of a result that was cut.
 const RESULT_WAS_CUT: &str =
     "\n[The result is too long for the context window. Ask for a smaller part if you need more.]";
 /// The notice about an answer that reached a limit before its first word.
 const NO_WORDS: &str = "The answer reached a length limit before its first word. If the model thinks, lower its \
                         reasoning effort, or allow longer answers: `max_output` in the settings, or a longer \
                         context where the model is served.";
-/// No server has a window that fewer tokens of a request fill.
+/// The fewest tokens of a request that can fill a window.
 const SMALLEST_FULL_WINDOW: u64 = 3_500;
 /// How long the first request waits for the server to say how large the window is.
 const WINDOW_TIMEOUT: Duration = Duration::from_secs(3);
-/// The user is told of an assumed window when so many percent of it are in use.
+/// The percentage of an assumed window in use at which the user is told of it.
 const TELL_ASSUMED_AT: u64 = 50;
 
-/// What a turn knows about the room in the window.
+/// The facts that a turn knows about the room in the window.
 #[derive(Debug, Default)]
 pub(in crate::turn) struct RoomState {
     /// The conversation was compacted, and the model has not answered since.
@@ -76,8 +76,10 @@ impl Turn {
         }
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let services = self.services.clone();
-        let tools = || services.tools.specs(&services.offer(), Some(window));
-        let fixed = || compaction::fixed_weight(&services, &tools());
+        let fixed = || {
+            let tools = services.tools.specs(&services.offer(), Some(window));
+            compaction::fixed_weight(&services, &tools)
+        };
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Far below each limit nothing has to be counted.
         if estimate < window / 10 * 4 && window >= SMALL_WINDOW {
@@ -117,7 +119,7 @@ impl Turn {
 
     /// Cuts results that leave no room for what the model says about them. Returns which.
     pub(in crate::turn) fn cut_long_results(&self, results: &mut [ToolMessage]) -> Vec<CallId> {
-        let weight: u64 = results.iter().map(|it| text_weight(&it.text)).sum();
+        let weight: u64 = results.iter().map(|result| text_weight(&result.text)).sum();
         let selection = self.services.selection.get();
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let meter = &self.history.meter;
@@ -132,7 +134,7 @@ impl Turn {
         let mut left = meter.weight(budget.results_room());
         // The short ones leave more to the others.
         let mut by_length: Vec<_> = results.iter_mut().collect();
-        by_length.sort_by_key(|it| text_weight(&it.text));
+        by_length.sort_by_key(|result| text_weight(&result.text));
         let mut cut = Vec::new();
         let mut count = by_length.len() as u64;
         for result in by_length {
@@ -236,7 +238,7 @@ impl Turn {
             Some(Message::User(prompt)) => prompt.parts.as_slice(),
             _ => &[],
         };
-        let own = parts.iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+        let own = parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)));
         self.history.meter.tokens(own.map(part_weight).sum())
     }
 
@@ -246,7 +248,8 @@ impl Turn {
             self.history.learned_window = LearnedWindow::default();
             let hint = full_window_hint(model);
             if let LlmError::EmptyReply { host, what } = error {
-                let (host, what) = (host.clone(), format!("{what}. {hint}"));
+                let host = host.clone();
+                let what = format!("{what}. {hint}");
                 return TurnStep::End(Err(LlmError::EmptyReply { host, what }.into()));
             }
             self.say(hint);
@@ -354,7 +357,7 @@ impl Turn {
         let sent = self.history.meter.tokens(request_weight(&self.services, request));
         let consequence = told.map_or_else(
             || "The conversation is kept shorter for now".to_owned(),
-            |it| format!("Its window is known to have {it} tokens, so nothing is changed"),
+            |tokens| format!("Its window is known to have {tokens} tokens, so nothing is changed"),
         );
         self.services.client().update(Update::Notice(format!(
             "The server seems to have cut the prompt: it counts {} tokens where about {sent} were sent. \

@@ -9,13 +9,13 @@ use super::budget::WindowBudget;
 use turnwright_types::message::{Message, ToolMessage};
 use turnwright_types::token_meter::{TokenMeter, message_weight};
 
-/// The newest results, of so many tokens, are never left out.
+/// The tokens of the newest results that are never left out.
 const KEPT_TOKENS: u64 = 40_000;
-/// Fewer tokens are not worth it.
+/// The fewest tokens for which pruning is worth it.
 const MIN_GAIN: u64 = 20_000;
 /// A result that is not longer than this stays.
 const SHORT_RESULT: usize = 400;
-/// What the model reads in place of a result.
+/// The text that the model reads in place of a result.
 const STUB: &str = "[This result was left out to save room. Make the call again if you need it.]";
 /// The tool whose results stay, because they are instructions.
 const KEPT_TOOL: &str = "skill";
@@ -33,7 +33,8 @@ pub(in crate::turn) fn messages_to_keep(
     let wanted = meter.weight(tokens.saturating_sub(budget.prune_to())).max(min_gain);
     let old = messages.len() - newest(messages, meter.weight(KEPT_TOKENS.min(room / 3)));
     let repeated = repeated_results(messages);
-    let (mut kept, mut gain) = (messages.len(), 0);
+    let mut kept = messages.len();
+    let mut gain = 0;
     for (index, message) in messages[..old].iter().enumerate() {
         if gain >= wanted {
             break;
@@ -49,25 +50,31 @@ pub(in crate::turn) fn messages_to_keep(
 /// The number of messages at the end whose results have this weight together, or which the model has not
 /// read yet.
 fn newest(messages: &[Arc<Message>], weight: u64) -> usize {
-    let is_result = |message: &&Arc<Message>| matches!(message.as_ref(), Message::Tool(_));
-    let unread = messages.iter().rev().take_while(is_result).count();
+    let unread = messages.iter().rev().take_while(|message| is_result(message)).count();
     let mut results = 0;
-    let fits = |message: &&Arc<Message>| {
+    let fitting = messages.iter().rev().take_while(|message| {
         results += if is_result(message) { message_weight(message) } else { 0 };
         results <= weight
-    };
-    messages.iter().rev().take_while(fits).count().max(unread)
+    });
+    fitting.count().max(unread)
+}
+
+fn is_result(message: &Message) -> bool {
+    matches!(message, Message::Tool(_))
 }
 
 /// The indices of results that the model has asked for again after they were left out, the newest of each
 /// call.
 fn repeated_results(messages: &[Arc<Message>]) -> HashSet<usize> {
     let mut calls = HashMap::new();
-    let (mut left_out, mut newest) = (HashSet::new(), HashMap::new());
+    let mut left_out = HashSet::new();
+    let mut newest = HashMap::new();
     for (index, message) in messages.iter().enumerate() {
         match message.as_ref() {
             Message::Assistant(answer) => {
-                calls.extend(answer.calls.iter().map(|it| (&it.id, (&it.name, &it.arguments))));
+                calls.extend(
+                    answer.calls.iter().map(|call| (&call.id, (&call.name, &call.arguments))),
+                );
             }
             Message::Tool(tool) => {
                 let Some(call) = calls.get(&tool.call).copied() else { continue };
@@ -95,7 +102,7 @@ pub(crate) fn prune(messages: &mut [Arc<Message>], kept: usize) {
     let is_left_out = |index: usize, message: &Message| {
         index < old && is_prunable(message) && !repeated.contains(&index)
     };
-    let Some(first) = (0..old).find(|it| is_left_out(*it, &messages[*it])) else { return };
+    let Some(first) = (0..old).find(|index| is_left_out(*index, &messages[*index])) else { return };
     for (index, message) in messages.iter_mut().enumerate().skip(first) {
         let pruned = match message.as_ref() {
             Message::Tool(tool) if is_left_out(index, message) => Message::Tool(ToolMessage {
@@ -156,7 +163,8 @@ mod tests {
     /// Prunes a conversation in a window of 200 000 tokens, of which 180 000 are usable. Returns whether it was
     /// changed.
     fn make_room(messages: &mut [Arc<Message>]) -> bool {
-        let (budget, meter) = (WindowBudget::new(200_000, None, 0), TokenMeter::default());
+        let budget = WindowBudget::new(200_000, None, 0);
+        let meter = TokenMeter::default();
         let tokens = meter.estimate(messages, || 0);
         let kept = messages_to_keep(messages, &budget, &meter, tokens);
         if let Some(kept) = kept {

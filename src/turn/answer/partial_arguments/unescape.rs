@@ -16,7 +16,7 @@ enum EscapeState {
     Hex { value: u16, digits: u8 },
 }
 
-/// What a piece has led to.
+/// The result of reading a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StringProgress<'a> {
     /// The string is not closed yet.
@@ -81,7 +81,8 @@ impl StringUnescaper {
                 return Some(());
             }
             (EscapeState::Hex { value, digits }, _) => {
-                let digit = char::from(byte).to_digit(16).and_then(|it| u16::try_from(it).ok())?;
+                let digit =
+                    char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok())?;
                 (value << 4 | digit, digits + 1)
             }
         };

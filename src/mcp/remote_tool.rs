@@ -98,10 +98,11 @@ impl RemoteTool {
         let properties = parameters.get("properties").and_then(Value::as_object);
         let Some(properties) = properties else { return String::new() };
         let required = parameters.get("required").and_then(Value::as_array);
-        let is_required =
-            |name: &String| required.is_some_and(|it| it.iter().any(|it| it == name.as_str()));
+        let is_required = |name: &String| {
+            required.is_some_and(|names| names.iter().any(|entry| entry == name.as_str()))
+        };
         let name =
-            |it: &String| format!("{it}{}", if is_required(it) { " (required)" } else { "" });
+            |name: &String| format!("{name}{}", if is_required(name) { " (required)" } else { "" });
         let mut names: Vec<_> = properties.keys().take(MAX_NAMED_ARGUMENTS).map(name).collect();
         if properties.len() > MAX_NAMED_ARGUMENTS {
             names.push("…".to_owned());
@@ -117,7 +118,7 @@ impl RemoteTool {
     /// longer listed is returned as it was.
     fn current(&self) -> (Arc<ListedTool>, u64) {
         let state = self.server.state();
-        let current = state.tools.iter().find(|it| it.tool.name == self.listed.tool.name);
+        let current = state.tools.iter().find(|tool| tool.tool.name == self.listed.tool.name);
         (Arc::clone(current.unwrap_or(&self.listed)), state.tools_version)
     }
 }
@@ -348,13 +349,15 @@ impl RemoteToolCall {
 /// The first text argument, shortened, to tell calls apart in their titles.
 fn hint(arguments: &JsonObject) -> Option<String> {
     let texts = arguments.values().filter_map(Value::as_str).map(str::trim);
-    let first = texts.into_iter().find(|it| !it.is_empty())?;
+    let first = texts.into_iter().find(|text| !text.is_empty())?;
     Some(text::clip(escape_hidden_line(first), MAX_HINT_CHARS))
 }
 
 /// The file name for the output of a call.
 fn file_name(call: &str) -> String {
-    let is_valid = |it: &char| it.is_ascii_alphanumeric() || *it == '-' || *it == '_';
+    let is_valid = |character: &char| {
+        character.is_ascii_alphanumeric() || *character == '-' || *character == '_'
+    };
     let name: String = call.chars().filter(is_valid).take(80).collect();
     format!("mcp-{name}")
 }

@@ -37,8 +37,7 @@ const MIN_PRETTY_JSON_BYTES: usize = 4 * 1024;
 
 /// Whether a result is converted at once: a few short texts.
 pub(super) fn is_short(result: &ToolResult) -> bool {
-    let is_text =
-        |it: &ResultBlock| matches!(it, ResultBlock::Text(text) if text.len() <= MAX_SHORT_TEXT);
+    let is_text = |block: &ResultBlock| matches!(block, ResultBlock::Text(text) if text.len() <= MAX_SHORT_TEXT);
     result.structured.is_none()
         && result.blocks.len() <= MAX_SHORT_BLOCKS
         && result.blocks.iter().all(is_text)
@@ -107,7 +106,7 @@ impl OutcomeBuilder {
                 let details: Vec<_> =
                     [one_line(&mime), size.unwrap_or_default(), one_line(&description)]
                         .into_iter()
-                        .filter(|it| !it.is_empty())
+                        .filter(|text| !text.is_empty())
                         .collect();
                 let details = if details.is_empty() {
                     String::new()
@@ -180,7 +179,7 @@ impl OutcomeBuilder {
 fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Value {
     let mut remaining = MAX_RAW_BYTES;
     let shown = blocks.iter().take(MAX_RAW_BLOCKS);
-    let content: Vec<_> = shown.map(|it| raw_block(it, &mut remaining)).collect();
+    let content: Vec<_> = shown.map(|block| raw_block(block, &mut remaining)).collect();
     let mut raw = Map::from_iter([("content".to_owned(), Value::Array(content))]);
     if let Some(value) = structured {
         let text = value.to_string();
@@ -237,7 +236,7 @@ fn redact_value(value: Value) -> Value {
         }
         Value::Array(items) => items.into_iter().map(redact_value).collect(),
         Value::Object(fields) => {
-            fields.into_iter().map(|(key, it)| (key, redact_value(it))).collect()
+            fields.into_iter().map(|(key, value)| (key, redact_value(value))).collect()
         }
         value => value,
     }

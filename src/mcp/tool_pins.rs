@@ -95,7 +95,8 @@ impl ToolPins<'_> {
             PinComparison::Same => (None, true),
             PinComparison::NotPinned => (None, false),
         };
-        let claims = self.tool.annotations.as_ref().and_then(|it| it.read_only_hint);
+        let claims =
+            self.tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
         let claims_read_only = claims.unwrap_or(false);
         PinCheck {
             server_digest: self.server_digest.clone(),
@@ -161,7 +162,7 @@ const DAMAGED: &str = "The record of what was allowed cannot be read any more.";
 /// The digest of a server's program or address. Values that may be keys are not included.
 fn server_digest(spec: &ServerSpec, project: &Path) -> String {
     let names = |them: &[(String, turnwright_types::secret::Secret)]| {
-        let mut names: Vec<_> = them.iter().map(|it| it.0.clone()).collect();
+        let mut names: Vec<_> = them.iter().map(|entry| entry.0.clone()).collect();
         names.sort();
         names
     };
@@ -276,7 +277,7 @@ fn is_token(word: &str) -> bool {
 /// A bounded line-by-line diff.
 fn diff(old: &str, new: &str) -> String {
     let diff = line_diff::unified_diff(old, new, 1, None);
-    let lines: Vec<_> = diff.lines().filter(|it| !it.starts_with("@@")).collect();
+    let lines: Vec<_> = diff.lines().filter(|line| !line.starts_with("@@")).collect();
     if lines.is_empty() {
         return "It differs in a part that is too long to show, or looks like a secret.".to_owned();
     }
@@ -371,7 +372,7 @@ mod tests {
         ];
         for (old, new, expected) in table {
             let change = change(&tool(&READ.replace(old, new))).unwrap();
-            assert!(change.lines().any(|it| it == expected), "{change}");
+            assert!(change.lines().any(|line| line == expected), "{change}");
         }
         assert_eq!(change(&tool(&READ.replace(r#""name":"read""#, r#""name":"Read""#))), None);
     }
@@ -418,7 +419,7 @@ mod tests {
         for it in [&read, &write] {
             pins_of(&old, it, here, pins()).pin().unwrap();
         }
-        let change = |it, project| pins_of(&new, it, project, pins()).check().change;
+        let change = |tool, project| pins_of(&new, tool, project, pins()).check().change;
         let said = change(&read, here).unwrap();
         assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
         assert_eq!(change(&read, there), None);
@@ -436,7 +437,7 @@ mod tests {
             tool(&READ.replace("Reads.", &format!("{}{end}", "words\\n".repeat(20_000))))
         };
         pins_of(&spec, &long("a"), here, pins()).pin().unwrap();
-        let change = |it: &Tool| pins_of(&spec, it, here, pins()).check().change.unwrap();
+        let change = |tool: &Tool| pins_of(&spec, tool, here, pins()).check().change.unwrap();
         assert!(change(&long("b")).contains("too long to show"));
         let all = change(&tool(READ));
         assert!(all.lines().count() <= MAX_DIFF_LINES + 1 && all.ends_with("more lines"), "{all}");

@@ -113,7 +113,7 @@ impl ClientCalls {
             return;
         }
         let progress = call.progress_count.fetch_add(1, Ordering::Relaxed) + 1;
-        let lines = text.lines().filter(|it| !it.starts_with("```"));
+        let lines = text.lines().filter(|line| !line.starts_with("```"));
         let lines: Vec<_> = lines.collect();
         let message =
             text::last_chars(&to_safe_text(&lines.join("\n")), MAX_PROGRESS_CHARS).to_owned();
@@ -202,7 +202,7 @@ pub(super) async fn elicitation(question: &PermissionRequest) -> Option<Value> {
 }
 
 fn form(question: &PermissionRequest) -> Value {
-    let names: Vec<_> = question.choices.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<_> = question.choices.iter().map(|choice| choice.name.as_str()).collect();
     json!({
         "mode": "form",
         "message": question_text(question),
@@ -218,8 +218,8 @@ fn form(question: &PermissionRequest) -> Value {
 
 /// Reads the user's decision. Only an offered choice with the action "accept" can be a permission.
 pub(super) fn parse_answer(result: &Value, question: &PermissionRequest) -> PermissionAnswer {
-    let is_chosen = |it: &&PermissionChoice| {
-        result["content"][DECISION_FIELD].as_str() == Some(it.name.as_str())
+    let is_chosen = |choice: &&PermissionChoice| {
+        result["content"][DECISION_FIELD].as_str() == Some(choice.name.as_str())
     };
     match result["action"].as_str() {
         Some("accept") => match question.choices.iter().find(is_chosen) {
@@ -253,7 +253,7 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
     match content {
         CallContent::Text(text) => text.clone(),
         CallContent::Diff { path, old, new, .. } => {
-            let side = |it: &String| DiffSide::Bytes(it.clone().into_bytes());
+            let side = |text: &String| DiffSide::Bytes(text.clone().into_bytes());
             let old = old.as_ref().map_or(DiffSide::Absent, side);
             unified_diff(
                 path.display().to_string().trim_start_matches('/'),

@@ -138,7 +138,7 @@ impl McpHandler {
             let client = Arc::clone(&inner.calls);
             Ok::<_, String>(inner.host.standalone_calls(roots, client, inner.options.mode))
         });
-        let (runner, notices) = created.await.map_err(|it| it.to_string())??;
+        let (runner, notices) = created.await.map_err(|error| error.to_string())??;
         for notice in notices {
             tracing::warn!("{notice}");
         }
@@ -172,7 +172,7 @@ impl McpHandler {
             RpcError::invalid_params(text)
         };
         let mut pending = self.0.pending_questions.lock();
-        let index = pending.iter().position(|(it, _)| it == state).ok_or_else(unknown)?;
+        let index = pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown)?;
         let (_, previous) = pending.remove(index);
         if previous.name != call.name || previous.arguments != call.arguments {
             return Err(unknown());
@@ -208,14 +208,14 @@ impl McpHandler {
             let text = format!("Unknown tool. There are: {}", self.0.tools.names());
             return Err(RpcError::invalid_params(&text));
         };
-        let _slot = self.0.limits.acquire().map_err(|it| limit_error(&it))?;
+        let _slot = self.0.limits.acquire().map_err(|error| limit_error(&error))?;
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
             Err(why) => return Ok(error_result(&why)),
         };
         let token = request.params["_meta"]["progressToken"].take();
-        let token = Some(token).filter(|it| it.is_string() || it.is_number());
+        let token = Some(token).filter(|token| token.is_string() || token.is_number());
         let guard =
             self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(call.arguments.clone());
@@ -253,12 +253,13 @@ async fn client_roots(peer: &Peer) -> Vec<PathBuf> {
         return Vec::new();
     };
     let listed: Value = serde_json::from_str(listed.get()).unwrap_or_default();
-    let path = |it: &Value| url::Url::parse(it["uri"].as_str()?).ok()?.to_file_path().ok();
+    let path = |root: &Value| url::Url::parse(root["uri"].as_str()?).ok()?.to_file_path().ok();
     listed["roots"].as_array().into_iter().flatten().filter_map(path).take(MAX_ROOTS).collect()
 }
 
 fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
-    let (first, more) = folders.split_first().map_or((cwd, folders), |(it, more)| (&**it, more));
+    let (first, more) =
+        folders.split_first().map_or((cwd, folders), |(root, more)| (&**root, more));
     let cannot = |folder: &Path, why: &dyn std::fmt::Display| {
         format!(
             "The folder {} cannot be used: {why}. Name the folder that the tools may work in with \
@@ -266,12 +267,12 @@ fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
             folder.display()
         )
     };
-    let mut roots = Roots::new(first).map_err(|it| cannot(first, &it))?;
+    let mut roots = Roots::new(first).map_err(|error| cannot(first, &error))?;
     for folder in more {
-        roots = roots.with_folder(folder).map_err(|it| cannot(folder, &it))?;
+        roots = roots.with_folder(folder).map_err(|error| cannot(folder, &error))?;
     }
     // Checked on the resolved paths: `/tmp/..` or a symbolic link may name the root folder as well.
-    if let Some(all) = roots.folders().find(|it| it.parent().is_none()) {
+    if let Some(all) = roots.folders().find(|folder| folder.parent().is_none()) {
         return Err(cannot(all, &"it is the whole machine"));
     }
     Ok(roots)

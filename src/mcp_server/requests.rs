@@ -125,7 +125,7 @@ impl RequestLoop {
             }
             RpcMessage::Request { id, method, params } => {
                 let started =
-                    read_params(&params).and_then(|it| self.start(&id, &method, it, stop));
+                    read_params(&params).and_then(|params| self.start(&id, &method, params, stop));
                 match started {
                     Ok(Some(result)) => self.outbox.respond(&id, Ok(&result)),
                     Ok(None) => {}
@@ -140,8 +140,8 @@ impl RequestLoop {
             "notifications/cancelled" => {
                 let params: Value = params.read().unwrap_or_default();
                 let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-                let id = id.and_then(|it| RequestId::parse(&it));
-                if let Some(cancel) = id.and_then(|it| self.running.0.lock().remove(&it)) {
+                let id = id.and_then(|id| RequestId::parse(&id));
+                if let Some(cancel) = id.and_then(|id| self.running.0.lock().remove(&id)) {
                     cancel.cancel();
                 }
             }
@@ -267,18 +267,19 @@ impl RequestLoop {
         meta: &Value,
     ) -> Result<(String, Value, bool), RpcError> {
         let stated = meta[VERSION_KEY].as_str();
-        if let Some(stated) = stated.filter(|it| !VERSIONS.contains(it)) {
+        if let Some(stated) = stated.filter(|version| !VERSIONS.contains(version)) {
             let versions = json!({ "requested": stated, "supported": VERSIONS });
             let message = "Unsupported protocol version".to_owned();
             return Err(RpcError::application(UNSUPPORTED_VERSION, message, versions));
         }
         let is_self_contained = method == "server/discover"
             || !matches!(self.handshake, HandshakeState::Done { .. })
-            || stated.is_some_and(|it| it >= NEWEST_VERSION);
+            || stated.is_some_and(|version| version >= NEWEST_VERSION);
         match (&self.handshake, stated) {
             (HandshakeState::Done { version, capabilities }, _) if !is_self_contained => {
                 let version = stated.unwrap_or(version).to_owned();
-                let stated = meta.get(CAPABILITIES_KEY).filter(|it| it.is_object());
+                let stated =
+                    meta.get(CAPABILITIES_KEY).filter(|capabilities| capabilities.is_object());
                 Ok((version, stated.unwrap_or(capabilities).clone(), true))
             }
             (handshake, Some(stated)) if meta[CAPABILITIES_KEY].is_object() => {

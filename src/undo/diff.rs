@@ -50,7 +50,7 @@ pub(crate) fn unified_diff(
             }
         }
         (before, after) => {
-            let words = |it: Result<&str, String>, side: &DiffSide| match (it, side) {
+            let words = |text: Result<&str, String>, side: &DiffSide| match (text, side) {
                 (Err(words), _) => words,
                 (Ok(_), DiffSide::Absent) => "nothing".to_owned(),
                 (Ok(text), _) => format!("a text of {} bytes", text.len()),
@@ -60,7 +60,7 @@ pub(crate) fn unified_diff(
     };
     let mut text = terminal_safe(text);
     if text.len() > *room {
-        let end = text::prefix(&text, *room).rfind('\n').map_or(0, |it| it + 1);
+        let end = text::prefix(&text, *room).rfind('\n').map_or(0, |index| index + 1);
         text.truncate(end);
         text.push_str(&format!("… {name}: too much to show all of it\n"));
         *room = 0;

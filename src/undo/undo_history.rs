@@ -42,7 +42,7 @@ impl UndoHistory {
                     let mut undo_turns = repeated.map_or(Vec::new(), |last| last.undo_turns);
                     undo_turns.push(turn.number);
                     if !is_partial {
-                        history.undoable.retain(|it| !turn.target_turns.contains(it));
+                        history.undoable.retain(|turns| !turn.target_turns.contains(turns));
                     }
                     let turns = turn.target_turns.clone();
                     history.undone.push(UndoneTurns { undo_turns, turns, is_partial });

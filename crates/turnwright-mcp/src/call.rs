@@ -90,7 +90,7 @@ pub async fn call(
                 let (responses, state) = answer_input_requests(result, input_context, ctx).await?;
                 for (name, value) in [("inputResponses", responses), ("requestState", state)] {
                     params.shift_remove(name);
-                    params.extend(value.map(|it| (name.to_owned(), it)));
+                    params.extend(value.map(|value| (name.to_owned(), value)));
                 }
             }
             Some("task") => {
@@ -210,9 +210,9 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
         PeerError::ErrorResponse(error) => {
             let (code, message) = (error.code, &error.message);
-            let data = error.data.as_ref().map(|it| match it.as_str() {
+            let data = error.data.as_ref().map(|data| match data.as_str() {
                 Some(text) => format!(" {text}"),
-                None => format!(" {it}"),
+                None => format!(" {data}"),
             });
             let text = bounded_text(
                 &escape_hidden(&format!("{message}{}", data.unwrap_or_default())),

@@ -58,8 +58,8 @@ impl ConnectRequest<'_> {
             () = self.stop.cancelled() => Err("it was stopped".to_owned()),
             () = sleep_until(self.deadline) => {
                 let limit = self.spec.start_timeout().as_secs_f32();
-                let download = self.spec.downloader().map(|it| format!(
-                    ". `{it} …` may still have been downloading: run it once in a terminal, or set a \
+                let download = self.spec.downloader().map(|program| format!(
+                    ". `{program} …` may still have been downloading: run it once in a terminal, or set a \
                      higher `start_seconds` for the server"
                 ));
                 Err(format!("it was not ready within {limit} s{}", download.unwrap_or_default()))
@@ -213,7 +213,7 @@ impl Connection {
             if let Err(error) = handshake::discover(&peer).await {
                 let failure = connection.last_failure();
                 let unexpected = || http::unexpected(&error.to_string());
-                return Err(failure.map_or_else(unexpected, |it| it.reason));
+                return Err(failure.map_or_else(unexpected, |failure| failure.reason));
             }
         }
         let tasks = http.start_tasks(&peer, answers);
@@ -239,7 +239,7 @@ impl Connection {
                 });
             }
             Ok(Err(error)) => {
-                let lost = reason.borrow().as_deref().map(|it| brief(&it));
+                let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
                 let unusual =
                     || format!("it does not answer like an MCP server: {}", brief(&error));
                 lost.or_else(|| refusal(&error)).unwrap_or_else(unusual)
@@ -266,7 +266,7 @@ impl Connection {
 
     /// True if the server sends change notifications only to subscribers.
     pub(super) fn needs_subscription(&self) -> bool {
-        self.peer.info().is_some_and(|it| !it.has_handshake() && it.announces_tools())
+        self.peer.info().is_some_and(|info| !info.has_handshake() && info.announces_tools())
     }
 
     /// Waits for the connection to end, and describes how it ended.
@@ -276,8 +276,9 @@ impl Connection {
             ConnectionKind::Http(http) => http.lost().await,
             ConnectionKind::Link(reason) => {
                 // Not known if the peer is gone.
-                let lost = reason.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
-                lost.map_or_else(|| "the connection was closed".to_owned(), |it| brief(&it))
+                let lost =
+                    reason.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+                lost.map_or_else(|| "the connection was closed".to_owned(), |reason| brief(&reason))
             }
         }
     }
@@ -350,7 +351,7 @@ async fn connect(
         }
     };
     let error = match request.until_deadline(within_memory).await {
-        Ok(Some(Ok(()))) => match peer.info().filter(|it| !it.has_known_version()) {
+        Ok(Some(Ok(()))) => match peer.info().filter(|info| !info.has_known_version()) {
             None => {
                 return Ok(Connection {
                     peer,

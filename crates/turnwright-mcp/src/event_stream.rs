@@ -77,7 +77,7 @@ impl EventStream {
 
     /// How long the server asks to wait before the stream is opened again.
     pub(super) fn retry(&self) -> Option<Duration> {
-        self.decoder.retry().map(|it| it.max(MIN_RETRY))
+        self.decoder.retry().map(|delay| delay.max(MIN_RETRY))
     }
 
     /// Reads the rest of a stream that has nothing more to say.

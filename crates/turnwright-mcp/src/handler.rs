@@ -84,7 +84,7 @@ impl ServerMessageHandler {
 
 /// The folders as the roots that a server is told.
 pub(super) fn list_roots_result(folders: &[PathBuf]) -> Value {
-    let uri = |it: &PathBuf| Some(url::Url::from_file_path(it).ok()?.to_string());
-    let roots: Value = folders.iter().filter_map(uri).map(|it| json!({ "uri": it })).collect();
+    let uri = |folder: &PathBuf| Some(url::Url::from_file_path(folder).ok()?.to_string());
+    let roots: Value = folders.iter().filter_map(uri).map(|uri| json!({ "uri": uri })).collect();
     json!({ "roots": roots })
 }

@@ -57,7 +57,7 @@ impl ServerInfo {
     /// True if the server announces changes of its tools.
     pub(super) fn announces_tools(&self) -> bool {
         let tools = self.capabilities.get("tools");
-        tools.is_some_and(|it| it["listChanged"] == true)
+        tools.is_some_and(|tools| tools["listChanged"] == true)
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
         match peer.start("server/discover", JsonObject::new()).response().await {
             Err(PeerError::ErrorResponse(error)) if error.code == UNSUPPORTED_VERSION => {
                 let theirs = supported_versions(&error);
-                if attempts > 1 || !theirs.iter().any(|it| it == NEWEST_VERSION) {
+                if attempts > 1 || !theirs.iter().any(|version| version == NEWEST_VERSION) {
                     return Err(HandshakeError::UnsupportedVersion(theirs));
                 }
             }
@@ -172,7 +172,7 @@ pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
     let malformed = HandshakeError::Malformed("server/discover");
     let Ok(mut result) = serde_json::from_str::<Value>(result.get()) else { return Err(malformed) };
     let Some(versions) = result["supportedVersions"].as_array() else { return Err(malformed) };
-    if !versions.iter().any(|it| it == NEWEST_VERSION) {
+    if !versions.iter().any(|version| version == NEWEST_VERSION) {
         return Err(HandshakeError::UnsupportedVersion(texts(versions)));
     }
     let capabilities = result.get_mut("capabilities").map(Value::take).unwrap_or_default();
@@ -182,8 +182,8 @@ pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
 }
 
 fn supported_versions(error: &RpcError) -> Vec<String> {
-    let versions = error.data.as_ref().and_then(|it| it["supported"].as_array());
-    versions.map(|it| texts(it)).unwrap_or_default()
+    let versions = error.data.as_ref().and_then(|data| data["supported"].as_array());
+    versions.map(|list| texts(list)).unwrap_or_default()
 }
 
 fn texts(values: &[Value]) -> Vec<String> {

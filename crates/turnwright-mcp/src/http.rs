@@ -80,7 +80,7 @@ impl ServerTransport {
     ) -> Result<ServerTransport, String> {
         let url = Url::parse(url)
             .ok()
-            .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or("its address is not an http or https URL")?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(
@@ -178,7 +178,7 @@ impl HttpConnection {
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(super) async fn lost(&self) -> String {
         self.lost.cancelled().await;
-        match self.last_failure().map(|it| it.reason) {
+        match self.last_failure().map(|failure| failure.reason) {
             Some(HttpFailure::Failed(why) | HttpFailure::Lasting(why)) => why,
             Some(HttpFailure::NeedsLogin) | None => "it requires a login".to_owned(),
         }
@@ -306,7 +306,7 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
 /// only if the request stays the same.
 fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same_origin =
-        attempt.previous().first().is_some_and(|it| it.origin() == attempt.url().origin());
+        attempt.previous().first().is_some_and(|url| url.origin() == attempt.url().origin());
     let keeps_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if is_same_origin && keeps_request && attempt.previous().len() <= MAX_REDIRECTS {
@@ -353,7 +353,7 @@ impl HttpConnection {
         mut headers: HeaderMap,
         last_id: Option<&str>,
     ) -> Result<EventStream, HttpError> {
-        if let Some(id) = last_id.and_then(|it| HeaderValue::from_str(it).ok()) {
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert("last-event-id", id);
         }
         let getting = async {

@@ -72,7 +72,7 @@ impl HttpSession {
     }
 
     fn has_standard_headers(&self) -> bool {
-        self.version.as_ref().is_some_and(|it| it.as_bytes() >= NEWEST_VERSION.as_bytes())
+        self.version.as_ref().is_some_and(|version| version.as_bytes() >= NEWEST_VERSION.as_bytes())
     }
 }
 
@@ -176,7 +176,7 @@ impl HttpChannel {
             Err(PeerError::Transport("there is no response to `initialize`".to_owned()))
         })?;
         let info = handshake::initialize_result(&result);
-        let version = info.and_then(|it| HeaderValue::from_str(&it.version).ok());
+        let version = info.and_then(|info| HeaderValue::from_str(&info.version).ok());
         self.session.send_replace(HttpSession { id: session, version });
         Ok(result)
     }
@@ -471,7 +471,7 @@ fn read_response(message: &[u8]) -> Option<Response> {
         LineKind::Malformed { replacement } => parse_line(&replacement),
         // An error may have no id, because the server could not read the request.
         LineKind::Other => {
-            return error_without_id(message).map(|it| Err(PeerError::ErrorResponse(it)));
+            return error_without_id(message).map(|error| Err(PeerError::ErrorResponse(error)));
         }
     };
     match parsed {
@@ -487,7 +487,7 @@ fn error_without_id(message: &[u8]) -> Option<RpcError> {
     if !message["method"].is_null() {
         return None;
     }
-    let error = message.get_mut("error").filter(|it| it.is_object())?.take();
+    let error = message.get_mut("error").filter(|error| error.is_object())?.take();
     let error = serde_json::value::to_raw_value::<Value>(&error).ok()?;
     Some(line::error_object(&RawValue::from_string(error.get().to_owned()).ok()?))
 }

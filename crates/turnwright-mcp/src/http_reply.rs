@@ -79,8 +79,8 @@ pub(super) async fn read_reply(
     }
     let may_be_lost = has_session && attempt != Attempt::Retry;
     let content_type = content_type(&response);
-    let is_json = content_type.as_deref().is_some_and(|it| it.starts_with(JSON));
-    let is_page = content_type.as_deref().is_some_and(|it| it.starts_with("text/html"));
+    let is_json = content_type.as_deref().is_some_and(|kind| kind.starts_with(JSON));
+    let is_page = content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
     if !status.is_success() {
         let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         // With any other status, the server may have begun with the call.
@@ -126,9 +126,9 @@ pub(super) async fn read_reply(
 /// The error of a response that is no success, with what it says.
 pub(super) async fn status_error(response: Response) -> HttpError {
     let status = response.status();
-    let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
+    let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     let scope = challenge.and_then(required_scope);
-    let is_json = content_type(&response).is_some_and(|it| it.starts_with(JSON));
+    let is_json = content_type(&response).is_some_and(|kind| kind.starts_with(JSON));
     let body = if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
         Vec::new()
     } else {
@@ -149,7 +149,7 @@ fn required_scope(challenge: &str) -> Option<String> {
 
 fn is_error_response(body: &str) -> bool {
     let body: Result<serde_json::Value, _> = serde_json::from_str(body);
-    body.is_ok_and(|it| it["jsonrpc"] == "2.0" && it["error"].is_object())
+    body.is_ok_and(|body| body["jsonrpc"] == "2.0" && body["error"].is_object())
 }
 
 /// Returns true if a refusal is about the session, in the words of one of the many servers: "Bad Request: No

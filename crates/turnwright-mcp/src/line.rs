@@ -156,7 +156,7 @@ pub(super) fn is_within_limits(line: &[u8]) -> bool {
 /// The index of the quote that ends a string.
 fn end_of_string(line: &[u8], begin: usize) -> usize {
     let mut place = begin + 1;
-    while let Some(next) = line.get(place..).and_then(|it| memchr::memchr2(b'"', b'\\', it)) {
+    while let Some(next) = line.get(place..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         place += next;
         if line[place] == b'"' {
             return place;

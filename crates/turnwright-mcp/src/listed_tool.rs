@@ -49,7 +49,8 @@ impl ListedTool {
             remarks.push("its schema is too large and was left out".to_owned());
             size = 0;
         }
-        if let Some(schema) = tool.output_schema.take_if(|it| it.size() > MAX_SCHEMA_BYTES) {
+        if let Some(schema) = tool.output_schema.take_if(|schema| schema.size() > MAX_SCHEMA_BYTES)
+        {
             remarks.push("the schema of its results is too large and was left out".to_owned());
             drop(schema);
         }
@@ -69,7 +70,7 @@ impl ListedTool {
             // One copy for both.
             parameters = tool.input_schema.clone();
         }
-        let hint = tool.annotations.as_ref().and_then(|it| it.title.as_ref());
+        let hint = tool.annotations.as_ref().and_then(|annotations| annotations.title.as_ref());
         size += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
         size += original.len() + tool.output_schema.as_ref().map_or(0, SchemaText::size);
         ListedTool {
@@ -95,13 +96,17 @@ impl ListedTool {
 
     /// True if the tool is annotated as read-only. The claim is not verified.
     pub fn claims_read_only(&self) -> bool {
-        self.tool.annotations.as_ref().and_then(|it| it.read_only_hint).unwrap_or(false)
+        self.tool
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.read_only_hint)
+            .unwrap_or(false)
     }
 
     /// The icon that fits the tool's annotations.
     pub fn kind(&self) -> ToolKind {
         let hints = self.tool.annotations.as_ref();
-        match hints.and_then(|it| it.destructive_hint) {
+        match hints.and_then(|hints| hints.destructive_hint) {
             _ if self.claims_read_only() => ToolKind::Read,
             Some(true) => ToolKind::Edit,
             _ => ToolKind::Other,
@@ -171,7 +176,7 @@ mod tests {
             "nextCursor": 9,
         }))
         .unwrap();
-        let names: Vec<_> = tools.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!((names.as_slice(), cursor), (&["a", "b", "c", "d"][..], None));
         assert_eq!(tools[3].title.as_deref(), Some("D"));
         assert!(parse_page(json!({ "tools": {} })).is_none() && parse_page(json!([])).is_none());

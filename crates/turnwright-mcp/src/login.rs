@@ -54,7 +54,7 @@ pub async fn log_in(
         timeout(STEP_TIMEOUT, starting).await.unwrap_or_else(|_| Err(step_timed_out()))?;
     let address = Url::parse(session.get_authorization_url())
         .ok()
-        .filter(|it| matches!(it.scheme(), "http" | "https"))
+        .filter(|url| matches!(url.scheme(), "http" | "https"))
         .ok_or("the server gives no valid address for its login page")?;
     let state =
         parameter(&address, "state").ok_or("the address of the login page has no `state`")?;
@@ -146,9 +146,9 @@ async fn handle_connection(
     state: &str,
 ) -> io::Result<Option<Result<Url, String>>> {
     let path = read_path(&mut stream).await?;
-    let url = Url::parse("http://127.0.0.1").and_then(|it| it.join(&path)).ok();
-    let url = url.filter(|it| it.path() == "/callback");
-    let Some(url) = url.filter(|it| parameter(it, "state").as_deref() == Some(state)) else {
+    let url = Url::parse("http://127.0.0.1").and_then(|base| base.join(&path)).ok();
+    let url = url.filter(|url| url.path() == "/callback");
+    let Some(url) = url.filter(|url| parameter(url, "state").as_deref() == Some(state)) else {
         respond(&mut stream, "400 Bad Request", "This request belongs to no running login.")
             .await?;
         return Ok(None);
@@ -166,7 +166,7 @@ async fn handle_connection(
 /// Reads a request and returns its path with the query.
 async fn read_path(stream: &mut TcpStream) -> io::Result<String> {
     let (mut head, mut piece) = (Vec::new(), [0; 2048]);
-    while !head.windows(4).any(|it| it == b"\r\n\r\n") {
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let count = stream.read(&mut piece).await?;
         if count == 0 || head.len() > MAX_REQUEST_BYTES {
             return Err(io::ErrorKind::InvalidData.into());

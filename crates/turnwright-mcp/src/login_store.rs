@@ -74,7 +74,7 @@ impl ServerLogin {
     /// When the login was last changed, if there is one.
     pub(super) async fn changed_at(&self) -> Option<SystemTime> {
         let file = self.file.clone();
-        let modified = move || fs::metadata(file).and_then(|it| it.modified()).ok();
+        let modified = move || fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
         spawn_blocking(modified).await.ok().flatten()
     }
 
@@ -94,7 +94,7 @@ impl ServerLogin {
             // Another process may have renewed it meanwhile.
             let Some(stored) = self.read().await? else { return Ok(None) };
             let token = access_token(&stored);
-            let is_new = refused.is_none_or(|it| token.as_deref() != Some(it));
+            let is_new = refused.is_none_or(|refused| token.as_deref() != Some(refused));
             if is_new && !is_expiring(&stored) {
                 return Ok(token);
             }
@@ -128,8 +128,8 @@ impl ServerLogin {
         let read = move || match fs::read(&login.file) {
             Ok(bytes) => Ok(serde_json::from_slice::<LoginFile>(&bytes)
                 .ok()
-                .filter(|it| it.url == login.url)
-                .map(|it| it.credentials)),
+                .filter(|saved| saved.url == login.url)
+                .map(|saved| saved.credentials)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };
@@ -184,7 +184,7 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
 fn register_tokens(stored: &StoredCredentials) -> Result<(), AuthError> {
     let token = token(stored);
     let names = ["access_token", "refresh_token", "id_token"];
-    redact::register_keys(names.iter().filter_map(|it| Some(field(&token, it)?.to_owned())))
+    redact::register_keys(names.iter().filter_map(|name| Some(field(&token, name)?.to_owned())))
         .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
 }
 

@@ -36,7 +36,7 @@ impl Serialize for SchemaText {
 
 impl<'de> Deserialize<'de> for SchemaText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SchemaText, D::Error> {
-        JsonObject::deserialize(deserializer).map(|it| SchemaText::new(&it))
+        JsonObject::deserialize(deserializer).map(|object| SchemaText::new(&object))
     }
 }
 

@@ -31,7 +31,7 @@ const MAX_WAITING_QUESTIONS: usize = 16;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PeerError {
     /// The server answered with an error.
-    #[error("error {}: {}{}", .0.code, .0.message, .0.data.as_ref().map(|it| format!(" ({it})")).unwrap_or_default())]
+    #[error("error {}: {}{}", .0.code, .0.message, .0.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default())]
     ErrorResponse(RpcError),
     /// The connection has ended.
     #[error("the connection was closed")]
@@ -168,7 +168,7 @@ impl Peer {
         if method != "initialize" {
             meta.insert("progressToken".to_owned(), id.into());
         }
-        if self.info().is_some_and(|it| !it.has_handshake()) || method == "server/discover" {
+        if self.info().is_some_and(|info| !info.has_handshake()) || method == "server/discover" {
             meta.extend(handshake::client_context(self.handler()));
         }
         if !meta.is_empty() {
@@ -225,12 +225,12 @@ impl Peer {
 
     /// True if no response to this request is waited for.
     pub(super) fn is_answered(&self, id: i64) -> bool {
-        self.0.pending.lock().as_ref().is_none_or(|it| !it.contains_key(&id))
+        self.0.pending.lock().as_ref().is_none_or(|pending| !pending.contains_key(&id))
     }
 
     /// Hands a response to the request that waits for it.
     pub(super) fn complete(&self, id: i64, response: Response) {
-        let sender = self.0.pending.lock().as_mut().and_then(|it| it.remove(&id));
+        let sender = self.0.pending.lock().as_mut().and_then(|pending| pending.remove(&id));
         match sender {
             // The caller may just have been dropped.
             Some(sender) => drop(sender.send(response)),
@@ -240,7 +240,7 @@ impl Peer {
 
     /// Gives up a request, and tells the server.
     fn withdraw(&self, id: i64, why: &str) {
-        if self.0.pending.lock().as_mut().and_then(|it| it.remove(&id)).is_none() {
+        if self.0.pending.lock().as_mut().and_then(|pending| pending.remove(&id)).is_none() {
             return;
         }
         let params = json!({ "requestId": id, "reason": why });
@@ -282,9 +282,9 @@ impl Peer {
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method == "notifications/cancelled" {
             let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-            let id = id.and_then(|it| RequestId::parse(&it));
+            let id = id.and_then(|id| RequestId::parse(&id));
             // The id is in use until the question is answered.
-            if let Some(question) = id.and_then(|it| self.0.questions.lock().get(&it).cloned()) {
+            if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
                 question.cancel();
             }
             return;
@@ -295,7 +295,7 @@ impl Peer {
     async fn handle_request(&self, id: RequestId, method: &str, params: Value) {
         tracing::debug!(%id, method, "a request of a server");
         // Without a handshake, a server may only ask for something during a request.
-        let is_strict = self.info().is_some_and(|it| !it.has_handshake());
+        let is_strict = self.info().is_some_and(|info| !info.has_handshake());
         let is_idle = self.0.pending.lock().as_ref().is_none_or(HashMap::is_empty);
         if is_strict && is_idle && method != "ping" {
             let why = "A request of the server must belong to one of the client";

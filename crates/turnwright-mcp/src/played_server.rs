@@ -21,8 +21,9 @@ pub fn server_json(server: &Server) -> Value {
         ServerPhase::NeedsLogin => ("needs_login", ""),
         ServerPhase::Stopped => ("stopped", ""),
     };
-    let tools = state.tools.iter().filter(|it| server.spec.tool_filter.matches(&it.tool.name));
-    let tool = |it: &Arc<ListedTool>| json!({ "tool": it.tool, "resources": it.reads_resources });
+    let tools = state.tools.iter().filter(|tool| server.spec.tool_filter.matches(&tool.tool.name));
+    let tool =
+        |tool: &Arc<ListedTool>| json!({ "tool": tool.tool, "resources": tool.reads_resources });
     json!({
         "name": server.spec.name,
         "phase": phase,
@@ -42,9 +43,9 @@ pub fn played_server(recorded: &Value, env: ServerEnv) -> Arc<Server> {
         Some("stopped") => ServerPhase::Stopped,
         _ => ServerPhase::Starting,
     };
-    let listed = |it: &Value| {
-        let mut listed = ListedTool::new(Tool::deserialize(&it["tool"]).ok()?);
-        listed.reads_resources = it["resources"] == true;
+    let listed = |value: &Value| {
+        let mut listed = ListedTool::new(Tool::deserialize(&value["tool"]).ok()?);
+        listed.reads_resources = value["resources"] == true;
         Some(Arc::new(listed))
     };
     let tools = recorded["tools"].as_array().into_iter().flatten().filter_map(listed).collect();

@@ -68,9 +68,11 @@ impl ServerPool {
     /// Returns the server, and starts it if necessary. Never waits.
     pub fn get(&self, spec: &ServerSpec, env: &ServerEnv) -> Arc<Server> {
         let mut running = self.running.lock();
-        running.retain(|it| it.strong_count() > 0);
-        let existing =
-            running.iter().filter_map(Weak::upgrade).find(|it| it.is_reusable_for(spec, env));
+        running.retain(|server| server.strong_count() > 0);
+        let existing = running
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|server| server.is_reusable_for(spec, env));
         if let Some(server) = existing.filter(|_| spec.is_shared) {
             return server;
         }

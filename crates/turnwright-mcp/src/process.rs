@@ -59,7 +59,7 @@ impl MemoryWatch {
     /// Waits until they hold too much.
     async fn exceeded(&self) -> u64 {
         let mut excess = self.excess.clone();
-        match excess.wait_for(Option::is_some).await.ok().and_then(|it| *it) {
+        match excess.wait_for(Option::is_some).await.ok().and_then(|excess| *excess) {
             Some(bytes) => bytes,
             None => std::future::pending().await,
         }

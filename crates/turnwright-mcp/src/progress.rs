@@ -37,10 +37,10 @@ impl ProgressRouter {
         if let Some(sender) = self.0.lock().get(&token) {
             let message = params["message"].as_str().unwrap_or_default();
             let message = bounded_text(&escape_hidden_line(message), MAX_MESSAGE_CHARS);
-            sender.send_if_modified(|it| {
-                let is_new = done >= it.done;
+            sender.send_if_modified(|progress| {
+                let is_new = done >= progress.done;
                 if is_new {
-                    *it = CallProgress { done, total: params["total"].as_f64(), message };
+                    *progress = CallProgress { done, total: params["total"].as_f64(), message };
                 }
                 is_new
             });

@@ -42,7 +42,7 @@ const MAX_MESSAGES: usize = 100;
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
 /// wait for its prompts: at most half of `start_timeout`.
 pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Prompt> {
-    if peer.info().is_none_or(|it| !it.has("prompts")) {
+    if peer.info().is_none_or(|info| !info.has("prompts")) {
         return Vec::new();
     }
     let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
@@ -80,9 +80,9 @@ fn compact(mut prompt: Prompt) -> Option<Prompt> {
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);
     }
-    let arguments = arguments(&prompt).iter().map(|it| {
-        let texts = [&it.title, &it.description].into_iter().flatten().map(String::len);
-        it.name.len() + texts.sum::<usize>() + 8
+    let arguments = arguments(&prompt).iter().map(|argument| {
+        let texts = [&argument.title, &argument.description].into_iter().flatten().map(String::len);
+        argument.name.len() + texts.sum::<usize>() + 8
     });
     (prompt.name.len() + arguments.sum::<usize>() <= MAX_DEFINITION_BYTES).then_some(prompt)
 }
@@ -95,7 +95,7 @@ pub fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
         for (name, prompt) in prompt_words(&state.prompts).into_iter().zip(state.prompts.iter()) {
             let name = format!("{label}:{name}");
             let description = prompt.description.as_ref().or(prompt.title.as_ref());
-            let description = description.map(|it| line(it)).filter(|it| !it.is_empty());
+            let description = description.map(|text| line(text)).filter(|text| !text.is_empty());
             let arguments = arguments(prompt);
             commands.push(SlashCommand {
                 description: description
@@ -122,10 +122,10 @@ impl PromptRequest {
     /// Finds the prompt of a command. A prompt of a server that is still starting is assumed to exist.
     pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
         let (label, name) = command.split_once(':')?;
-        let index = server_words(servers).iter().position(|it| it == label)?;
+        let index = server_words(servers).iter().position(|word| word == label)?;
         let server = servers.get(index)?;
         let state = server.state();
-        let exists = prompt_words(&state.prompts).iter().any(|it| it == name);
+        let exists = prompt_words(&state.prompts).iter().any(|word| word == name);
         (exists || state.phase == ServerPhase::Starting).then(|| PromptRequest {
             server: Arc::clone(server),
             name: name.to_owned(),
@@ -140,7 +140,7 @@ impl PromptRequest {
     pub async fn get(self) -> Result<Vec<PromptPart>, String> {
         let server = escape_hidden_line(&self.server.spec.name);
         let mut watch = self.server.watch();
-        drop(watch.wait_for(|it| it.phase != ServerPhase::Starting).await);
+        drop(watch.wait_for(|state| state.phase != ServerPhase::Starting).await);
         let state = self.server.state();
         let Some(peer) = state.peer.clone() else {
             let why = match &state.phase {
@@ -149,8 +149,8 @@ impl PromptRequest {
             };
             return Err(format!("The MCP server {server} is not connected{why}."));
         };
-        let index = prompt_words(&state.prompts).iter().position(|it| *it == self.name);
-        let Some(prompt) = index.and_then(|it| state.prompts.get(it)) else {
+        let index = prompt_words(&state.prompts).iter().position(|word| *word == self.name);
+        let Some(prompt) = index.and_then(|index| state.prompts.get(index)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
         let assigned = parse_arguments(arguments(prompt), &self.arguments)?;
@@ -198,21 +198,23 @@ fn usage(arguments: &[PromptArgument]) -> String {
 
 /// The unique words for the servers in commands: the part before the colon.
 fn server_words(servers: &[Arc<Server>]) -> Vec<String> {
-    command_words(servers.iter().map(|it| it.spec.name.as_str()))
+    command_words(servers.iter().map(|server| server.spec.name.as_str()))
 }
 
 /// The unique words for the prompts of a server: the part after the colon.
 fn prompt_words(prompts: &[Prompt]) -> Vec<String> {
-    command_words(prompts.iter().map(|it| it.name.as_str()))
+    command_words(prompts.iter().map(|prompt| prompt.name.as_str()))
 }
 
 /// Replaces characters that editors do not accept in a command, and makes the names unique.
 fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let is_valid = |it: char| it.is_alphanumeric() || ['_', '-', '.'].contains(&it);
+    let is_valid =
+        |character: char| character.is_alphanumeric() || ['_', '-', '.'].contains(&character);
     let mut taken = HashSet::new();
     let mut word = |name: &str| {
         let name = name.chars().take(MAX_LINE_CHARS);
-        let plain: String = name.map(|it| if is_valid(it) { it } else { '_' }).collect();
+        let plain: String =
+            name.map(|character| if is_valid(character) { character } else { '_' }).collect();
         let mut unique = plain.clone();
         let mut number = 2;
         while !taken.insert(unique.clone()) {
@@ -237,10 +239,10 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
     let mut rest = text.trim();
     while !rest.is_empty() {
         let unassigned: Vec<_> =
-            arguments.iter().filter(|it| !assigned.contains_key(&it.name)).collect();
-        let named = unassigned.iter().find_map(|it| {
-            let value = rest.strip_prefix(it.name.as_str())?.strip_prefix('=')?;
-            Some((it.name.clone(), value))
+            arguments.iter().filter(|argument| !assigned.contains_key(&argument.name)).collect();
+        let named = unassigned.iter().find_map(|argument| {
+            let value = rest.strip_prefix(argument.name.as_str())?.strip_prefix('=')?;
+            Some((argument.name.clone(), value))
         });
         let (name, value, after) = match (named, unassigned.as_slice()) {
             (Some((name, value)), _) => {
@@ -266,9 +268,11 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
         assigned.insert(name, value.into());
         rest = after;
     }
-    let is_missing =
-        |it: &&PromptArgument| it.required == Some(true) && !assigned.contains_key(&it.name);
-    let missing: Vec<_> = arguments.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
+    let is_missing = |argument: &&PromptArgument| {
+        argument.required == Some(true) && !assigned.contains_key(&argument.name)
+    };
+    let missing: Vec<_> =
+        arguments.iter().filter(is_missing).map(|argument| argument.name.as_str()).collect();
     if missing.is_empty() {
         return Ok(assigned);
     }
@@ -343,7 +347,7 @@ fn bounded(text: &str, remaining: &mut usize) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(|it| format!("> {it}")).collect();
+    let lines: Vec<_> = text.lines().map(|line| format!("> {line}")).collect();
     format!("Example of an assistant reply, written by the prompt's author:\n{}", lines.join("\n"))
 }
 
@@ -355,7 +359,7 @@ mod tests {
         let one = |(name, required): &(&str, bool)| {
             serde_json::from_value(serde_json::json!({ "name": name, "required": required }))
         };
-        all.iter().map(|it| one(it).unwrap()).collect()
+        all.iter().map(|prompt| one(prompt).unwrap()).collect()
     }
 
     #[test]

@@ -26,8 +26,8 @@ const TOOL_NAMES: [&str; 2] = ["read_resource", "read_mcp_resource"];
 
 /// Makes the definition of the tool, if the server has resources.
 pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
-    peer.info().filter(|it| it.has("resources"))?;
-    let name = TOOL_NAMES.into_iter().find(|it| !is_taken(it))?;
+    peer.info().filter(|info| info.has("resources"))?;
+    let name = TOOL_NAMES.into_iter().find(|name| !is_taken(name))?;
     let description = "Reads a resource of this server. Without a uri, lists what there is.";
     let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
     let schema = json!({ "type": "object", "properties": { "uri": uri } });
@@ -52,7 +52,7 @@ pub async fn call(
     limit: Duration,
     ctx: &CallContext<'_>,
 ) -> Result<ToolResult, CallError> {
-    let uri = arguments.get("uri").and_then(Value::as_str).filter(|it| !it.is_empty());
+    let uri = arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty());
     let running = async {
         match uri {
             Some(uri) => read(peer, uri).await,
@@ -79,9 +79,10 @@ async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
     let Some(Value::Array(contents)) = result.get_mut("contents").map(Value::take) else {
         return Err(call_error(&PeerError::Malformed));
     };
-    let block = |it| serde_json::from_value::<ResourceContents>(it).map(ResultBlock::from);
+    let block =
+        |content| serde_json::from_value::<ResourceContents>(content).map(ResultBlock::from);
     let unknown = |_| ResultBlock::Unknown("resource".to_owned());
-    Ok(contents.into_iter().map(|it| block(it).unwrap_or_else(unknown)).collect())
+    Ok(contents.into_iter().map(|content| block(content).unwrap_or_else(unknown)).collect())
 }
 
 /// A page of a list of resources.

@@ -181,7 +181,7 @@ impl Server {
     /// If there is no connection; the text is for the model.
     pub async fn peer(&self) -> Result<(Peer, u64), String> {
         let mut watch = self.watch();
-        drop(timeout(RESTART_WAIT, watch.wait_for(|it| !it.is_about_to_connect())).await);
+        drop(timeout(RESTART_WAIT, watch.wait_for(|state| !state.is_about_to_connect())).await);
         let state = self.state();
         let name = &self.spec.name;
         match (&state.peer, &state.phase) {
@@ -203,8 +203,9 @@ impl Server {
     /// Explains to the model why the connection of a running call was lost.
     pub async fn lost_call_message(&self, connection: u64) -> String {
         let mut watch = self.watch();
-        let is_over =
-            |it: &Arc<ServerState>| it.connection != connection || it.phase != ServerPhase::Ready;
+        let is_over = |state: &Arc<ServerState>| {
+            state.connection != connection || state.phase != ServerPhase::Ready
+        };
         drop(timeout(RESTART_WAIT, watch.wait_for(is_over)).await);
         let state = self.state();
         let why = state.last_end.as_deref().unwrap_or("the connection was closed");
@@ -295,28 +296,29 @@ impl ServerTask {
                 break;
             }
         }
-        self.publish(|it| {
-            *it = ServerState { phase: ServerPhase::Stopped, ..ServerState::default() }
+        self.publish(|state| {
+            *state = ServerState { phase: ServerPhase::Stopped, ..ServerState::default() }
         });
     }
 
     fn publish(&self, change: impl FnOnce(&mut ServerState)) {
-        self.publisher.send_modify(|it| change(Arc::make_mut(it)));
+        self.publisher.send_modify(|state| change(Arc::make_mut(state)));
     }
 
     fn publish_end(&self, end: &ConnectionEnd, is_down: bool) {
-        self.publish(|it| {
-            it.peer = None;
+        self.publish(|state| {
+            state.peer = None;
             match end {
                 ConnectionEnd::Stopped => {}
-                ConnectionEnd::Restart => it.phase = ServerPhase::Starting,
+                ConnectionEnd::Restart => state.phase = ServerPhase::Starting,
                 ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
-                    *it = ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
+                    *state =
+                        ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
                 }
                 ConnectionEnd::Failed(failure) => {
-                    it.phase = ServerPhase::Failed(failure.why.clone());
-                    it.is_restarting = !is_down;
-                    it.last_end = Some(failure.why.clone());
+                    state.phase = ServerPhase::Failed(failure.why.clone());
+                    state.is_restarting = !is_down;
+                    state.last_end = Some(failure.why.clone());
                 }
             }
         });
@@ -434,17 +436,17 @@ impl ServerTask {
         let (peer, (title, revision)) = (connection.peer().clone(), connection.server_info());
         let (server, tool_count) = (&self.spec.name, tools.len());
         tracing::debug!(server, title, revision, tool_count, "connected to a server");
-        self.publish(|it| {
-            *it = ServerState {
+        self.publish(|state| {
+            *state = ServerState {
                 phase: ServerPhase::Ready,
                 is_restarting: false,
                 tools: Arc::new(tools),
-                tools_version: it.tools_version + 1,
-                connection: it.connection + 1,
+                tools_version: state.tools_version + 1,
+                connection: state.connection + 1,
                 prompts: Arc::new(prompts),
                 title,
                 revision,
-                last_end: it.last_end.take(),
+                last_end: state.last_end.take(),
                 peer: Some(peer),
                 progress: connection.progress(),
             };
@@ -500,10 +502,10 @@ impl ServerTask {
             let (min, factor, max) = LIST_INTERVAL;
             next = Instant::now() + (started.elapsed() * factor).clamp(min, max);
             match listed {
-                Ok(Ok((tools, prompts))) => self.publish(|it| {
-                    it.tools = Arc::new(tools);
-                    it.prompts = Arc::new(prompts);
-                    it.tools_version += 1;
+                Ok(Ok((tools, prompts))) => self.publish(|state| {
+                    state.tools = Arc::new(tools);
+                    state.prompts = Arc::new(prompts);
+                    state.tools_version += 1;
                 }),
                 Ok(Err(why)) => tracing::warn!(
                     server = self.spec.name,

@@ -59,7 +59,7 @@ impl ServerSpec {
     pub(super) fn downloader(&self) -> Option<&'static str> {
         let ServerTransport::Stdio { command, .. } = &self.transport else { return None };
         let name = command.file_stem()?;
-        DOWNLOADERS.into_iter().find(|it| name == *it)
+        DOWNLOADERS.into_iter().find(|downloader| name == *downloader)
     }
 }
 
@@ -75,8 +75,9 @@ pub struct ToolFilter {
 impl ToolFilter {
     /// True if the tool is selected.
     pub fn matches(&self, tool: &str) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|it| matches_pattern(it, tool));
-        self.only.as_ref().is_none_or(|it| any(it)) && !any(&self.without)
+        let any =
+            |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, tool));
+        self.only.as_ref().is_none_or(|patterns| any(patterns)) && !any(&self.without)
     }
 }
 
@@ -180,7 +181,7 @@ impl ServerSpec {
                 secrets.push(last.unwrap_or(value).to_owned());
             }
             let url = Url::parse(value).ok();
-            secrets.extend(url.and_then(|it| it.password().map(str::to_owned)));
+            secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));
         }
         secrets
     }
@@ -198,7 +199,8 @@ impl ServerSpec {
             }
             _ => self.name.clone(),
         };
-        let is_safe = |it: char| it.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(it);
+        let is_safe =
+            |character: char| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character);
         let argument = if argument.chars().all(is_safe) { argument.as_str() } else { "URL" };
         format!(
             "it requires a login (HTTP 401). Run `turnwright mcp login {argument}`, or set its \
@@ -243,7 +245,7 @@ mod tests {
             (None, "*a*b*", "xayybz", false),
             (None, "*b*a*", "xayybz", true),
         ] {
-            let only = only.map(|it| vec![it.to_owned()]);
+            let only = only.map(|pattern| vec![pattern.to_owned()]);
             let filter = ToolFilter { only, without: vec![without.to_owned()] };
             assert_eq!(filter.matches(tool), expected, "{filter:?} {tool}");
         }

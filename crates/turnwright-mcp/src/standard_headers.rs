@@ -61,7 +61,7 @@ pub(super) fn of(method: &str, params: &JsonObject, tools: &HeaderArguments) -> 
 
 /// The value, encoded if a header could not carry it as it is.
 fn encoded(value: &str) -> String {
-    let is_plain = value.bytes().all(|it| (0x20..=0x7e).contains(&it))
+    let is_plain = value.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
         && value.trim_matches([' ', '\t']).len() == value.len()
         && !(value.starts_with(ENCODED.0) && value.ends_with(ENCODED.1));
     if is_plain {
@@ -75,7 +75,7 @@ pub(super) fn header_arguments(schema: &JsonObject) -> Result<Vec<HeaderArgument
     let mut marked = Vec::new();
     find_marks(schema, Some(&mut Vec::new()), &mut marked)?;
     let mut names = HashSet::new();
-    if marked.iter().all(|it| names.insert(it.header.to_ascii_lowercase())) {
+    if marked.iter().all(|argument| names.insert(argument.header.to_ascii_lowercase())) {
         Ok(marked)
     } else {
         Err("two arguments have the same header")
@@ -91,12 +91,13 @@ fn find_marks(
     for (key, value) in schema {
         match (key.as_str(), value) {
             (KEYWORD, mark) => {
-                let path = path.as_deref().filter(|it| !it.is_empty());
+                let path = path.as_deref().filter(|path| !path.is_empty());
                 let path = path.ok_or("a header belongs to no argument")?.clone();
-                let is_token = |it: &&str| {
-                    let is_valid =
-                        |it: u8| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it);
-                    !it.is_empty() && it.bytes().all(is_valid)
+                let is_token = |name: &&str| {
+                    let is_valid = |byte: u8| {
+                        byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+                    };
+                    !name.is_empty() && name.bytes().all(is_valid)
                 };
                 let header =
                     mark.as_str().filter(is_token).ok_or("the name of a header is invalid")?;
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_invalid_mark_is_an_error() {
-        let argument = |it: Value| json!({ "properties": { "a": it } });
+        let argument = |schema: Value| json!({ "properties": { "a": schema } });
         let table = [
             (json!({ KEYWORD: "A" }), false),
             (argument(json!({ "type": "string", KEYWORD: "A" })), true),

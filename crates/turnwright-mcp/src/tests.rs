@@ -113,12 +113,13 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let tool = ("t", JsonObject::new());
     let result =
         call(&peer, &progress, tool, timeouts, InputRequestContext::default(), &context).await;
-    let result = result.map_err(|it| match it {
+    let result = result.map_err(|error| match error {
         CallError::Failed(message) => message,
         CallError::ConnectionLost => "lost".to_owned(),
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let is_cancelled = heard.lock().iter().any(|it| it["method"] == "notifications/cancelled");
+    let is_cancelled =
+        heard.lock().iter().any(|message| message["method"] == "notifications/cancelled");
     (result, is_cancelled)
 }
 

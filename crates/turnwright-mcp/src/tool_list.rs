@@ -50,7 +50,8 @@ pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
         keep_header_arguments(peer, &mut page, &mut marked);
         // If several tools have the same name, the first wins. A list that repeats itself adds
         // nothing.
-        let is_new = |it: &Tool| listed_tool::has_valid_name(it) && names.insert(it.name.clone());
+        let is_new =
+            |tool: &Tool| listed_tool::has_valid_name(tool) && names.insert(tool.name.clone());
         let (accepted, rejected): (Vec<_>, Vec<_>) = page.into_iter().partition(is_new);
         for tool in rejected {
             let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
@@ -65,8 +66,8 @@ pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
             }
         }
         let is_full = tools.len() >= MAX_TOOLS || size > MAX_BYTES;
-        let next = next.filter(|it| !is_full && it.len() <= MAX_CURSOR_BYTES);
-        cursor = next.filter(|it| cursors.insert(it.clone()));
+        let next = next.filter(|cursor| !is_full && cursor.len() <= MAX_CURSOR_BYTES);
+        cursor = next.filter(|cursor| cursors.insert(cursor.clone()));
         if cursor.is_none() {
             break;
         }
@@ -92,7 +93,7 @@ async fn request_page(
 
 /// The parameters that ask for a page of a list.
 pub(super) fn page_params(cursor: Option<String>) -> JsonObject {
-    cursor.map(|it| ("cursor".to_owned(), it.into())).into_iter().collect()
+    cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect()
 }
 
 /// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.

@@ -72,8 +72,9 @@ fn with_digest(server: &str, tool: &str, salt: u32) -> String {
 }
 
 fn sanitized(name: &str) -> String {
-    let is_valid = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
-    name.chars().map(|it| if is_valid(it) { it } else { '_' }).collect()
+    let is_valid =
+        |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
+    name.chars().map(|character| if is_valid(character) { character } else { '_' }).collect()
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl ToolResult {
             return Some(ToolResult::default());
         }
         let is_error = fields.remove("isError") == Some(Value::Bool(true));
-        let mut structured = fields.remove("structuredContent").filter(|it| !it.is_null());
+        let mut structured = fields.remove("structuredContent").filter(|value| !value.is_null());
         let blocks = match fields.remove("content") {
             Some(Value::Array(blocks)) => blocks.iter().map(parse_block).collect(),
             // Some servers send this instead of a list.

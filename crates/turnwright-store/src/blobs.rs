@@ -46,7 +46,7 @@ pub(super) fn put_file_content(
 ) -> Result<(), StoreError> {
     if redact::bytes(bytes).is_none() {
         put(connection, session, bytes, BlobFormat::Compressed)?;
-    } else if without_keys(bytes).is_some_and(|it| with_keys(&it).as_deref() == Some(bytes)) {
+    } else if without_keys(bytes).is_some_and(|text| with_keys(&text).as_deref() == Some(bytes)) {
         put(connection, session, bytes, BlobFormat::WithoutKeys)?;
     }
     Ok(())
@@ -89,7 +89,7 @@ pub(super) fn put(
 ) -> Result<i64, StoreError> {
     let hash = digest(&SHA256, bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
-    let row = |it: &Row<'_>| Ok((it.get(0)?, it.get::<_, i64>(1)?));
+    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?));
     let id = match find.query_row([hash.as_ref()], row).optional()? {
         Some((id, flags)) => {
             if flags == COMPRESSED && format == BlobFormat::Plain {
@@ -126,14 +126,14 @@ const LOST_TEXT: &str = "[This text was lost: the session store was damaged.]";
 pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE id = ?")?;
-    Ok(find.query_row([id], |it| Ok(content(it))).optional()?.transpose()?.flatten())
+    Ok(find.query_row([id], |row| Ok(content(row))).optional()?.transpose()?.flatten())
 }
 
 /// The text of the blob with this id.
 pub(super) fn get_text(connection: &Connection, id: i64) -> Result<String, StoreError> {
     let Some(bytes) = get(connection, id)? else { return Ok(LOST_TEXT.to_owned()) };
     // Almost all texts are valid, and to find that out is faster than to replace what is not.
-    let lossy = |it: FromUtf8Error| String::from_utf8_lossy(it.as_bytes()).into_owned();
+    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
     Ok(String::from_utf8(bytes).unwrap_or_else(lossy))
 }
 
@@ -151,7 +151,7 @@ pub(super) fn text(
 
 /// The bytes of a hash in hexadecimal.
 pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
-    let digit = |it: usize| u8::from_str_radix(hash.get(it * 2..it * 2 + 2)?, 16).ok();
+    let digit = |index: usize| u8::from_str_radix(hash.get(index * 2..index * 2 + 2)?, 16).ok();
     (0..hash.len() / 2).map(digit).collect()
 }
 
@@ -159,7 +159,7 @@ pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE hash = ?")?;
-    Ok(find.query_row([hash], |it| Ok(content(it))).optional()?.transpose()?.flatten())
+    Ok(find.query_row([hash], |row| Ok(content(row))).optional()?.transpose()?.flatten())
 }
 
 /// Returns true if the bytes with this SHA-256 are stored and the keys in them are loaded.
@@ -192,7 +192,7 @@ pub(super) fn content(row: &Row<'_>) -> Result<Option<Vec<u8>>, StoreError> {
 fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::fast());
     encoder.write_all(bytes).ok()?;
-    encoder.finish().ok().filter(|it| it.len() + it.len() / 8 < bytes.len())
+    encoder.finish().ok().filter(|packed| packed.len() + packed.len() / 8 < bytes.len())
 }
 
 fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
@@ -201,7 +201,7 @@ fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError
     }
     let mut whole = Vec::with_capacity(bytes.len() * 3);
     let read = ZlibDecoder::new(bytes.as_slice()).read_to_end(&mut whole);
-    read.map_err(|it| StoreError::Damaged(format!("a long text ({it})")))?;
+    read.map_err(|error| StoreError::Damaged(format!("a long text ({error})")))?;
     Ok(whole)
 }
 
@@ -221,14 +221,14 @@ mod tests {
             .unwrap();
         let text = "a line of a file\n".repeat(1_000);
         let noise: Vec<u8> = (0..500_u64)
-            .flat_map(|it| (it * it).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+            .flat_map(|number| (number * number).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
             .collect();
         for bytes in [text.as_bytes(), &noise, b""] {
             let id = put(&connection, 1, bytes, BlobFormat::Compressed).unwrap();
             assert_eq!(get(&connection, id).unwrap().unwrap(), bytes);
             assert_eq!(put(&connection, 1, bytes, BlobFormat::Plain).unwrap(), id);
             let kept: Vec<u8> = connection
-                .query_row("SELECT bytes FROM blobs WHERE id = ?", [id], |it| it.get(0))
+                .query_row("SELECT bytes FROM blobs WHERE id = ?", [id], |row| row.get(0))
                 .unwrap();
             assert_eq!(kept, bytes);
             assert_eq!(put(&connection, 1, bytes, BlobFormat::Compressed).unwrap(), id);

@@ -97,7 +97,7 @@ impl Cleanup {
             .busy_timeout(BUSY_TIMEOUT)
             .map_err(StoreError::from)
             .and_then(|()| run_stage(connection, folder, limits, stage));
-        let failed = done.map(|it| self.stage = it);
+        let failed = done.map(|stage| self.stage = stage);
         let pause = if matches!(self.stage, CleanupStage::Idle) {
             IDLE_INTERVAL
         } else {
@@ -159,7 +159,7 @@ fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
     let is_due = || -> Result<bool, StoreError> {
         let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
                      (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
-        Ok(connection.query_row(query, [now - DAY_MILLIS, now], |it| it.get::<_, i64>(0))? > 0)
+        Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
     };
     // Usually none is due, and then no lock is taken.
     Ok(is_due()?
@@ -173,7 +173,7 @@ fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
 
 /// The bytes in use, without free pages.
 fn used_bytes(connection: &Connection) -> Result<u64, StoreError> {
-    let number = |name| connection.pragma_query_value(None, name, |it| it.get::<_, u64>(0));
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
     let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
     Ok(pages * number("page_size")?)
 }
@@ -198,8 +198,8 @@ fn find_expired(
             "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? AND \
              (updated_at, key) > (?, ?) ORDER BY updated_at, key LIMIT 1",
         )?
-        .query_row(params![now - days * DAY_MILLIS, time, key], |it| {
-            Ok((it.get(0)?, it.get(1)?, it.get::<_, String>(2)?))
+        .query_row(params![now - days * DAY_MILLIS, time, key], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
         })
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
@@ -226,7 +226,7 @@ fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, St
     }
     let mut find =
         connection.prepare_cached("SELECT blob FROM blob_uses WHERE session = ? LIMIT 1")?;
-    while let Some(blob) = find.query_row([session], |it| it.get::<_, i64>(0)).optional()? {
+    while let Some(blob) = find.query_row([session], |row| row.get::<_, i64>(0)).optional()? {
         connection
             .prepare_cached("DELETE FROM blob_uses WHERE session = ? AND blob = ?")?
             .execute([session, blob])?;
@@ -256,7 +256,7 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
     let started = Instant::now();
     let mut find =
         connection.prepare_cached("SELECT id FROM blobs WHERE id > ? ORDER BY id LIMIT 1")?;
-    while let Some(blob) = find.query_row([after], |it| it.get(0)).optional()? {
+    while let Some(blob) = find.query_row([after], |row| row.get(0)).optional()? {
         delete_blob(connection, blob)?;
         after = blob;
         if started.elapsed() > SLICE_TIME {
@@ -268,7 +268,7 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
 
 /// Gives some free pages back to the file system.
 fn free_pages(connection: &Connection) -> Result<CleanupStage, StoreError> {
-    let free = || connection.pragma_query_value(None, "freelist_count", |it| it.get::<_, u64>(0));
+    let free = || connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, u64>(0));
     let before = free()?;
     if before > 0 {
         connection.execute_batch("PRAGMA incremental_vacuum(32)")?;

@@ -42,7 +42,7 @@ type FileIdentity = Option<(u64, u64)>;
 
 impl DatabaseFiles {
     fn of(path: &Path) -> DatabaseFiles {
-        let paths = ["", "-wal", "-shm"].map(|it| with_suffix(path, it));
+        let paths = ["", "-wal", "-shm"].map(|suffix| with_suffix(path, suffix));
         DatabaseFiles { path: path.to_path_buf(), files: file_ids(&paths), paths }
     }
 
@@ -120,7 +120,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
     remove_database(&copy);
     // Windows renames no file that is open.
     let writers = Some(writers).filter(|_| !cfg!(windows));
-    let exchanged = report.and_then(|it| Ok((exchange_when_closed(path, &new)?, it)));
+    let exchanged = report.and_then(|report| Ok((exchange_when_closed(path, &new)?, report)));
     drop(writers);
     match exchanged {
         Ok((aside, report)) => {
@@ -249,7 +249,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Fails with [`StorageFault::Corrupt`] if the database or what is stored in it is damaged.
 pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
-    let word: String = connection.query_row("PRAGMA quick_check(1)", [], |it| it.get(0))?;
+    let word: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     let rows = if word == "ok" { salvage::check_rows(connection) } else { Ok(()) };
     let reason = match rows {
         Ok(()) if word == "ok" => return Ok(()),
@@ -261,18 +261,18 @@ pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError>
 }
 
 fn file_ids(paths: &[PathBuf; 3]) -> [FileIdentity; 3] {
-    paths.each_ref().map(|it| file_id(it))
+    paths.each_ref().map(|file| file_id(file))
 }
 
 #[cfg(unix)]
 fn file_id(path: &Path) -> FileIdentity {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).ok().map(|it| (it.dev(), it.ino()))
+    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> FileIdentity {
-    turnwright_types::file_id::file_id(path).map(|it| it.0)
+    turnwright_types::file_id::file_id(path).map(|id| id.0)
 }
 
 #[cfg(test)]

@@ -90,7 +90,9 @@ pub fn undoable_turns(
             number: row.get(0)?,
             kind: TurnKind::parse(&row.get::<_, String>(1)?),
             prompt_excerpt: row.get(2)?,
-            target_turns: about.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default(),
+            target_turns: about
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
             has_ended: row.get(4)?,
             has_file_changes: row.get(5)?,
             uncovered: row.get::<_, Option<String>>(6)?.map(|state| match parse_state(&state) {
@@ -180,7 +182,7 @@ pub fn prompt_rows(
         Ok(PromptRow { seq: row.get(0)?, turn: row.get(1)?, prompt_excerpt: row.get(2)? })
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|it| !rewound.contains(it.seq));
+    all.retain(|change| !rewound.contains(change.seq));
     Ok(all)
 }
 
@@ -197,7 +199,7 @@ pub fn undoable_rewind(
          FROM turns WHERE session = ?1 AND kind = 'prompt' AND number > it.turn) AND NOT EXISTS \
          (SELECT 1 FROM entries WHERE session = ?1 AND kind = 'cleared' AND seq > ?2)",
     )?;
-    let row = |it: &Row<'_>| Ok(RewindRow { seq, turn: it.get(0)? });
+    let row = |row: &Row<'_>| Ok(RewindRow { seq, turn: row.get(0)? });
     Ok(find.query_row(params![session, seq], row).optional()?)
 }
 
@@ -215,9 +217,9 @@ pub fn newest_session_of(
     )?;
     let mut newest: Option<(i64, String)> = None;
     for folder in folders {
-        let row = |it: &Row<'_>| Ok((it.get::<_, i64>(1)?, it.get::<_, String>(0)?));
+        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, String>(0)?));
         let found = find.query_row([super::read::path_to_value(folder)], row).optional()?;
         newest = newest.max(found);
     }
-    newest.map(|it| it.1.into()).ok_or(StoreError::NoSuchSession)
+    newest.map(|newest| newest.1.into()).ok_or(StoreError::NoSuchSession)
 }

@@ -193,7 +193,8 @@ impl StoreHealth {
         delivered.announcements = state.announcements.len();
         match &state.current_error {
             Some(error) => {
-                if let Some(fault) = error.fault().filter(|it| !delivered.faults.contains(it)) {
+                if let Some(fault) = error.fault().filter(|fault| !delivered.faults.contains(fault))
+                {
                     delivered.faults.push(fault);
                     delivered.is_waiting = true;
                     notices.push(format!(

@@ -162,7 +162,8 @@ pub fn find_calls(
         no_index = "+";
     }
     if !query.statuses.is_empty() {
-        let list: Vec<_> = query.statuses.iter().map(|it| format!("'{}'", it.as_str())).collect();
+        let list: Vec<_> =
+            query.statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
         conditions.add_condition(&format!("{no_index}calls.status IN ({})", list.join(", ")));
         if no_index.is_empty() && query.statuses == [CallStatus::Error] {
             // The condition of the partial index, so that the planner uses it.
@@ -183,7 +184,7 @@ pub fn find_calls(
             return Ok((None, search.is_truncated));
         }
         let done = call_record(connection, row, prompt)?;
-        let length = |it: &Option<String>| it.as_ref().map_or(0, String::len);
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let bytes = done.arguments.len()
             + done.user_message.len()
             + length(&done.result)
@@ -237,10 +238,10 @@ pub fn find_messages(
             Some(_) if !is_from_user => calls_of(connection, session, seq)?,
             _ => Vec::new(),
         };
-        let results = calls.iter().flat_map(|it| [&it.result, &it.error]).flatten();
+        let results = calls.iter().flat_map(|call| [&call.result, &call.error]).flatten();
         let bytes = text.len()
             + results.map(String::len).sum::<usize>()
-            + calls.iter().map(|it| it.arguments.len()).sum::<usize>();
+            + calls.iter().map(|call| call.arguments.len()).sum::<usize>();
         let message = MessageRecord {
             session: row.get::<_, String>(2)?.into(),
             title: row.get(3)?,
@@ -551,8 +552,8 @@ mod tests {
 
     fn ask(store: &Store, query: HistoryQuery) -> Vec<String> {
         let query = HistoryQuery { limit: 9, ..query };
-        let page = store.write_blocking(move |it| find_calls(it, &query)).unwrap();
-        page.rows.iter().map(|it| it.call.to_string()).collect()
+        let page = store.write_blocking(move |connection| find_calls(connection, &query)).unwrap();
+        page.rows.iter().map(|row| row.call.to_string()).collect()
     }
 
     #[test]
@@ -582,7 +583,7 @@ mod tests {
         assert!(ask(&store, HistoryQuery { since: Some(now + hour), ..all.clone() }).is_empty());
         assert!(ask(&store, HistoryQuery { until: Some(now - hour), ..all.clone() }).is_empty());
         let nobody = HistoryQuery { session: Some("nobody".into()), ..all };
-        let found = store.write_blocking(move |it| find_calls(it, &nobody));
+        let found = store.write_blocking(move |connection| find_calls(connection, &nobody));
         assert_eq!(found, Err(StoreError::NoSuchSession));
     }
 
@@ -610,7 +611,7 @@ mod tests {
         let store = seeded();
         let query =
             HistoryQuery { session: Some("two".into()), limit: 9, ..HistoryQuery::default() };
-        let page = store.write_blocking(move |it| find_calls(it, &query)).unwrap();
+        let page = store.write_blocking(move |connection| find_calls(connection, &query)).unwrap();
         let (pending, written) = (&page.rows[0], &page.rows[1]);
         assert_eq!((pending.result.as_ref(), pending.error.as_ref()), (None, None));
         assert!(written.arguments.ends_with("y needle\"}"), "{}", written.arguments);
@@ -625,9 +626,9 @@ mod tests {
         let store = seeded();
         let mut query = HistoryQuery { limit: 3, ..HistoryQuery::default() };
         let first = query.clone();
-        let page = store.write_blocking(move |it| find_calls(it, &first)).unwrap();
+        let page = store.write_blocking(move |connection| find_calls(connection, &first)).unwrap();
         assert_eq!(page.rows.len(), 3);
-        query.after = page.next.map(|it| it.to_string().parse().unwrap());
+        query.after = page.next.map(|position| position.to_string().parse().unwrap());
         assert_eq!(ask(&store, query), ["call-1"]);
         for junk in ["", "1", "a.b", "1.2.3", "9999999999999999999.1"] {
             assert!(junk.parse::<HistoryCursor>().is_err(), "{junk}");
@@ -639,10 +640,10 @@ mod tests {
         let store = seeded();
         let ask = |query: HistoryQuery| {
             let query = HistoryQuery { limit: 9, ..query };
-            store.write_blocking(move |it| find_messages(it, &query)).unwrap()
+            store.write_blocking(move |connection| find_messages(connection, &query)).unwrap()
         };
         let texts = |page: &HistoryPage<MessageRecord>| -> Vec<String> {
-            page.rows.iter().map(|it| it.text.clone()).collect()
+            page.rows.iter().map(|row| row.text.clone()).collect()
         };
         let one = HistoryQuery { session: Some("one".into()), ..HistoryQuery::default() };
         let page = ask(one.clone());
@@ -672,8 +673,8 @@ mod tests {
             let steps = store.write_blocking(move |connection| {
                 let mut find = connection.prepare(&sql)?;
                 let count = find.parameter_count();
-                let rows =
-                    find.query_map(params_from_iter(vec![1; count]), |it| it.get::<_, String>(3))?;
+                let rows = find
+                    .query_map(params_from_iter(vec![1; count]), |row| row.get::<_, String>(3))?;
                 Ok(rows.collect::<Result<Vec<_>, _>>()?)
             });
             steps.unwrap().join("; ")
@@ -696,14 +697,15 @@ mod tests {
                 "calls_with_errors",
             ),
         ] {
-            let query = store.write_blocking(move |it| call_query(it, order)).unwrap();
+            let query =
+                store.write_blocking(move |connection| call_query(connection, order)).unwrap();
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }
         for query in [TYPED_TEXTS, "SELECT user_message FROM tool_conversations WHERE id = ?"] {
             let steps = steps(query);
-            let scans = steps.split("; ").filter(|it| it.starts_with("SCAN"));
-            assert!(scans.clone().all(|it| it.contains("VIRTUAL TABLE")), "{steps}");
+            let scans = steps.split("; ").filter(|step| step.starts_with("SCAN"));
+            assert!(scans.clone().all(|step| step.contains("VIRTUAL TABLE")), "{steps}");
         }
     }
 }

@@ -33,7 +33,7 @@ impl JobList {
         let mut dropped = Vec::new();
         self.bytes += size(job.as_ref());
         while self.is_too_large()
-            && let Some(oldest) = self.jobs.iter().position(|it| !it.is_awaited())
+            && let Some(oldest) = self.jobs.iter().position(|job| !job.is_awaited())
             && let Some(oldest) = self.jobs.remove(oldest)
         {
             self.bytes -= size(oldest.as_ref());
@@ -56,7 +56,7 @@ impl JobList {
     /// Takes the oldest jobs, at most `most`.
     pub(super) fn take(&mut self, most: usize) -> Vec<Box<dyn WriteJob>> {
         let taken: Vec<_> = self.jobs.drain(..most.min(self.jobs.len())).collect();
-        self.bytes -= taken.iter().map(|it| size(it.as_ref())).sum::<usize>();
+        self.bytes -= taken.iter().map(|job| size(job.as_ref())).sum::<usize>();
         taken
     }
 

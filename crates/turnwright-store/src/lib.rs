@@ -236,7 +236,7 @@ impl Store {
     pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock, StoreError> {
         self.folder().map_or_else(
             || Ok(SessionLock::unlocked()),
-            |it| SessionLock::acquire(it, session, &self.client_name()),
+            |folder| SessionLock::acquire(folder, session, &self.client_name()),
         )
     }
 
@@ -264,7 +264,7 @@ impl Store {
 
     /// True if anything was ever stored.
     pub fn exists(&self) -> bool {
-        self.0.shared.path.as_ref().is_none_or(|it| it.exists())
+        self.0.shared.path.as_ref().is_none_or(|path| path.exists())
     }
 
     /// Returns what the user should know of the file system of the database; `None` if all is well.
@@ -412,7 +412,7 @@ where
     F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
     let reading = spawn_blocking(move || {
-        let result = shared.open_reader().and_then(|it| work(&it));
+        let result = shared.open_reader().and_then(|connection| work(&connection));
         (result, work)
     });
     reading.await.map_err(|_| StoreError::Closed)

@@ -79,15 +79,16 @@ pub fn find_unfinished(
         unfinished.calls.push((call, files));
     }
     unfinished.drafts = load_drafts(connection, session)?;
-    let last_draft = unfinished.drafts.iter().map(|it| it.seq).max().unwrap_or_default();
+    let last_draft = unfinished.drafts.iter().map(|draft| draft.seq).max().unwrap_or_default();
     unfinished.last_numbers.0 = unfinished.last_numbers.0.max(last_draft);
     let mut find = connection.prepare_cached(
         "SELECT number, EXISTS (SELECT 1 FROM entries WHERE entries.session = turns.session AND \
          entries.turn = turns.number) FROM turns WHERE session = ? AND stop IS NULL ORDER BY number",
     )?;
-    let rows = find.query_map([session], |it| Ok((it.get(0)?, it.get(1)?)))?;
+    let rows = find.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
     unfinished.turns = rows.collect::<Result<_, _>>()?;
-    unfinished.last_id_number = connection.query_row(LAST_ID_NUMBER, [session], |it| it.get(0))?;
+    unfinished.last_id_number =
+        connection.query_row(LAST_ID_NUMBER, [session], |row| row.get(0))?;
     Ok(unfinished)
 }
 
@@ -112,11 +113,11 @@ fn intended_changes(
         "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? AND call = ? \
          ORDER BY id",
     )?;
-    let row = |it: &rusqlite::Row<'_>| {
+    let row = |row: &rusqlite::Row<'_>| {
         Ok((
-            path_from_value(it.get_ref(0)?),
-            it.get::<_, String>(1)?,
-            it.get::<_, Option<String>>(2)?,
+            path_from_value(row.get_ref(0)?),
+            row.get::<_, String>(1)?,
+            row.get::<_, Option<String>>(2)?,
         ))
     };
     let rows = find.query_map(params![session, call.turn, call.call.as_str()], row)?;
@@ -139,7 +140,7 @@ fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>
     let mut drafts: Vec<AnswerDraft> = Vec::new();
     while let Some(row) = rows.next()? {
         let (seq, is_thought, words): (u64, bool, String) = (row.get(0)?, row.get(4)?, row.get(5)?);
-        if drafts.last().is_none_or(|it| it.seq != seq) {
+        if drafts.last().is_none_or(|draft| draft.seq != seq) {
             let (turn, at) = (row.get(1)?, time_from_millis(row.get(2)?));
             let id = MessageId::from(row.get::<_, String>(3)?);
             let (thought, text) = (String::new(), String::new());
@@ -157,7 +158,7 @@ pub fn last_stop(connection: &Connection, session: i64) -> Result<Option<String>
     let stop = connection.query_row(
         "SELECT stop FROM turns WHERE session = ? AND kind = 'prompt' ORDER BY number DESC LIMIT 1",
         [session],
-        |it| it.get(0),
+        |row| row.get(0),
     );
     Ok(stop.optional()?.flatten())
 }
@@ -187,8 +188,8 @@ impl SessionLog {
     /// Writes the repairs: all of them or none.
     pub fn apply_repairs(&self, repairs: Repairs) -> PendingWrite {
         let now = to_millis(SystemTime::now());
-        let outcomes: usize = repairs.calls.iter().map(|it| outcome_size(&it.2)).sum();
-        let entries: usize = repairs.entries.iter().map(|it| entry_size(&it.3)).sum();
+        let outcomes: usize = repairs.calls.iter().map(|call| outcome_size(&call.2)).sum();
+        let entries: usize = repairs.entries.iter().map(|entry| entry_size(&entry.3)).sum();
         let retained_bytes = outcomes + entries;
         self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {

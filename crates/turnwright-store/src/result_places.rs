@@ -62,7 +62,7 @@ pub(super) fn take_out(card: &mut Value, result: &str) {
         }
     }
     if let Some(raw) = card.get_mut("raw").and_then(Value::as_object_mut) {
-        for (name, value) in raw.iter_mut().filter(|it| !it.0.contains(['~', '/'])) {
+        for (name, value) in raw.iter_mut().filter(|field| !field.0.contains(['~', '/'])) {
             take(format!("{RAW}{name}"), value);
         }
         // What is nothing but the result is left out entirely.
@@ -75,7 +75,7 @@ pub(super) fn take_out(card: &mut Value, result: &str) {
 
 /// Puts the result back into the card.
 pub(super) fn put_back(card: &mut Value, result: &str) {
-    let places = card.as_object_mut().and_then(|it| it.remove(FIELD)).unwrap_or_default();
+    let places = card.as_object_mut().and_then(|fields| fields.remove(FIELD)).unwrap_or_default();
     let places: BTreeMap<String, ResultPlace> = serde_json::from_value(places).unwrap_or_default();
     for (pointer, place) in places {
         let (at, part) = match place {

@@ -110,7 +110,7 @@ fn attach(connection: &Connection, damaged: &Path) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let query = "SELECT count(*) FROM damaged.sqlite_master";
-    let tables = connection.query_row(query, [], |it| it.get::<_, i64>(0));
+    let tables = connection.query_row(query, [], |row| row.get::<_, i64>(0));
     if is_readable(tables)? {
         return Ok(true);
     }
@@ -156,9 +156,11 @@ fn make_consistent(
     missing: &[&str],
     report: &mut SalvageReport,
 ) -> Result<(), StoreError> {
-    let is_missing = |it: &SalvagedTable| missing.contains(&it.name);
+    let is_missing = |table: &SalvagedTable| missing.contains(&table.name);
     let mut gaps = BTreeSet::new();
-    for SalvagedTable { name, key, .. } in INDEXED_BY_SESSION.iter().filter(|it| is_missing(it)) {
+    for SalvagedTable { name, key, .. } in
+        INDEXED_BY_SESSION.iter().filter(|table| is_missing(table))
+    {
         let query = format!(
             "SELECT DISTINCT session FROM damaged.{name} AS old WHERE NOT EXISTS \
              (SELECT 1 FROM main.{name} AS new WHERE new.{key} = old.{key}) ORDER BY session"
@@ -187,7 +189,7 @@ fn make_consistent(
         add_values(connection, &query, &mut report.incomplete)?;
     }
     report.sessions =
-        connection.query_row("SELECT count(*) FROM main.sessions", [], |it| it.get(0))?;
+        connection.query_row("SELECT count(*) FROM main.sessions", [], |row| row.get(0))?;
     Ok(())
 }
 
@@ -249,7 +251,7 @@ fn copy_table(
     let known = columns(source, table.name)?;
     let mut columns = columns(target, table.name)?;
     // The damaged database may be of an older version.
-    columns.retain(|it| known.contains(it));
+    columns.retain(|column| known.contains(column));
     if columns.is_empty() {
         return Ok(true);
     }
@@ -274,7 +276,7 @@ fn copy_table(
 
 fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, StoreError> {
     let mut find = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
-    let names = find.query_map([table], |it| it.get(0))?;
+    let names = find.query_map([table], |row| row.get(0))?;
     Ok(names.collect::<Result<_, _>>()?)
 }
 
@@ -298,7 +300,7 @@ impl TableCopy<'_> {
         let mut reached = if direction == "ASC" { first } else { last };
         let SalvagedTable { name, key, second_key } = self.table;
         let list = self.column_list();
-        let second_key = second_key.map(|it| format!(", {it} {direction}")).unwrap_or_default();
+        let second_key = second_key.map(|key| format!(", {key} {direction}")).unwrap_or_default();
         let select = format!(
             "SELECT {key}, {list} FROM {name} NOT INDEXED WHERE {key} BETWEEN ? AND ? ORDER \
              BY {key} {direction}{second_key}"
@@ -315,7 +317,7 @@ impl TableCopy<'_> {
                     reached = row.get(0).unwrap_or(reached);
                     if is_row_valid(self.table, row, &self.columns, 1) {
                         let values = (1..=insert.parameter_count())
-                            .map(|it| row.get_ref(it).map(ToSqlOutput::Borrowed));
+                            .map(|index| row.get_ref(index).map(ToSqlOutput::Borrowed));
                         let values = values.collect::<Result<Vec<_>, _>>()?;
                         insert.execute(params_from_iter(values))?;
                     } else {

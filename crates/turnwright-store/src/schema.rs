@@ -124,10 +124,13 @@ fn make_private(_: &Path) -> std::io::Result<()> {
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
 fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |it| it.get(0))?;
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let is_foreign = match application {
         APPLICATION_ID => false,
-        0 => connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |it| it.get(0))?,
+        0 => {
+            connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |row| row.get(0))?
+        }
         _ => true,
     };
     if !is_foreign {
@@ -139,7 +142,7 @@ fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
 }
 
 fn version(connection: &Connection) -> Result<usize, StoreError> {
-    Ok(connection.pragma_query_value(None, "user_version", |it| it.get(0))?)
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
 /// Whether the table of sessions has the column of the third migration.
@@ -161,8 +164,8 @@ pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreEr
 fn accepts_version(connection: &Connection, own: usize) -> bool {
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
     let from: Option<usize> =
-        connection.query_row(query, [], |it| it.get(0)).optional().unwrap_or_default();
-    from.is_some_and(|it| it <= own)
+        connection.query_row(query, [], |row| row.get(0)).optional().unwrap_or_default();
+    from.is_some_and(|version| version <= own)
 }
 
 /// Configures the connection and migrates the database. A newer database that this version may not
@@ -224,7 +227,7 @@ mod tests {
     }
 
     fn number(connection: &Connection, query: &str) -> i64 {
-        connection.query_row(query, [], |it| it.get(0)).unwrap()
+        connection.query_row(query, [], |row| row.get(0)).unwrap()
     }
 
     fn readable_sessions(path: &Path) -> i64 {
@@ -252,7 +255,7 @@ mod tests {
         let path = folder.path().join("state/sessions.db");
         let connection = open_writer(Some(&path)).unwrap();
         connection.execute(ROW, []).unwrap();
-        let mode = |it: &Path| fs::metadata(it).unwrap().permissions().mode() & 0o777;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("state")), 0o700);
         for suffix in ["", "-wal", "-shm"] {
             let file = folder.path().join(format!("state/sessions.db{suffix}"));
@@ -272,7 +275,7 @@ mod tests {
         let end = format!(":{} ", fs::metadata(&path).unwrap().ino());
         let locks = || {
             let all = fs::read_to_string("/proc/locks").unwrap();
-            all.lines().filter(|it| it.contains(&end)).count()
+            all.lines().filter(|line| line.contains(&end)).count()
         };
         assert_ne!(locks(), 0);
         let second = open_writer(Some(&path)).unwrap();

@@ -83,7 +83,7 @@ fn child_places(first: &[u8]) -> Option<Vec<usize>> {
     }
     let cells = usize::from(u16_at(first, SCHEMA_AT + 3)?);
     let last = SCHEMA_AT + 8;
-    let cell = |it: usize| u16_at(first, last + 4 + 2 * it).map(usize::from);
+    let cell = |index: usize| u16_at(first, last + 4 + 2 * index).map(usize::from);
     (0..cells).map(cell).chain([Some(last)]).collect()
 }
 

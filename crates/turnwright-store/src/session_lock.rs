@@ -46,8 +46,8 @@ pub struct LockHolder {
 
 impl fmt::Display for LockHolder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let process = self.pid.map(|it| format!("process {it}"));
-        let age = self.age.map(|it| match it.as_secs() {
+        let process = self.pid.map(|pid| format!("process {pid}"));
+        let age = self.age.map(|age| match age.as_secs() {
             seconds @ ..120 => format!("for {seconds} s"),
             seconds @ ..7200 => format!("for {} min", seconds / 60),
             seconds @ ..172_800 => format!("for {} h", seconds / 3600),
@@ -82,7 +82,7 @@ impl SessionLock {
         client: &str,
     ) -> Result<SessionLock, StoreError> {
         let name = session.as_str();
-        let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if name.is_empty() || name.len() > MAX_ID_LENGTH || !name.bytes().all(fits) {
             return Err(StoreError::NoSuchSession);
         }
@@ -152,7 +152,9 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
         }
         let ours = file.metadata()?;
         // The previous holder may have removed the file between opening and locking it.
-        if fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
+        if fs::metadata(path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == (ours.dev(), ours.ino()))
+        {
             if ours.len() > 0 {
                 file.set_len(0)?;
             }
@@ -176,7 +178,7 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
                 return Ok(file);
             }
             Err(error) if is_held(&error) => {
-                let holder = File::open(path).map(|mut it| lock_holder(&mut it));
+                let holder = File::open(path).map(|mut file| lock_holder(&mut file));
                 return Err(StoreError::SessionLocked(Box::new(holder.unwrap_or_default())));
             }
             // So Windows calls a file that is removed but not closed yet.
@@ -208,12 +210,12 @@ fn holder_text(client: &str) -> String {
 
 /// A name without characters that would hide or fake a part of a message.
 fn plain_name(name: &str) -> String {
-    let fits = |it: &char| it.is_alphanumeric() || " .-_+/()".contains(*it);
+    let fits = |character: &char| character.is_alphanumeric() || " .-_+/()".contains(*character);
     name.chars().filter(fits).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
 }
 
 fn lock_holder(file: &mut File) -> LockHolder {
-    let written = file.metadata().and_then(|it| it.modified()).ok();
+    let written = file.metadata().and_then(|metadata| metadata.modified()).ok();
     let mut text = Vec::new();
     if file.take(MAX_LOCK_BYTES).read_to_end(&mut text).is_err() {
         return LockHolder::default();
@@ -221,9 +223,9 @@ fn lock_holder(file: &mut File) -> LockHolder {
     let text = String::from_utf8_lossy(&text);
     let mut lines = text.lines();
     LockHolder {
-        pid: lines.next().and_then(|it| it.trim().parse().ok()),
+        pid: lines.next().and_then(|line| line.trim().parse().ok()),
         client: lines.next().map(plain_name).unwrap_or_default(),
-        age: written.and_then(|it| it.elapsed().ok()),
+        age: written.and_then(|time| time.elapsed().ok()),
     }
 }
 
@@ -313,9 +315,11 @@ mod tests {
     fn many_sessions_can_be_locked_but_no_invalid_ids() {
         let folder = tempfile::tempdir().unwrap();
         let all: Vec<_> = (0..200)
-            .map(|it| SessionLock::acquire(folder.path(), &id(&format!("s{it}")), "").unwrap())
+            .map(|number| {
+                SessionLock::acquire(folder.path(), &id(&format!("s{number}")), "").unwrap()
+            })
             .collect();
-        assert!(all.iter().all(|it| it.file.is_some()));
+        assert!(all.iter().all(|lock| lock.file.is_some()));
         for bad in ["", "../a", "a/b", "a.b", &"x".repeat(200)] {
             let refused = SessionLock::acquire(folder.path(), &id(bad), "").unwrap_err();
             assert_eq!(refused, StoreError::NoSuchSession);

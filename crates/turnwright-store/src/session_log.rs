@@ -81,7 +81,7 @@ pub struct PendingWrite {
 impl PendingWrite {
     /// True if it is committed or has failed.
     pub fn is_done(&self) -> bool {
-        self.waiting.clone().is_none_or(|it| it.now_or_never().is_some())
+        self.waiting.clone().is_none_or(|waiting| waiting.now_or_never().is_some())
     }
 
     /// Waits for the commit, up to a timeout. If it fails the session goes on, and
@@ -174,7 +174,7 @@ impl SessionLog {
         let mut notices = inner.store.health().undelivered_notices(&mut delivered);
         let unreported_error = inner.unreported_error.lock().take();
         notices.extend(
-            unreported_error.map(|it| format!("Part of this session was not saved: {it}.")),
+            unreported_error.map(|error| format!("Part of this session was not saved: {error}.")),
         );
         notices
     }
@@ -188,12 +188,12 @@ impl SessionLog {
 
     /// The store that it writes to; `None` if it writes nothing.
     pub fn store(&self) -> Option<&Store> {
-        self.0.as_ref().map(|it| &it.store)
+        self.0.as_ref().map(|inner| &inner.store)
     }
 
     /// The number of the current or last turn.
     pub fn turn(&self) -> u64 {
-        self.0.as_ref().map_or(0, |it| it.turn.load(Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |inner| inner.turn.load(Ordering::Relaxed))
     }
 
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
@@ -249,7 +249,7 @@ impl SessionLog {
 
     /// Reserves the sequence number of an entry that is written later.
     pub fn reserve_seq(&self) -> u64 {
-        self.0.as_ref().map_or(0, |it| it.next.fetch_add(1, Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |inner| inner.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Writes the entry for a reserved sequence number and deletes its draft.
@@ -301,7 +301,7 @@ impl SessionLog {
         durability: Durability,
     ) -> PendingWrite {
         let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
-        let retained_bytes = intent.bytes.iter().map(|it| it.len()).sum();
+        let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_sized(durability, retained_bytes, move |connection, session| {
             connection
                 .prepare_cached(
@@ -365,11 +365,11 @@ impl SessionLog {
 
     /// The call that changes of this call are recorded for.
     pub fn recorded_call(&self, call: &CallId) -> CallId {
-        self.change_target().map_or_else(|| call.clone(), |it| it.call_id(call))
+        self.change_target().map_or_else(|| call.clone(), |target| target.call_id(call))
     }
 
     fn change_target(&self) -> Option<&ChangeTarget> {
-        self.0.as_ref().and_then(|it| it.changes.as_ref())
+        self.0.as_ref().and_then(|inner| inner.changes.as_ref())
     }
 
     fn submit_changes(
@@ -379,7 +379,7 @@ impl SessionLog {
         bytes: Vec<Arc<[u8]>>,
         durability: Durability,
     ) -> PendingWrite {
-        let retained_bytes = bytes.iter().map(|it| it.len()).sum();
+        let retained_bytes = bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_sized(durability, retained_bytes, move |connection, session| {
             put_file_contents(connection, session, &bytes)?;
             record_changes(connection, session, (turn, &call), &files)
@@ -494,7 +494,7 @@ impl SessionLog {
         let session = Arc::clone(inner);
         let mut submitted = inner.submitted.lock();
         let begun = submitted.begun_turn.take();
-        let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |it| it.words.len());
+        let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |begun| begun.words.len());
         let waiting = inner.store.submit_retained(durability, retained_bytes, move |connection| {
             let key = session.session_key(connection)?;
             if let Some(turn) = &begun {

@@ -89,7 +89,7 @@ where
     }
 
     fn is_awaited(&self) -> bool {
-        self.done.as_ref().is_some_and(|it| !it.is_closed())
+        self.done.as_ref().is_some_and(|done| !done.is_closed())
     }
 }
 
@@ -180,7 +180,7 @@ impl WriterThread {
     fn write_batch(&mut self, batch: Vec<Box<dyn WriteJob>>) {
         match self.drain_backlog() {
             Ok(()) => self.commit(batch),
-            Err(error) => batch.into_iter().for_each(|it| self.defer(it, &error)),
+            Err(error) => batch.into_iter().for_each(|job| self.defer(job, &error)),
         }
     }
 
@@ -214,7 +214,7 @@ impl WriterThread {
 
     fn commit(&mut self, mut batch: Vec<Box<dyn WriteJob>>) {
         let together = self.commit_batch(&mut batch);
-        let is_storage_fault = together.as_ref().is_err_and(|it| it.fault().is_some());
+        let is_storage_fault = together.as_ref().is_err_and(|error| error.fault().is_some());
         if batch.len() == 1 || together.is_ok() || is_storage_fault {
             for job in batch {
                 self.finish(job, together.clone());
@@ -285,7 +285,7 @@ impl WriterThread {
 
     /// Replaces the open database, in which something was damaged.
     fn replace_database(&mut self, error: StoreError) -> Result<(), StoreError> {
-        let files = self.database.take().and_then(|it| it.files).ok_or(error)?;
+        let files = self.database.take().and_then(|database| database.files).ok_or(error)?;
         corruption::replace(&self.shared, &files)
     }
 
@@ -328,7 +328,7 @@ impl WriterThread {
         connection.busy_timeout(timeout)?;
         #[cfg(test)]
         self.shared.limit_pages(connection)?;
-        let needs_full_sync = batch.iter().any(|it| it.durability() == Durability::PowerLoss);
+        let needs_full_sync = batch.iter().any(|job| job.durability() == Durability::PowerLoss);
         if needs_full_sync {
             connection.pragma_update(None, "synchronous", "FULL")?;
         }
@@ -356,7 +356,7 @@ fn run_transaction(
         return Ok(false);
     }
     begun?;
-    let done = batch.iter_mut().try_for_each(|it| it.run(connection));
+    let done = batch.iter_mut().try_for_each(|job| job.run(connection));
     let done = done.and_then(|()| Ok(run("COMMIT").map(drop)?));
     if done.is_err() && !connection.is_autocommit() {
         run("ROLLBACK")?;

@@ -38,9 +38,9 @@ impl<'a> HtmlDocument<'a> {
     /// Writes any text, escaped.
     fn text(&mut self, text: &str) -> io::Result<()> {
         let mut rest = text;
-        let special = |it: char| {
-            matches!(it, '&' | '<' | '>' | '"' | '\'')
-                || it.is_control() && it != '\n' && it != '\t'
+        let special = |character: char| {
+            matches!(character, '&' | '<' | '>' | '"' | '\'')
+                || character.is_control() && character != '\n' && character != '\t'
         };
         while let Some(at) = rest.find(special) {
             let (before, after) = rest.split_at(at);
@@ -133,7 +133,7 @@ impl<'a> HtmlDocument<'a> {
         match message {
             Message::User(user) => {
                 self.raw("<div class=\"user\">\n")?;
-                user.parts.iter().try_for_each(|it| self.part(it))?;
+                user.parts.iter().try_for_each(|part| self.part(part))?;
                 self.raw("</div>\n")
             }
             Message::Assistant(answer) => {
@@ -147,7 +147,7 @@ impl<'a> HtmlDocument<'a> {
                 if answer.interrupted {
                     self.raw("<p class=\"aside\">The answer was cut off.</p>\n")?;
                 }
-                calls.iter().try_for_each(|it| self.call(it))
+                calls.iter().try_for_each(|call| self.call(call))
             }
             Message::Tool(_) => Ok(()),
         }
@@ -232,9 +232,9 @@ impl<'a> HtmlDocument<'a> {
     /// on. The style sheet moves it to the top of the page.
     fn timeline(&mut self) -> io::Result<()> {
         let turns = std::mem::take(&mut self.turns);
-        let longest = turns.iter().map(|it| it.1.total()).max().unwrap_or_default();
-        let share = |it: std::time::Duration| {
-            let share = it.as_secs_f64() / longest.as_secs_f64().max(0.001);
+        let longest = turns.iter().map(|turn| turn.1.total()).max().unwrap_or_default();
+        let share = |time: std::time::Duration| {
+            let share = time.as_secs_f64() / longest.as_secs_f64().max(0.001);
             format!("{:.2}", (share * 100.0).clamp(0.0, 100.0))
         };
         self.raw("<section class=\"time\"><h2>Where the time went</h2>\n<p class=\"aside\">")?;
@@ -286,7 +286,8 @@ fn element(tag: &Tag<'_>, is_in_head: bool) -> (&'static str, &'static str) {
 /// Where a link or picture leads, if a browser can go there without running anything.
 fn link_target<'t>(tag: &'t Tag<'_>) -> Option<&'t str> {
     let (Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = tag else { return None };
-    let is_safe = ["http://", "https://", "mailto:"].iter().any(|it| dest_url.starts_with(it));
+    let is_safe =
+        ["http://", "https://", "mailto:"].iter().any(|scheme| dest_url.starts_with(scheme));
     is_safe.then_some(&**dest_url)
 }
 

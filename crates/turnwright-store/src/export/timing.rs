@@ -46,7 +46,7 @@ impl TurnClock {
             self.last = self.last.max(Some(ended));
             self.call_spans.push((call.requested_at, ended));
             if !ASKING_TOOLS.contains(&call.tool.as_str()) {
-                self.tool_spans.extend(started_at(call).map(|it| (it, ended)));
+                self.tool_spans.extend(started_at(call).map(|started| (started, ended)));
             }
         }
     }
@@ -70,7 +70,7 @@ impl TurnClock {
 pub(super) fn started_at(call: &CallRow) -> Option<SystemTime> {
     let ended = call.ended_at?;
     match call.outcome.duration {
-        Some(took) => ended.checked_sub(took).map(|it| it.max(call.requested_at)),
+        Some(took) => ended.checked_sub(took).map(|start| start.max(call.requested_at)),
         None => call.started_at,
     }
 }

@@ -58,7 +58,7 @@ pub struct CallContext<'a> {
     pub cancel: &'a CancellationToken,
 }
 
-/// What is needed to answer a server's input requests during a call.
+/// The context for answering a server's input requests during a call.
 #[derive(Clone, Copy, Default)]
 pub struct InputRequestContext<'a> {
     /// The server's name.
@@ -171,8 +171,8 @@ async fn send_once(
             biased;
             response = running.response() => {
                 let result = response.map_err(|error| call_error(&error))?;
-                let malformed = |_| call_error(&PeerError::Malformed);
-                return serde_json::from_str(result.get()).map_err(malformed);
+                return serde_json::from_str(result.get())
+                    .map_err(|_| call_error(&PeerError::Malformed));
             }
             () = ctx.cancel.cancelled() => break cancelled(),
             () = sleep_until(deadline) => break timed_out(timeouts.call_total, "it ran for"),
@@ -209,7 +209,8 @@ fn timed_out(limit: Duration, what: &str) -> String {
 pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
         PeerError::ErrorResponse(error) => {
-            let (code, message) = (error.code, &error.message);
+            let code = error.code;
+            let message = &error.message;
             let data = error.data.as_ref().map(|data| match data.as_str() {
                 Some(text) => format!(" {text}"),
                 None => format!(" {data}"),

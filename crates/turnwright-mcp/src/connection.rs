@@ -28,10 +28,10 @@ use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, ProgramActivity};
 
-/// How long it may take to write what is queued when a connection is closed.
+/// Time limit for writing queued messages when a connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What is needed to connect, and until when.
+/// The settings and services for connecting, with the deadline.
 #[derive(Debug)]
 pub(super) struct ConnectRequest<'a> {
     pub(super) spec: &'a ServerSpec,
@@ -120,11 +120,11 @@ impl From<String> for ConnectFailure {
 pub(super) struct Connection {
     peer: Peer,
     kind: ConnectionKind,
-    /// What carries the messages. Dropping it ends the connection.
+    /// The tasks that carry the messages. Dropping them ends the connection.
     tasks: JoinSet<()>,
 }
 
-/// What the connection depends on.
+/// The process, HTTP channel or link that the connection depends on.
 #[derive(Debug)]
 enum ConnectionKind {
     Process(Box<ServerProcess>),
@@ -212,8 +212,10 @@ impl Connection {
             (peer, http, answers) = channel(Some(NEWEST_VERSION));
             if let Err(error) = handshake::discover(&peer).await {
                 let failure = connection.last_failure();
-                let unexpected = || http::unexpected(&error.to_string());
-                return Err(failure.map_or_else(unexpected, |failure| failure.reason));
+                return Err(failure.map_or_else(
+                    || http::unexpected(&error.to_string()),
+                    |failure| failure.reason,
+                ));
             }
         }
         let tasks = http.start_tasks(&peer, answers);
@@ -240,9 +242,9 @@ impl Connection {
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
-                let unusual =
-                    || format!("it does not answer like an MCP server: {}", brief(&error));
-                lost.or_else(|| refusal(&error)).unwrap_or_else(unusual)
+                lost.or_else(|| refusal(&error)).unwrap_or_else(|| {
+                    format!("it does not answer like an MCP server: {}", brief(&error))
+                })
             }
             Err(why) => why,
         };
@@ -294,7 +296,7 @@ impl Connection {
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
     pub(super) async fn close(mut self) {
         self.peer.close();
-        drop(timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await);
+        timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
         match self.kind {
             ConnectionKind::Process(process) => {
                 close_pipes(self.tasks).await;
@@ -302,16 +304,16 @@ impl Connection {
             }
             ConnectionKind::Http(http) => {
                 self.tasks.shutdown().await;
-                drop(timeout(DELETE_TIMEOUT, http.close()).await);
+                timeout(DELETE_TIMEOUT, http.close()).await.ok();
             }
             ConnectionKind::Link(_) => {}
         }
     }
 }
 
-/// Waits until what is queued is written, and closes the pipes.
+/// Waits until all queued messages are written, then closes the pipes.
 async fn close_pipes(mut tasks: JoinSet<()>) {
-    drop(timeout(CLOSE_TIMEOUT, tasks.join_next()).await);
+    timeout(CLOSE_TIMEOUT, tasks.join_next()).await.ok();
     tasks.shutdown().await;
 }
 
@@ -401,7 +403,7 @@ fn refusal(error: &HandshakeError) -> Option<String> {
     }
 }
 
-/// Makes one short line without API keys of a server's text.
+/// Shortens a server's text to one line without API keys.
 fn brief(said: &impl std::fmt::Display) -> String {
     shorten_title(escape_hidden_line(&redact::text(&said.to_string())))
 }

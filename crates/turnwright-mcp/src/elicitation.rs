@@ -73,7 +73,8 @@ impl WaitingCalls {
     pub fn add(&self, call: WaitingCall) -> WaitingCallGuard<'_> {
         let mut list = self.0.lock();
         list.last_number += 1;
-        let (number, cancel) = (list.last_number, call.cancel.clone());
+        let number = list.last_number;
+        let cancel = call.cancel.clone();
         list.calls.push((number, call));
         WaitingCallGuard { calls: self, number, cancel }
     }
@@ -82,8 +83,8 @@ impl WaitingCalls {
     fn of_only_client(&self) -> Option<WaitingCall> {
         let list = self.0.lock();
         let (_, first) = list.calls.first()?;
-        let is_same = |entry: &(u64, WaitingCall)| Arc::ptr_eq(&entry.1.client, &first.client);
-        list.calls.iter().all(is_same).then(|| first.clone())
+        let mut calls = list.calls.iter();
+        calls.all(|(_, call)| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
     }
 }
 

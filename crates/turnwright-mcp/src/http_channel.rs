@@ -57,7 +57,7 @@ pub(super) struct HttpChannel {
     changed: Arc<Notify>,
 }
 
-/// What each request of a session names.
+/// The session id and protocol version that each request of a session names.
 #[derive(Clone, Debug, Default)]
 struct HttpSession {
     id: Option<HeaderValue>,
@@ -121,7 +121,8 @@ impl HttpChannel {
                 }
             }
         });
-        let (channel, peer) = (Arc::clone(self), peer.clone());
+        let channel = Arc::clone(self);
+        let peer = peer.clone();
         tasks.spawn(async move { channel.listen(&peer).await });
         tasks
     }
@@ -148,10 +149,10 @@ impl HttpChannel {
 
     /// Posts the handshake and returns its result.
     pub(super) async fn initialize(&self, params: &JsonObject) -> Response {
-        let message = request_message(0, "initialize", params);
-        let message = serde_json::to_vec(&message).map_err(transport_error)?;
+        let message = serde_json::to_vec(&request_message(0, "initialize", params))
+            .map_err(transport_error)?;
         let result = self.open_session(&message).await?;
-        drop(self.handshake.set(message));
+        self.handshake.set(message).ok();
         Ok(result)
     }
 
@@ -194,15 +195,14 @@ impl HttpChannel {
             self.open_session(handshake).await?;
             self.notify("notifications/initialized").await
         };
-        let timed_out =
-            || Err(PeerError::Transport("the session could not be opened again".to_owned()));
-        timeout(CONNECT_TIMEOUT, renewal).await.unwrap_or_else(|_| timed_out())
+        timeout(CONNECT_TIMEOUT, renewal).await.unwrap_or_else(|_| {
+            Err(PeerError::Transport("the session could not be opened again".to_owned()))
+        })
     }
 
     /// Posts a notification.
     pub(super) async fn notify(&self, method: &str) -> Result<(), PeerError> {
-        let message = json!({ "jsonrpc": "2.0", "method": method });
-        let message = message.to_string().into_bytes();
+        let message = json!({ "jsonrpc": "2.0", "method": method }).to_string().into_bytes();
         let posted = self.post(&message, method, &JsonObject::new(), Attempt::Message).await;
         posted.map(drop).map_err(transport_error)
     }
@@ -270,8 +270,8 @@ impl HttpChannel {
         method: &'static str,
         params: &JsonObject,
     ) -> Result<(), PeerError> {
-        let message = request_message(id, method, params);
-        let message = serde_json::to_vec(&message).map_err(transport_error)?;
+        let message =
+            serde_json::to_vec(&request_message(id, method, params)).map_err(transport_error)?;
         let mut attempt = Attempt::Request;
         loop {
             let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
@@ -300,17 +300,20 @@ impl HttpChannel {
         id: i64,
         (permit, mut sessions): (SemaphorePermit<'_>, watch::Receiver<HttpSession>),
     ) -> Result<(), HttpError> {
-        let unexpected = |why: &str| HttpError::Unexpected(why.to_owned());
         match reply.body {
             ReplyBody::Json(body) => {
-                let malformed = || unexpected("the server did not send a response");
-                peer.complete(id, read_response(&body).ok_or_else(malformed)?);
+                let response = read_response(&body).ok_or_else(|| {
+                    HttpError::Unexpected("the server did not send a response".to_owned())
+                })?;
+                peer.complete(id, response);
             }
             // The response comes on the stream of the session.
             ReplyBody::Accepted => {
                 drop(permit);
-                drop(sessions.changed().await);
-                return Err(unexpected("the session was opened again before the response arrived"));
+                sessions.changed().await.ok();
+                return Err(HttpError::Unexpected(
+                    "the session was opened again before the response arrived".to_owned(),
+                ));
             }
             ReplyBody::Events(events) => {
                 drop(permit);
@@ -488,8 +491,8 @@ fn error_without_id(message: &[u8]) -> Option<RpcError> {
         return None;
     }
     let error = message.get_mut("error").filter(|error| error.is_object())?.take();
-    let error = serde_json::value::to_raw_value::<Value>(&error).ok()?;
-    Some(line::error_object(&RawValue::from_string(error.get().to_owned()).ok()?))
+    let raw = serde_json::value::to_raw_value::<Value>(&error).ok()?;
+    Some(line::error_object(&RawValue::from_string(raw.get().to_owned()).ok()?))
 }
 
 fn transport_error(error: impl std::fmt::Display) -> PeerError {

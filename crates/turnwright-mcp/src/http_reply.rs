@@ -30,7 +30,7 @@ pub(super) enum Attempt {
     Retry,
 }
 
-/// What a server answers to a message.
+/// A server's answer to a message.
 pub(super) struct PostReply {
     pub(super) body: ReplyBody,
     /// The session that it has opened.
@@ -101,16 +101,16 @@ pub(super) async fn read_reply(
         };
     }
     match content_type {
-        Some(it) if it.starts_with(EVENT_STREAM) => {
+        Some(kind) if kind.starts_with(EVENT_STREAM) => {
             reply(ReplyBody::Events(Box::new(EventStream::new(response))))
         }
-        // Some servers answer to what needs no answer, `OK` for example.
+        // Some servers answer messages that need no answer, for example with `OK`.
         _ if attempt == Attempt::Message && !is_page => reply(ReplyBody::Accepted),
         content_type if !is_page => {
             let body = read_body(response, MAX_BODY_BYTES).await?.ok_or_else(|| {
                 HttpError::Unexpected("its response is longer than 16 MiB".to_owned())
             })?;
-            // Some servers send JSON as plain text, or do not say what it is.
+            // Some servers send JSON as plain text or without a content type.
             if !is_json && !line::without_mark(&body).starts_with(b"{") {
                 return Err(unexpected_type(content_type));
             }

@@ -157,7 +157,6 @@ impl<'a> Validation<'a> {
             }
         }
         let properties = schema.get("properties").and_then(Value::as_object);
-        let declared = |name: &str| properties.and_then(|properties| properties.get(name));
         // Which other names are allowed depends on keywords that are not supported.
         let additional = schema
             .get("additionalProperties")
@@ -167,19 +166,23 @@ impl<'a> Validation<'a> {
             self.spend_on(name)?;
         }
         if additional == Some(&Value::Bool(false)) {
-            let unknown = fields.keys().filter(|name| declared(name).is_none());
-            let unknown: Vec<_> = unknown.take(MAX_LISTED).collect();
+            let unknown: Vec<_> = fields
+                .keys()
+                .filter(|&name| properties.is_none_or(|declared| !declared.contains_key(name)))
+                .take(MAX_LISTED)
+                .collect();
             if !unknown.is_empty() {
                 return self.mismatch(|| {
                     let verb = if unknown.len() == 1 { "was" } else { "were" };
-                    let names: Vec<_> = unknown.iter().map(|name| format!("'{name}'")).collect();
-                    let names = names.join(", ");
+                    let quoted: Vec<_> = unknown.iter().map(|name| format!("'{name}'")).collect();
+                    let names = quoted.join(", ");
                     format!("Additional properties are not allowed ({names} {verb} unexpected)")
                 });
             }
         }
         for (name, value) in fields {
-            if let Some(schema) = declared(name).or(additional) {
+            let declared = properties.and_then(|properties| properties.get(name));
+            if let Some(schema) = declared.or(additional) {
                 self.part(name, schema, value)?;
             }
         }
@@ -216,18 +219,16 @@ impl<'a> Validation<'a> {
     }
 
     fn alternatives(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
-        let list =
-            |key: &str| schema.get(key).and_then(Value::as_array).filter(|list| !list.is_empty());
-        for part in list("allOf").into_iter().flatten() {
+        for part in non_empty_list(schema, "allOf").into_iter().flatten() {
             self.schema(part, value)?;
         }
-        if let Some(all) = list("anyOf")
+        if let Some(all) = non_empty_list(schema, "anyOf")
             && self.count_valid(all, value, 1)? == 0
         {
             return self
                 .mismatch(|| "the value is valid under none of the schemas of `anyOf`".to_owned());
         }
-        if let Some(all) = list("oneOf") {
+        if let Some(all) = non_empty_list(schema, "oneOf") {
             let amount = match self.count_valid(all, value, 2)? {
                 0 => "none of the schemas",
                 1 => return Ok(()),
@@ -245,7 +246,8 @@ impl<'a> Validation<'a> {
         value: &Value,
         enough: usize,
     ) -> Result<usize, Stop> {
-        let (mut count, length) = (0, self.place.len());
+        let mut count = 0;
+        let length = self.place.len();
         for schema in schemas {
             self.alternatives += 1;
             let validated = self.schema(schema, value);
@@ -292,8 +294,9 @@ impl<'a> Validation<'a> {
             }
             if !is_allowed {
                 return self.mismatch(|| {
-                    let listed = allowed.iter().take(MAX_LISTED).map(Value::to_string);
-                    let listed = listed.collect::<Vec<_>>().join(", ");
+                    let texts: Vec<_> =
+                        allowed.iter().take(MAX_LISTED).map(Value::to_string).collect();
+                    let listed = texts.join(", ");
                     let more = if allowed.len() > MAX_LISTED { ", …" } else { "" };
                     format!("the value is not one of {listed}{more}")
                 });
@@ -350,8 +353,8 @@ impl<'a> Validation<'a> {
         }
     }
 
-    /// Whether the text matches the pattern. A pattern that cannot be compiled, for example because it
-    /// looks ahead, matches everything.
+    /// Returns true if the text matches the pattern. A pattern that cannot be compiled, for example because
+    /// it looks ahead, matches everything.
     fn matches_pattern(&mut self, pattern: &'a str, text: &str) -> Result<bool, Stop> {
         self.spend_on(pattern)?;
         if !self.patterns.contains_key(pattern) {
@@ -381,7 +384,7 @@ impl<'a> Validation<'a> {
         Ok(false)
     }
 
-    /// Whether two values are equal as JSON Schema understands it: 1 equals 1.0.
+    /// Returns true if two values are equal in the sense of JSON Schema: 1 equals 1.0.
     fn is_equal(&mut self, one: &Value, other: &Value) -> Result<bool, Stop> {
         self.spend(1)?;
         match (one, other) {
@@ -431,6 +434,10 @@ fn is_of_type(name: &str, value: &Value) -> bool {
 
 /// Tells from the comparison of a number with a bound whether the number is allowed.
 type IsAllowed = fn(Ordering) -> bool;
+
+fn non_empty_list<'a>(schema: &'a Map<String, Value>, key: &str) -> Option<&'a Vec<Value>> {
+    schema.get(key).and_then(Value::as_array).filter(|list| !list.is_empty())
+}
 
 fn limit(schema: &Map<String, Value>, key: &str) -> Option<usize> {
     schema.get(key).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok())

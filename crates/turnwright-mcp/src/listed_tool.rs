@@ -88,9 +88,11 @@ impl ListedTool {
 
     /// The title, safe to show, if it differs from the name.
     pub fn title(&self) -> Option<String> {
-        let hint = || self.tool.annotations.as_ref()?.title.as_ref();
-        let title = self.tool.title.as_ref().or_else(hint)?;
-        let title = bounded_text(&escape_hidden_line(title), MAX_TITLE_CHARS);
+        let declared = match &self.tool.title {
+            Some(title) => title,
+            None => self.tool.annotations.as_ref()?.title.as_ref()?,
+        };
+        let title = bounded_text(&escape_hidden_line(declared), MAX_TITLE_CHARS);
         (!title.is_empty() && title != self.tool.name).then_some(title)
     }
 

@@ -49,7 +49,7 @@ pub enum PeerError {
 
 pub(super) type Response = Result<Box<RawValue>, PeerError>;
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Debug)]
 pub(super) enum Channel {
     Pipes(Outbox),
@@ -72,7 +72,7 @@ struct PeerInner {
     // Held only for one map operation.
     questions: Mutex<HashMap<RequestId, CancellationToken>>,
     info: OnceLock<ServerInfo>,
-    /// What goes on beside the requests. All of it ends soon after the connection.
+    /// Background work beside the requests. All of it ends soon after the connection.
     tasks: TaskTracker,
     ended: CancellationToken,
 }
@@ -105,26 +105,26 @@ impl Peer {
         &self.0.handler
     }
 
-    /// What the server said about itself, once it has.
+    /// The server's description of itself, once it has sent one.
     pub(super) fn info(&self) -> Option<&ServerInfo> {
         self.0.info.get()
     }
 
     /// Keeps what the server said about itself. The first time counts.
     pub(super) fn set_info(&self, info: ServerInfo) {
-        drop(self.0.info.set(info));
+        self.0.info.set(info).ok();
     }
 
     /// Fails all requests, now and later, and withdraws the server's questions.
     pub(super) fn close(&self) {
-        drop(self.0.pending.lock().take());
+        *self.0.pending.lock() = None;
         self.0.ended.cancel();
         if let Channel::Pipes(outbox) = &self.0.channel {
             outbox.stop_accepting();
         }
     }
 
-    /// What goes on beside the requests.
+    /// Background work beside the requests.
     pub(super) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }
@@ -281,8 +281,8 @@ impl Peer {
 
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method == "notifications/cancelled" {
-            let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-            let id = id.and_then(|id| RequestId::parse(&id));
+            let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
+            let id = raw_id.and_then(|raw| RequestId::parse(&raw));
             // The id is in use until the question is answered.
             if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
                 question.cancel();

@@ -76,7 +76,8 @@ impl ServerPool {
         if let Some(server) = existing.filter(|_| spec.is_shared) {
             return server;
         }
-        let (stop, environment) = (self.stop.child_token(), self.environment.clone());
+        let stop = self.stop.child_token();
+        let environment = self.environment.clone();
         let server = Server::start(spec.clone(), env.clone(), environment, stop, &self.tracker);
         running.push(Arc::downgrade(&server));
         server

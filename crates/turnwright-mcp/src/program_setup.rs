@@ -44,7 +44,7 @@ pub(super) struct PreparedProgram {
     pub(super) temp_folder: Option<PrivateTempFolder>,
 }
 
-/// What is needed to prepare a program.
+/// A request to prepare a program.
 #[derive(Debug)]
 pub(super) struct ProgramRequest {
     /// The name of the server.
@@ -139,22 +139,23 @@ impl ProgramRequest {
         })
     }
 
-    /// Adds to the session's profile what this server's settings allow.
+    /// Adds the permissions of this server's settings to the session's profile.
     fn confine(&self, mut profile: SandboxProfile) -> SandboxProfile {
-        let real = |path: &PathBuf| real_path(path).ok();
         if self.sandbox.network {
             profile.network = Network::On;
         }
-        profile.writable.extend(self.sandbox.write.iter().filter_map(real));
+        let writable = self.sandbox.write.iter().filter_map(|path| real_path(path).ok());
+        profile.writable.extend(writable);
         let cache = self.package_cache().map(|path| PrivateLayer::new(path, Path::new("")));
-        let is_known =
-            |layer: &PrivateLayer| profile.caches.iter().any(|known| known.path == layer.path);
-        let new = cache.filter(|layer| self.can_layer_caches() && !is_known(layer));
+        let new = cache.filter(|layer| {
+            self.can_layer_caches() && !profile.caches.iter().any(|known| known.path == layer.path)
+        });
         profile.caches.extend(new);
         for cache in &mut profile.caches {
             *cache = PrivateLayer::new(cache.path.clone(), &self.private_caches());
         }
-        let open: Vec<_> = self.sandbox.read.iter().filter_map(real).collect();
+        let open: Vec<_> =
+            self.sandbox.read.iter().filter_map(|path| real_path(path).ok()).collect();
         profile.hidden.retain(|path| !open.iter().any(|open| path.starts_with(open)));
         if let Some(read) = &mut profile.readable {
             read.extend(open);
@@ -194,12 +195,12 @@ impl ProgramRequest {
         turnwright_sandbox::can_layer_caches(&self.env.private_caches)
     }
 
-    /// Where this server keeps what it writes into caches: servers start at the same time, so each has
-    /// a folder of its own.
+    /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
-        let is_plain =
-            |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
-        let name = self.name.replace(|character: char| !is_plain(character), "_");
+        let name = self.name.replace(
+            |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_'),
+            "_",
+        );
         self.env.private_caches.join(name)
     }
 }

@@ -58,7 +58,8 @@ struct PromptPage {
 }
 
 async fn list_pages(peer: &Peer) -> Vec<Prompt> {
-    let (mut prompts, mut cursor) = (Vec::new(), None);
+    let mut prompts = Vec::new();
+    let mut cursor = None;
     for _ in 0..MAX_PAGES {
         match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
             Ok(page) => {
@@ -94,8 +95,8 @@ pub fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
         let state = server.state();
         for (name, prompt) in prompt_words(&state.prompts).into_iter().zip(state.prompts.iter()) {
             let name = format!("{label}:{name}");
-            let description = prompt.description.as_ref().or(prompt.title.as_ref());
-            let description = description.map(|text| line(text)).filter(|text| !text.is_empty());
+            let text = prompt.description.as_ref().or(prompt.title.as_ref());
+            let description = text.map(|text| line(text)).filter(|line| !line.is_empty());
             let arguments = arguments(prompt);
             commands.push(SlashCommand {
                 description: description
@@ -140,7 +141,7 @@ impl PromptRequest {
     pub async fn get(self) -> Result<Vec<PromptPart>, String> {
         let server = escape_hidden_line(&self.server.spec.name);
         let mut watch = self.server.watch();
-        drop(watch.wait_for(|state| state.phase != ServerPhase::Starting).await);
+        watch.wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
         let state = self.server.state();
         let Some(peer) = state.peer.clone() else {
             let why = match &state.phase {
@@ -189,11 +190,11 @@ fn arguments(prompt: &Prompt) -> &[PromptArgument] {
 
 /// Describes the arguments of a prompt, as in `FILE [STYLE]`.
 fn usage(arguments: &[PromptArgument]) -> String {
-    let placeholder = |argument: &PromptArgument| match argument.required {
+    let placeholders = arguments.iter().map(|argument| match argument.required {
         Some(true) => argument.name.clone(),
         _ => format!("[{}]", argument.name),
-    };
-    arguments.iter().map(placeholder).collect::<Vec<_>>().join(" ")
+    });
+    placeholders.collect::<Vec<_>>().join(" ")
 }
 
 /// The unique words for the servers in commands: the part before the colon.
@@ -208,25 +209,30 @@ fn prompt_words(prompts: &[Prompt]) -> Vec<String> {
 
 /// Replaces characters that editors do not accept in a command, and makes the names unique.
 fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let is_valid =
-        |character: char| character.is_alphanumeric() || ['_', '-', '.'].contains(&character);
     let mut taken = HashSet::new();
-    let mut word = |name: &str| {
-        let name = name.chars().take(MAX_LINE_CHARS);
-        let plain: String =
-            name.map(|character| if is_valid(character) { character } else { '_' }).collect();
-        let mut unique = plain.clone();
-        let mut number = 2;
-        while !taken.insert(unique.clone()) {
-            unique = format!("{plain}-{number}");
-            number += 1;
-        }
-        unique
-    };
-    names.map(&mut word).collect()
+    names.map(|name| unique_word(name, &mut taken)).collect()
 }
 
-/// Makes one short line of a server's text that is safe to show.
+fn unique_word(name: &str, taken: &mut HashSet<String>) -> String {
+    let plain: String = name
+        .chars()
+        .take(MAX_LINE_CHARS)
+        .map(|character| match character {
+            '_' | '-' | '.' => character,
+            _ if character.is_alphanumeric() => character,
+            _ => '_',
+        })
+        .collect();
+    let mut unique = plain.clone();
+    let mut number = 2;
+    while !taken.insert(unique.clone()) {
+        unique = format!("{plain}-{number}");
+        number += 1;
+    }
+    unique
+}
+
+/// Shortens a server's text to one line that is safe to show.
 fn line(text: &str) -> String {
     let first = text.trim().lines().next().unwrap_or_default();
     escape_hidden_line(&text::clip(first, MAX_LINE_CHARS))
@@ -268,22 +274,26 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
         assigned.insert(name, value.into());
         rest = after;
     }
-    let is_missing = |argument: &&PromptArgument| {
-        argument.required == Some(true) && !assigned.contains_key(&argument.name)
-    };
-    let missing: Vec<_> =
-        arguments.iter().filter(is_missing).map(|argument| argument.name.as_str()).collect();
+    let missing: Vec<_> = arguments
+        .iter()
+        .filter(|argument| {
+            argument.required == Some(true) && !assigned.contains_key(&argument.name)
+        })
+        .map(|argument| argument.name.as_str())
+        .collect();
     if missing.is_empty() {
         return Ok(assigned);
     }
-    let (missing, all) =
-        (escape_hidden_line(&missing.join(", ")), escape_hidden_line(&usage(arguments)));
+    let missing = escape_hidden_line(&missing.join(", "));
+    let all = escape_hidden_line(&usage(arguments));
     Err(format!("Missing arguments: {missing}. Usage: {all}"))
 }
 
 /// Converts the server's messages to parts of the user's prompt.
 fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
-    let (mut parts, mut text_left, mut media_left) = (Vec::new(), MAX_TEXT_BYTES, MAX_MEDIA_BYTES);
+    let mut parts = Vec::new();
+    let mut text_left = MAX_TEXT_BYTES;
+    let mut media_left = MAX_MEDIA_BYTES;
     let is_cut = messages.len() > MAX_MESSAGES;
     for message in messages.into_iter().take(MAX_MESSAGES) {
         let is_quoted = message.role == Role::Assistant;
@@ -316,8 +326,8 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
                     PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
                 }
             },
-            ContentBlock::ResourceLink(it) => {
-                PromptPart::Link { name: line(&it.name), uri: line(&it.uri) }
+            ContentBlock::ResourceLink(link) => {
+                PromptPart::Link { name: line(&link.name), uri: line(&link.uri) }
             }
             ContentBlock::Unknown => {
                 PromptPart::Text("[content of an unknown kind was left out]".to_owned())
@@ -404,12 +414,12 @@ mod tests {
         ]);
         let parts = prompt_parts(serde_json::from_value(messages).unwrap());
         assert_eq!(parts[0], PromptPart::Text("see\\u{202e}this".to_owned()));
-        assert!(matches!(&parts[1], PromptPart::Text(it) if it.ends_with("> one\n> two")));
-        assert!(matches!(&parts[2], PromptPart::Image(it) if it.mime == "image/png"));
+        assert!(matches!(&parts[1], PromptPart::Text(text) if text.ends_with("> one\n> two")));
+        assert!(matches!(&parts[2], PromptPart::Image(image) if image.mime == "image/png"));
         assert!(
             matches!(&parts[3], PromptPart::Resource { text, .. } if text.ends_with("too long]"))
         );
-        assert!(matches!(&parts[4], PromptPart::Text(it) if it.starts_with("\n[the rest")));
+        assert!(matches!(&parts[4], PromptPart::Text(text) if text.starts_with("\n[the rest")));
         assert_eq!(parts[5], PromptPart::Link { name: "l".to_owned(), uri: "x://l".to_owned() });
     }
 }

@@ -29,8 +29,7 @@ impl SchemaValidator {
     /// run on a blocking thread.
     pub fn first_error(&self, value: &Value) -> Option<String> {
         let schema = self.schema.parse();
-        let is_usable = || model_schema::model_schema(&schema).omission.is_none();
-        if !self.is_usable.get_or_init(is_usable) {
+        if !self.is_usable.get_or_init(|| model_schema::model_schema(&schema).omission.is_none()) {
             return None;
         }
         let error = json_schema::first_mismatch(&schema, value)?;

@@ -75,10 +75,13 @@ pub struct ToolFilter {
 impl ToolFilter {
     /// True if the tool is selected.
     pub fn matches(&self, tool: &str) -> bool {
-        let any =
-            |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, tool));
-        self.only.as_ref().is_none_or(|patterns| any(patterns)) && !any(&self.without)
+        self.only.as_ref().is_none_or(|patterns| matches_any(patterns, tool))
+            && !matches_any(&self.without, tool)
     }
+}
+
+fn matches_any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches_pattern(pattern, name))
 }
 
 fn matches_pattern(pattern: &str, name: &str) -> bool {
@@ -151,9 +154,9 @@ pub struct ServerSandbox {
     pub is_enabled: bool,
     /// True if it may use the network.
     pub network: bool,
-    /// What it may write besides the folders of the session and the package caches.
+    /// Paths that it may write besides the folders of the session and the package caches.
     pub write: Vec<PathBuf>,
-    /// What it may read although it is hidden from commands.
+    /// Paths that it may read although they are hidden from commands.
     pub read: Vec<PathBuf>,
 }
 
@@ -199,9 +202,10 @@ impl ServerSpec {
             }
             _ => self.name.clone(),
         };
-        let is_safe =
-            |character: char| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character);
-        let argument = if argument.chars().all(is_safe) { argument.as_str() } else { "URL" };
+        let is_safe = argument
+            .chars()
+            .all(|character| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character));
+        let argument = if is_safe { argument.as_str() } else { "URL" };
         format!(
             "it requires a login (HTTP 401). Run `turnwright mcp login {argument}`, or set its \
              `Authorization` header"

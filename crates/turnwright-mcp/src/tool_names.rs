@@ -61,7 +61,8 @@ fn preferred_name(server: &str, tool: &str) -> String {
 /// A name with a digest that is unique to the pair of names.
 fn with_digest(server: &str, tool: &str, salt: u32) -> String {
     let digest = hex(digest(&SHA256, format!("{server}\0{tool}\0{salt}").as_bytes()).as_ref());
-    let (mut first, second) = (sanitized(server), sanitized(tool));
+    let mut first = sanitized(server);
+    let second = sanitized(tool);
     let available = MAX_NAME_LEN - DIGEST_LEN - "mcp____".len() - 1;
     if first.len() + second.len() > available {
         first.truncate(MAX_SERVER_LEN.max(available.saturating_sub(second.len())));
@@ -72,9 +73,10 @@ fn with_digest(server: &str, tool: &str, salt: u32) -> String {
 }
 
 fn sanitized(name: &str) -> String {
-    let is_valid =
-        |character: char| character.is_ascii_alphanumeric() || character == '_' || character == '-';
-    name.chars().map(|character| if is_valid(character) { character } else { '_' }).collect()
+    name.replace(
+        |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | '-'),
+        "_",
+    )
 }
 
 #[cfg(test)]

@@ -101,12 +101,12 @@ impl ResultBlock {
             ContentBlock::Image { data, mime_type } => ResultBlock::Image { mime: mime_type, data },
             ContentBlock::Audio { data, mime_type } => ResultBlock::Audio { mime: mime_type, data },
             ContentBlock::Resource { resource } => resource.into(),
-            ContentBlock::ResourceLink(it) => ResultBlock::Link {
-                uri: it.uri,
-                name: it.title.unwrap_or(it.name),
-                mime: it.mime_type.unwrap_or_default(),
-                description: it.description.unwrap_or_default(),
-                size: it.size,
+            ContentBlock::ResourceLink(link) => ResultBlock::Link {
+                uri: link.uri,
+                name: link.title.unwrap_or(link.name),
+                mime: link.mime_type.unwrap_or_default(),
+                description: link.description.unwrap_or_default(),
+                size: link.size,
             },
             ContentBlock::Unknown => return None,
         })

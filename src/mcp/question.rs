@@ -1,4 +1,4 @@
-//! What the user is shown before a call of a server's tool is allowed: what is sent and to which server,
+//! The question to the user before a call of a server's tool is allowed: what is sent and to which server,
 //! how the server describes the tool, and what has changed. No text of a server can pass for our own.
 //! Pure.
 
@@ -25,8 +25,9 @@ pub(super) fn question_content(
         lines.push("reads a resource of the server, or lists its resources".to_owned());
     } else {
         lines.extend(description(tool));
-        let claim = |words| format!("the server claims that it {words} (not verified)");
-        lines.extend(claims(tool).map(claim));
+        lines.extend(
+            claims(tool).map(|words| format!("the server claims that it {words} (not verified)")),
+        );
     }
     for (name, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let mut value = value.to_string();

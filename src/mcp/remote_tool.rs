@@ -98,12 +98,12 @@ impl RemoteTool {
         let properties = parameters.get("properties").and_then(Value::as_object);
         let Some(properties) = properties else { return String::new() };
         let required = parameters.get("required").and_then(Value::as_array);
-        let is_required = |name: &String| {
-            required.is_some_and(|names| names.iter().any(|entry| entry == name.as_str()))
-        };
-        let name =
-            |name: &String| format!("{name}{}", if is_required(name) { " (required)" } else { "" });
-        let mut names: Vec<_> = properties.keys().take(MAX_NAMED_ARGUMENTS).map(name).collect();
+        let listed = properties.keys().take(MAX_NAMED_ARGUMENTS).map(|name| {
+            let is_required =
+                required.is_some_and(|names| names.iter().any(|entry| entry == name.as_str()));
+            format!("{name}{}", if is_required { " (required)" } else { "" })
+        });
+        let mut names: Vec<_> = listed.collect();
         if properties.len() > MAX_NAMED_ARGUMENTS {
             names.push("…".to_owned());
         }
@@ -147,9 +147,9 @@ impl AnyTool for RemoteTool {
     }
 
     fn title(&self) -> Option<&str> {
-        let annotated = || self.listed.tool.annotations.as_ref()?.title.as_deref();
         let tool = &self.listed.tool;
-        tool.title.as_deref().or_else(annotated).or(Some(&tool.name))
+        let title = tool.title.as_deref();
+        title.or_else(|| tool.annotations.as_ref()?.title.as_deref()).or(Some(&tool.name))
     }
 
     fn pending_view(&self) -> Option<CallView> {
@@ -243,7 +243,8 @@ impl PreparedCall for RemoteToolCall {
             }
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
-            let (env, name) = (Arc::clone(&ctx.env), ctx.call.clone());
+            let env = Arc::clone(&ctx.env);
+            let name = ctx.call.clone();
             let guard = spawn_blocking(move || RemoteCallGuard::new(env, name.as_str()));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
@@ -269,8 +270,9 @@ impl RemoteToolCall {
         }
         let name = markdown_code(&self.tool.view(None).title);
         let notify = |text| ctx.env.client.update(Update::Notice(text));
-        let (tool, env, pin_check) =
-            (Arc::clone(&self.tool), Arc::clone(&ctx.env), self.pin_check.clone());
+        let tool = Arc::clone(&self.tool);
+        let env = Arc::clone(&ctx.env);
+        let pin_check = self.pin_check.clone();
         let was_not_asked = pin_check.change.is_some() && env.mode.get() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
@@ -306,7 +308,8 @@ impl RemoteToolCall {
     }
 
     async fn call(self: Box<Self>, ctx: &ToolCtx) -> ToolOutcome {
-        let (server, listed) = (&self.tool.server, Arc::clone(&self.tool.listed));
+        let server = &self.tool.server;
+        let listed = Arc::clone(&self.tool.listed);
         let client = Arc::clone(&ctx.env.client);
         let caller = WaitingCall::new(ctx.call.clone(), client, &ctx.cancel);
         let _waiting = server.callers.add(caller.clone());
@@ -355,9 +358,9 @@ fn hint(arguments: &JsonObject) -> Option<String> {
 
 /// The file name for the output of a call.
 fn file_name(call: &str) -> String {
-    let is_valid = |character: &char| {
-        character.is_ascii_alphanumeric() || *character == '-' || *character == '_'
-    };
-    let name: String = call.chars().filter(is_valid).take(80).collect();
+    let valid = call
+        .chars()
+        .filter(|&character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'));
+    let name: String = valid.take(80).collect();
     format!("mcp-{name}")
 }

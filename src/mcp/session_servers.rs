@@ -46,7 +46,8 @@ impl SessionServers {
         recording: (&Recording, SessionId),
     ) -> SessionServers {
         let (recording, session) = recording;
-        let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let stop = CancellationToken::new();
+        let tracker = TaskTracker::new();
         // Nothing is started for a replay.
         let servers: Vec<_> = match recording.playback() {
             Some(playback) => {
@@ -79,7 +80,7 @@ impl SessionServers {
         self.servers.iter().map(|server| (&server.spec, server.state())).collect()
     }
 
-    /// What a recording that starts now must know of the servers.
+    /// The servers' state, for the beginning of a recording that starts now.
     pub(crate) fn recording_json(&self) -> Value {
         servers_json(&self.servers)
     }
@@ -146,12 +147,12 @@ impl SessionServers {
         tracker.wait().await;
         // The tools hold handles of their servers.
         remote_tools.set_tools(Vec::new());
-        // All are released before the first is waited for, so that they end concurrently.
-        let last = |server: Arc<Server>| {
+        // Releases all before waiting for the first, so that they end concurrently.
+        let released = servers.into_iter().filter_map(|server| {
             let ended = server.ended();
             Arc::into_inner(server).map(|_| ended)
-        };
-        let ends: Vec<_> = servers.into_iter().filter_map(last).collect();
+        });
+        let ends: Vec<_> = released.collect();
         for end in ends {
             end.cancelled().await;
         }
@@ -202,9 +203,10 @@ impl ToolCollector {
             statuses
                 .extend(server_status(server, &state).map(|status| (&server.spec.name, status)));
         }
-        // That they are stopped at the end of the session is nothing that came from outside.
-        let is_stopped = |server: &Arc<Server>| server.state().phase == ServerPhase::Stopped;
-        if self.recorder.is_on() && !self.servers.is_empty() && !self.servers.iter().any(is_stopped)
+        // Stopping at the end of the session is not an external event, so it is not recorded.
+        if self.recorder.is_on()
+            && !self.servers.is_empty()
+            && !self.servers.iter().any(|server| server.state().phase == ServerPhase::Stopped)
         {
             self.recorder.record_servers(servers_json(&self.servers));
         }
@@ -250,15 +252,16 @@ impl ServerTools {
         }
         let known: HashMap<_, _> =
             self.tools.drain(..).map(|tool| (tool.name.clone(), tool)).collect();
-        let tool = |listed: &Arc<ListedTool>| {
+        let filter = &server.spec.tool_filter;
+        let selected = list.iter().filter(|listed| filter.matches(&listed.tool.name));
+        let tools = selected.map(|listed| {
             let name = names.name_of(&server.spec.name, &listed.tool.name);
             match known.get(&name).filter(|tool| tool.listed.tool == listed.tool) {
                 Some(known) => Arc::clone(known),
                 None => Arc::new(RemoteTool::new(name, Arc::clone(server), Arc::clone(listed))),
             }
-        };
-        let filter = &server.spec.tool_filter;
-        self.tools = list.iter().filter(|tool| filter.matches(&tool.tool.name)).map(tool).collect();
+        });
+        self.tools = tools.collect();
         self.list = Arc::clone(list);
     }
 }

@@ -110,8 +110,7 @@ impl ToolPins<'_> {
 
     fn compare(&self) -> PinComparison {
         let Some(pins) = &self.pins else { return PinComparison::NotPinned };
-        let (by_name, by_server) = (pins.get(&self.name_key()), pins.get(&self.definition_key()));
-        match (by_name, by_server) {
+        match (pins.get(&self.name_key()), pins.get(&self.definition_key())) {
             (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => {
                 PinComparison::Changed(DAMAGED.to_owned())
             }
@@ -134,16 +133,12 @@ impl ToolPins<'_> {
     /// Records that the user has allowed the tool as it is now.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
-        let put = |key: &[&str], pin: Pin| match pins.get(key) {
-            PinLookup::Pinned(known) if known.fingerprint == pin.fingerprint => Ok(()),
-            _ => pins.put(key, pin),
-        };
         let summary = summary(&definition(self.tool));
         let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary };
-        put(&self.definition_key(), tool_pin)?;
+        put_changed(pins, &self.definition_key(), tool_pin)?;
         let server_pin =
             Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
-        put(&self.name_key(), server_pin)
+        put_changed(pins, &self.name_key(), server_pin)
     }
 
     /// The key of the tool's definition: the same in every project.
@@ -159,25 +154,36 @@ impl ToolPins<'_> {
 
 const DAMAGED: &str = "The record of what was allowed cannot be read any more.";
 
+/// Records a pin, unless the record has it already.
+fn put_changed(pins: &PinStore, key: &[&str], pin: Pin) -> io::Result<()> {
+    match pins.get(key) {
+        PinLookup::Pinned(known) if known.fingerprint == pin.fingerprint => Ok(()),
+        _ => pins.put(key, pin),
+    }
+}
+
 /// The digest of a server's program or address. Values that may be keys are not included.
 fn server_digest(spec: &ServerSpec, project: &Path) -> String {
-    let names = |them: &[(String, turnwright_types::secret::Secret)]| {
-        let mut names: Vec<_> = them.iter().map(|entry| entry.0.clone()).collect();
-        names.sort();
-        names
-    };
     // A relative program of a project is another program in another folder.
     let folder = spec.folder.as_deref().unwrap_or(project);
     let place = (spec.source == ServerSource::Project).then(|| folder.to_string_lossy());
     let about = match &spec.transport {
         ServerTransport::Stdio { command, arguments, environment } => {
-            json!([place, command.to_string_lossy(), arguments, names(environment)])
+            json!([place, command.to_string_lossy(), arguments, sorted_names(environment)])
         }
-        ServerTransport::Http { url, headers } => json!([place, url.as_str(), names(headers)]),
+        ServerTransport::Http { url, headers } => {
+            json!([place, url.as_str(), sorted_names(headers)])
+        }
         // The editor, which answers the questions too. The server's id differs in each of its processes.
         ServerTransport::Linked(_) => json!([place, "editor", spec.name]),
     };
     sha256_hex(&about.to_string())
+}
+
+fn sorted_names(fields: &[(String, turnwright_types::secret::Secret)]) -> Vec<String> {
+    let mut names: Vec<_> = fields.iter().map(|(name, _)| name.clone()).collect();
+    names.sort();
+    names
 }
 
 /// The program or the host of a server, safe to show.

@@ -167,15 +167,12 @@ impl McpHandler {
     /// Takes the question and answer of the previous round, if this call is the next one.
     fn take_previous_round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
-        let unknown = || {
-            let text = "Unknown requestState: it was used, or is too old. Call again without it";
-            RpcError::invalid_params(text)
-        };
         let mut pending = self.0.pending_questions.lock();
-        let index = pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown)?;
+        let index =
+            pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown_state)?;
         let (_, previous) = pending.remove(index);
         if previous.name != call.name || previous.arguments != call.arguments {
-            return Err(unknown());
+            return Err(unknown_state());
         }
         let answer = parse_answer(&call.responses[PERMISSION_KEY], &previous.question);
         Ok(QuestionRound { previous: Some((previous.question, answer)), pending: None })
@@ -214,8 +211,8 @@ impl McpHandler {
             Ok(runner) => runner,
             Err(why) => return Ok(error_result(&why)),
         };
-        let token = request.params["_meta"]["progressToken"].take();
-        let token = Some(token).filter(|token| token.is_string() || token.is_number());
+        let token = Some(request.params["_meta"]["progressToken"].take())
+            .filter(|token| token.is_string() || token.is_number());
         let guard =
             self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(call.arguments.clone());
@@ -253,29 +250,39 @@ async fn client_roots(peer: &Peer) -> Vec<PathBuf> {
         return Vec::new();
     };
     let listed: Value = serde_json::from_str(listed.get()).unwrap_or_default();
-    let path = |root: &Value| url::Url::parse(root["uri"].as_str()?).ok()?.to_file_path().ok();
-    listed["roots"].as_array().into_iter().flatten().filter_map(path).take(MAX_ROOTS).collect()
+    let roots = listed["roots"].as_array().into_iter().flatten();
+    roots.filter_map(root_path).take(MAX_ROOTS).collect()
+}
+
+fn root_path(root: &Value) -> Option<PathBuf> {
+    url::Url::parse(root["uri"].as_str()?).ok()?.to_file_path().ok()
+}
+
+fn unusable_folder(folder: &Path, why: &dyn std::fmt::Display) -> String {
+    format!(
+        "The folder {} cannot be used: {why}. Name the folder that the tools may work in with \
+         `turnwright mcp-server --root DIR`.",
+        folder.display()
+    )
 }
 
 fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
     let (first, more) =
         folders.split_first().map_or((cwd, folders), |(root, more)| (&**root, more));
-    let cannot = |folder: &Path, why: &dyn std::fmt::Display| {
-        format!(
-            "The folder {} cannot be used: {why}. Name the folder that the tools may work in with \
-             `turnwright mcp-server --root DIR`.",
-            folder.display()
-        )
-    };
-    let mut roots = Roots::new(first).map_err(|error| cannot(first, &error))?;
+    let mut roots = Roots::new(first).map_err(|error| unusable_folder(first, &error))?;
     for folder in more {
-        roots = roots.with_folder(folder).map_err(|error| cannot(folder, &error))?;
+        roots = roots.with_folder(folder).map_err(|error| unusable_folder(folder, &error))?;
     }
     // Checked on the resolved paths: `/tmp/..` or a symbolic link may name the root folder as well.
     if let Some(all) = roots.folders().find(|folder| folder.parent().is_none()) {
-        return Err(cannot(all, &"it is the whole machine"));
+        return Err(unusable_folder(all, &"it is the whole machine"));
     }
     Ok(roots)
+}
+
+fn unknown_state() -> RpcError {
+    let text = "Unknown requestState: it was used, or is too old. Call again without it";
+    RpcError::invalid_params(text)
 }
 
 fn limit_error(why: &LimitExceeded) -> RpcError {

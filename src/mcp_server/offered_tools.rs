@@ -54,7 +54,7 @@ const OFFERED_TOOLS: &[(&str, ToolBehavior)] = &[
     ("web_fetch", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: true }),
 ];
 
-/// What a tool may do, for the annotations that some clients base their own questions on.
+/// The possible effects of a tool, for the annotations that some clients base their own questions on.
 #[derive(Clone, Copy, Debug)]
 struct ToolBehavior {
     /// It may destroy data.

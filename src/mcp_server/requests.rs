@@ -34,14 +34,14 @@ const INSTRUCTIONS: &str = "Tools for the files of a project and for commands. W
      user's settings; a call that is refused says why. Paths may be relative to the first \
      folder. There is no undo.";
 
-/// What a request is answered.
+/// The answer to a request.
 pub(super) type Answer = Result<Value, RpcError>;
 
 pub(super) struct ClientRequest {
     pub(super) params: Value,
     /// The protocol version that it follows.
     pub(super) version: String,
-    /// What the client can do.
+    /// The capabilities that the client has declared.
     pub(super) capabilities: Value,
     /// Cancelled when the client withdraws the request, or at the end.
     pub(super) cancel: CancellationToken,
@@ -54,7 +54,7 @@ impl ClientRequest {
     }
 }
 
-/// Whether the client has said who it is.
+/// Tells whether the client has introduced itself.
 #[derive(Clone, Debug, PartialEq)]
 enum HandshakeState {
     Pending,
@@ -82,8 +82,14 @@ struct RequestTokens(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
 
 impl RequestLoop {
     pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
-        let (running, tasks) = (RequestTokens::default(), JoinSet::new());
-        RequestLoop { handler, outbox, peer, handshake: HandshakeState::Pending, running, tasks }
+        RequestLoop {
+            handler,
+            outbox,
+            peer,
+            handshake: HandshakeState::Pending,
+            running: RequestTokens::default(),
+            tasks: JoinSet::new(),
+        }
     }
 
     /// Runs until the end of the input or until `stop` is cancelled, and then until the running requests have
@@ -139,8 +145,8 @@ impl RequestLoop {
         match method {
             "notifications/cancelled" => {
                 let params: Value = params.read().unwrap_or_default();
-                let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-                let id = id.and_then(|id| RequestId::parse(&id));
+                let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
+                let id = raw_id.and_then(|raw| RequestId::parse(&raw));
                 if let Some(cancel) = id.and_then(|id| self.running.0.lock().remove(&id)) {
                     cancel.cancel();
                 }
@@ -188,7 +194,8 @@ impl RequestLoop {
                 Ok(Some(if is_new { mark_cacheable(page) } else { page }))
             }
             "tools/call" => {
-                let (handler, peer) = (self.handler.clone(), self.peer.clone());
+                let handler = self.handler.clone();
+                let peer = self.peer.clone();
                 self.spawn(id, request.cancel.clone(), async move {
                     let result = handler.call_tool(request, peer).await?;
                     Ok(Some(if is_new { mark_complete(result) } else { result }))
@@ -229,7 +236,9 @@ impl RequestLoop {
             }
             running.insert(id.clone(), cancel);
         }
-        let (running, outbox, id) = (self.running.clone(), self.outbox.clone(), id.clone());
+        let running = self.running.clone();
+        let outbox = self.outbox.clone();
+        let id = id.clone();
         self.tasks.spawn(async move {
             let answer = work.await;
             let was_withdrawn = running.0.lock().remove(&id).is_none();
@@ -243,8 +252,9 @@ impl RequestLoop {
     }
 
     fn initialize(&mut self, params: &Map<String, Value>) -> Answer {
-        let requested = params.get("protocolVersion").and_then(Value::as_str);
-        let requested = requested
+        let requested = params
+            .get("protocolVersion")
+            .and_then(Value::as_str)
             .ok_or_else(|| RpcError::invalid_params("`protocolVersion` must be a string"))?;
         let is_known = VERSIONS.contains(&requested) && requested < NEWEST_VERSION;
         let version = if is_known { requested } else { LAST_HANDSHAKE_VERSION }.to_owned();

@@ -59,7 +59,7 @@ pub(crate) struct RestoreResult {
     pub was: FileState,
     /// The state to restore.
     pub to: FileState,
-    /// Whether the state was restored, or why not.
+    /// The reason if the state was not restored.
     pub result: Result<(), RestoreError>,
 }
 
@@ -73,10 +73,12 @@ pub(crate) async fn apply(
     cancel: &CancellationToken,
 ) -> Vec<RestoreResult> {
     let wanted = steps.iter().filter_map(|step| match &step.action {
-        UndoAction::Restore { to } => {
-            let (path, was, to) = (step.path.clone(), step.now.clone(), to.clone());
-            Some(RestoreResult { path, was, to, result: Ok(()) })
-        }
+        UndoAction::Restore { to } => Some(RestoreResult {
+            path: step.path.clone(),
+            was: step.now.clone(),
+            to: to.clone(),
+            result: Ok(()),
+        }),
         _ => None,
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
@@ -118,8 +120,7 @@ pub(crate) async fn apply(
     all
 }
 
-/// Whether the existing entry must be removed, because nothing or another type of entry takes its
-/// place.
+/// Returns true if the existing entry must be removed, because nothing or another type of entry takes its place.
 fn must_be_removed(restore: &RestoreResult) -> bool {
     restore.was != FileState::Absent
         && (discriminant(&restore.was) != discriminant(&restore.to)
@@ -172,7 +173,8 @@ impl RestoreWork<'_> {
             (FileState::File { hash, .. }, FileState::File { hash: wanted, mode, .. })
                 if hash == wanted =>
             {
-                let (mode, was) = (*mode, restore.was.clone());
+                let mode = *mode;
+                let was = restore.was.clone();
                 in_parent(&restore.path, move |path| set_mode(path, mode, Some(&was))).await
             }
             (was, FileState::File { hash, mode, .. }) => {

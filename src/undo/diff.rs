@@ -38,24 +38,21 @@ pub(crate) fn unified_diff(
     let name = escape_hidden_line(name);
     let text = match (text(old, bounds), text(new, bounds)) {
         (Ok(before), Ok(after)) => {
-            let label = |side: &DiffSide, mark: &str| match side {
-                DiffSide::Absent => "/dev/null".to_owned(),
-                _ => format!("{mark}/{name}"),
-            };
             let deadline = Instant::now() + DIFF_TIMEOUT;
             let hunks = line_diff::unified_diff(before, after, 3, Some(deadline));
             match hunks.as_str() {
                 "" => hunks,
-                hunks => format!("--- {}\n+++ {}\n{hunks}", label(old, "a"), label(new, "b")),
+                hunks => {
+                    format!(
+                        "--- {}\n+++ {}\n{hunks}",
+                        label(old, "a", &name),
+                        label(new, "b", &name)
+                    )
+                }
             }
         }
         (before, after) => {
-            let words = |text: Result<&str, String>, side: &DiffSide| match (text, side) {
-                (Err(words), _) => words,
-                (Ok(_), DiffSide::Absent) => "nothing".to_owned(),
-                (Ok(text), _) => format!("a text of {} bytes", text.len()),
-            };
-            format!("{name}: {} → {}\n", words(before, old), words(after, new))
+            format!("{name}: {} → {}\n", description(before, old), description(after, new))
         }
     };
     let mut text = terminal_safe(text);
@@ -68,6 +65,23 @@ pub(crate) fn unified_diff(
         *room -= text.len();
     }
     text
+}
+
+/// The name of one side in the head of a diff.
+fn label(side: &DiffSide, mark: &str, name: &str) -> String {
+    match side {
+        DiffSide::Absent => "/dev/null".to_owned(),
+        _ => format!("{mark}/{name}"),
+    }
+}
+
+/// Describes one side if there is no diff.
+fn description(text: Result<&str, String>, side: &DiffSide) -> String {
+    match (text, side) {
+        (Err(words), _) => words,
+        (Ok(_), DiffSide::Absent) => "nothing".to_owned(),
+        (Ok(text), _) => format!("a text of {} bytes", text.len()),
+    }
 }
 
 fn text(side: &DiffSide, bounds: DiffLimits) -> Result<&str, String> {

@@ -24,7 +24,7 @@ pub(crate) struct NetChange {
     pub is_interleaved: bool,
 }
 
-/// What an undo does about one path.
+/// The step of an undo for one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UndoStep {
     /// Absolute.
@@ -55,7 +55,7 @@ pub(crate) enum UndoAction {
     },
 }
 
-/// Whether two states are the same, ignoring whether the content is stored.
+/// Returns true if two states are the same, ignoring whether the content is stored.
 pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
     match (one, other) {
         (
@@ -92,11 +92,11 @@ pub(crate) fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
         known.after.clone_from(&change.after);
     }
     // A change by someone else in between must be reported as a conflict.
-    let is_change = |change: &NetChange| {
+    let changes = all.into_values().filter(|change| {
         change.is_interleaved
             || change.after.as_ref().is_none_or(|after| !is_same_state(&change.before, after))
-    };
-    all.into_values().filter(is_change).collect()
+    });
+    changes.collect()
 }
 
 /// Plans how to restore the states before the changes. `now` returns the current state of a path;
@@ -113,13 +113,13 @@ pub(crate) fn plan_undo<E>(
     // A file that is removed is stored before, so its content is available for other paths.
     let removed: HashSet<String> =
         all.iter().filter_map(|(now, change)| removed_hash(change, now)).collect();
-    let mut is_kept = |hash: &str| Ok(removed.contains(hash) || is_kept(hash)?);
-    let step = |(now, change): (FileState, NetChange)| {
+    let mut is_available = |hash: &str| Ok(removed.contains(hash) || is_kept(hash)?);
+    let mut steps = Vec::new();
+    for (now, change) in all {
         let path = change.path.clone();
-        let action = action(change, &now, &mut is_kept)?;
-        Ok(UndoStep { path, now, action })
-    };
-    let steps = all.into_iter().map(step).collect::<Result<Vec<_>, E>>()?;
+        let action = action::<E>(change, &now, &mut is_available)?;
+        steps.push(UndoStep { path, now, action });
+    }
     Ok(block_below_conflicts(steps))
 }
 
@@ -162,17 +162,16 @@ fn action<E>(
     is_kept: &mut impl FnMut(&str) -> Result<bool, E>,
 ) -> Result<UndoAction, E> {
     let NetChange { before: to, after, is_interleaved, .. } = folded;
-    let conflict = |why: &str| Ok(UndoAction::Conflict { why: why.to_owned() });
     if is_interleaved {
-        return conflict("something else changed it between these changes");
+        let why = "something else changed it between these changes".to_owned();
+        return Ok(UndoAction::Conflict { why });
     }
     if is_same_state(&to, now) {
         return Ok(UndoAction::AlreadyRestored);
     }
     let Some(after) = after else {
-        return conflict(
-            "the call that changed it was interrupted, so its own change is not known",
-        );
+        let why = "the call that changed it was interrupted, so its own change is not known";
+        return Ok(UndoAction::Conflict { why: why.to_owned() });
     };
     if let FileState::Unknown { why } = after {
         let why = format!("the state that the turn left is not known: {why}");

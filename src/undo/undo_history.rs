@@ -14,12 +14,12 @@ pub(crate) struct UndoneTurns {
     pub is_partial: bool,
 }
 
-/// What can be undone and redone in a session.
+/// The turns of a session that can be undone and redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UndoHistory {
     /// The turns that have changed files and are not undone, in order.
     pub undoable: Vec<u64>,
-    /// What can be redone, the most recent last.
+    /// The undone turns that can be redone, the most recent last.
     pub undone: Vec<UndoneTurns>,
 }
 

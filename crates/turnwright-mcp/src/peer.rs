@@ -31,7 +31,12 @@ const MAX_WAITING_QUESTIONS: usize = 16;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PeerError {
     /// The server answered with an error.
-    #[error("error {}: {}{}", .0.code, .0.message, .0.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default())]
+    #[error(
+        "error {}: {}{}",
+        .0.code,
+        .0.message,
+        .0.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default()
+    )]
     ErrorResponse(RpcError),
     /// The connection has ended.
     #[error("the connection was closed")]

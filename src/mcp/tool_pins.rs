@@ -354,7 +354,8 @@ mod tests {
     fn a_pin_is_for_the_definition_and_later_differences_are_shown() {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
-        let (spec, here) = (usual(), Path::new("/ws"));
+        let spec = usual();
+        let here = Path::new("/ws");
         let change = |tool: &Tool| pins_of(&spec, tool, here, pins()).check().change;
         let first = tool(READ);
         assert_eq!(change(&first), None);
@@ -419,11 +420,14 @@ mod tests {
     fn another_server_of_the_same_name_is_a_change_of_each_tool() {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
-        let (old, new) = (usual(), program("/tmp/evil", "-x", ("KEY", "1")));
-        let (read, write) = (tool(READ), tool(&READ.replace("\"read\"", "\"write\"")));
-        let (here, there) = (Path::new("/ws"), Path::new("/else"));
-        for it in [&read, &write] {
-            pins_of(&old, it, here, pins()).pin().unwrap();
+        let old = usual();
+        let new = program("/tmp/evil", "-x", ("KEY", "1"));
+        let read = tool(READ);
+        let write = tool(&READ.replace("\"read\"", "\"write\""));
+        let here = Path::new("/ws");
+        let there = Path::new("/else");
+        for tool in [&read, &write] {
+            pins_of(&old, tool, here, pins()).pin().unwrap();
         }
         let change = |tool, project| pins_of(&new, tool, project, pins()).check().change;
         let said = change(&read, here).unwrap();
@@ -438,7 +442,8 @@ mod tests {
     fn a_diff_is_bounded_and_never_empty() {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
-        let (spec, here) = (usual(), Path::new("/ws"));
+        let spec = usual();
+        let here = Path::new("/ws");
         let long = |end: &str| {
             tool(&READ.replace("Reads.", &format!("{}{end}", "words\\n".repeat(20_000))))
         };

@@ -146,7 +146,9 @@ mod tests {
             let tools = page["tools"].as_array().unwrap();
             tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
         };
-        let (tools, mut names, mut cursor) = (OfferedTools::new(), Vec::new(), None);
+        let tools = OfferedTools::new();
+        let mut names = Vec::new();
+        let mut cursor = None;
         loop {
             let page = tools.page(cursor.as_deref(), 5).unwrap();
             let found = names_of(&page);

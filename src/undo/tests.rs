@@ -32,7 +32,8 @@ impl UndoFixture {
     async fn new(files: &[(&str, &'static str)]) -> UndoFixture {
         let folder = tempfile::tempdir().unwrap();
         let root = turnwright_workspace::real_path(folder.path()).unwrap();
-        let (store, session) = (Store::in_memory(), SessionId::from("s"));
+        let store = Store::in_memory();
+        let session = SessionId::from("s");
         let log = SessionLog::new(store.clone(), session.clone());
         let row = SessionRow::new(session.clone(), root.clone());
         log.create_session(row).written().await;
@@ -51,7 +52,8 @@ impl UndoFixture {
         self.undo.log.begin_turn(TurnKind::Prompt, "do it".to_owned());
         for (number, (name, op)) in work.iter().enumerate() {
             let call = CallId::from(format!("call-{}-{number}", self.undo.log.turn()));
-            let (before, bytes) = (self.tree(), self.bytes());
+            let before = self.tree();
+            let bytes = self.bytes();
             op.run(&self.root.join(name));
             let after = self.tree();
             let settled = CallOutcome {
@@ -311,7 +313,8 @@ async fn an_interrupted_call_is_undone_only_where_its_change_is_known() {
     let fixture = UndoFixture::new(&[("known", "1"), ("unknown", "1"), ("not yet", "1")]).await;
     let log = &fixture.undo.log;
     log.begin_turn(TurnKind::Prompt, "do it".to_owned());
-    let (before, bytes) = (fixture.tree(), fixture.bytes());
+    let before = fixture.tree();
+    let bytes = fixture.bytes();
     FileOp::Write("2").run(&fixture.root.join("known"));
     FileOp::Write("2").run(&fixture.root.join("unknown"));
     let change = |name: &str, after: Option<FileState>| FileChange {

@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn the_size_covers_everything_that_is_kept() {
-        let (long, hint) = ("x".repeat(500_000), json!({ "title": "x".repeat(500_000) }));
+        let long = "x".repeat(500_000);
+        let hint = json!({ "title": "x".repeat(500_000) });
         let tool = json!({ "name": "a", "title": long, "annotations": hint, "inputSchema": {} });
         let listed = listed(tool);
         assert!(listed.size > 1_000_000);

@@ -338,7 +338,8 @@ mod tests {
         let mut caches = Vec::new();
         let redirected = base.join("private/s/redirected");
         if turnwright_sandbox::can_layer_caches(&base) {
-            let (path, folder) = (base.join("home/.npm"), base.join("private/s"));
+            let path = base.join("home/.npm");
+            let folder = base.join("private/s");
             caches.push(PrivateLayer::new(path, &folder));
         } else {
             write.push(redirected.clone());

@@ -105,9 +105,11 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
     let (peer, _connection) = pipes::connect(reader, writer, handler);
     handshake::initialize(&peer).await.unwrap();
-    let (call_id, cancel) = (CallId::from("c1"), CancellationToken::new());
+    let call_id = CallId::from("c1");
+    let cancel = CancellationToken::new();
     let context = CallContext { client: &SilentClient, call: &call_id, cancel: &cancel };
-    let (call_limit, most) = (Duration::from_secs(5), Duration::from_secs(20));
+    let call_limit = Duration::from_secs(5);
+    let most = Duration::from_secs(20);
     let timeouts =
         ServerTimeouts { call: call_limit, call_total: most, ..ServerTimeouts::default() };
     let tool = ("t", JsonObject::new());

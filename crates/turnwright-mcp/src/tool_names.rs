@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_tool_name_stays_readable_in_long_names() {
-        let (server, tool) = ("s".repeat(60), "list_everything_there_is");
+        let server = "s".repeat(60);
+        let tool = "list_everything_there_is";
         let name = ToolNames::default().name_of(&server, tool);
         assert!(
             name.len() == MAX_NAME_LEN && name.contains("__list_everything_there_is_"),

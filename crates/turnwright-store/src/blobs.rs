@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::string::FromUtf8Error;
 
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
@@ -59,13 +58,16 @@ fn without_keys(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Replaces each mark by its key. Returns `None` if the key is not loaded.
 fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (mut whole, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    let mut whole = Vec::with_capacity(bytes.len());
+    let mut from = 0;
     let mut keys = HashMap::new();
     for start in memmem::find_iter(bytes, KEY_MARK) {
         let digits = start + KEY_MARK.len()..start + KEY_MARK.len() + KEY_DIGITS;
         let wanted = bytes.get(digits.clone())?;
-        let find = || redact::find_key(|key| key_digits(key).as_bytes() == wanted);
-        let key = keys.entry(wanted).or_insert_with(find).as_ref()?;
+        let key = keys
+            .entry(wanted)
+            .or_insert_with(|| redact::find_key(|key| key_digits(key).as_bytes() == wanted))
+            .as_ref()?;
         whole.extend_from_slice(&bytes[from..start]);
         whole.extend_from_slice(key.expose_secret().as_bytes());
         from = digits.end + 1;
@@ -74,7 +76,7 @@ fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// Returns digits by which a key is found again. They tell no more of it than the hash of the whole
+/// Returns digits by which a key is found again. They reveal no more of it than the hash of the whole
 /// content, which is stored beside them.
 fn key_digits(key: &[u8]) -> String {
     hex(&digest(&SHA256, key).as_ref()[..KEY_DIGITS / 2])
@@ -89,8 +91,9 @@ pub(super) fn put(
 ) -> Result<i64, StoreError> {
     let hash = digest(&SHA256, bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
-    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?));
-    let id = match find.query_row([hash.as_ref()], row).optional()? {
+    let found =
+        find.query_row([hash.as_ref()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    let id = match found.optional()? {
         Some((id, flags)) => {
             if flags == COMPRESSED && format == BlobFormat::Plain {
                 connection
@@ -119,7 +122,7 @@ pub(super) fn put(
     Ok(id)
 }
 
-/// What is read in the place of a text that was lost when a damaged database was replaced.
+/// Stands in for a text that was lost when a damaged database was replaced.
 const LOST_TEXT: &str = "[This text was lost: the session store was damaged.]";
 
 /// The bytes of the blob with this id; `None` if they were lost with a damaged database.
@@ -132,9 +135,9 @@ pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, S
 /// The text of the blob with this id.
 pub(super) fn get_text(connection: &Connection, id: i64) -> Result<String, StoreError> {
     let Some(bytes) = get(connection, id)? else { return Ok(LOST_TEXT.to_owned()) };
-    // Almost all texts are valid, and to find that out is faster than to replace what is not.
-    let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
-    Ok(String::from_utf8(bytes).unwrap_or_else(lossy))
+    // Almost all texts are valid, and checking that is faster than replacing invalid bytes.
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// A text that is either in a column or in the blob with this id.
@@ -151,8 +154,8 @@ pub(super) fn text(
 
 /// The bytes of a hash in hexadecimal.
 pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
-    let digit = |index: usize| u8::from_str_radix(hash.get(index * 2..index * 2 + 2)?, 16).ok();
-    (0..hash.len() / 2).map(digit).collect()
+    let digits = (0..hash.len() / 2).map(|index| hash.get(index * 2..index * 2 + 2));
+    digits.map(|digits| u8::from_str_radix(digits?, 16).ok()).collect()
 }
 
 /// Returns the bytes with this SHA-256, if they are stored and the keys in them are loaded.

@@ -156,26 +156,31 @@ fn in_transaction<T>(
 /// Returns true if a cleanup is due, and claims it so that no other process runs one as well.
 fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
     let now = to_millis(SystemTime::now());
-    let is_due = || -> Result<bool, StoreError> {
-        let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
-                     (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
-        Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
-    };
     // Usually none is due, and then no lock is taken.
-    Ok(is_due()?
+    Ok(is_run_due(connection, now)?
         && in_transaction(connection, || {
-            let is_due = is_due()?;
+            let is_due = is_run_due(connection, now)?;
             connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
             connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
             Ok(is_due)
         })?)
 }
 
+fn is_run_due(connection: &Connection, now: i64) -> Result<bool, StoreError> {
+    let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
+                 (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
+    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
+}
+
 /// The bytes in use, without free pages.
 fn used_bytes(connection: &Connection) -> Result<u64, StoreError> {
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
-    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
-    Ok(pages * number("page_size")?)
+    let all = pragma_number(connection, "page_count")?;
+    let free = pragma_number(connection, "freelist_count")?;
+    Ok(all.saturating_sub(free) * pragma_number(connection, "page_size")?)
+}
+
+fn pragma_number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 /// Finds the next session to delete. Sessions that are open, archived or were used within the last
@@ -268,15 +273,14 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
 
 /// Gives some free pages back to the file system.
 fn free_pages(connection: &Connection) -> Result<CleanupStage, StoreError> {
-    let free = || connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, u64>(0));
-    let before = free()?;
+    let before = pragma_number(connection, "freelist_count")?;
     if before > 0 {
         connection.execute_batch("PRAGMA incremental_vacuum(32)")?;
-        if free()? < before {
+        if pragma_number(connection, "freelist_count")? < before {
             return Ok(CleanupStage::FreePages);
         }
     }
-    // What readers still need stays in the write-ahead log until the next run.
+    // Pages that readers still need stay in the write-ahead log until the next run.
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     Ok(CleanupStage::Idle)
 }

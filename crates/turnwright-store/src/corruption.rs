@@ -106,19 +106,20 @@ pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<
     let path = &database.path;
     let lock = session_lock::lock_file(&lock_path(path));
     let done = if database.is_replaced() { Ok(()) } else { replace_locked(shared, path) };
-    drop(fs::remove_file(lock_path(path)));
+    fs::remove_file(lock_path(path)).ok();
     drop(lock);
     done
 }
 
 fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
-    let (new, copy) = (with_suffix(path, REPLACEMENT_SUFFIX), with_suffix(path, COPY_SUFFIX));
+    let new = with_suffix(path, REPLACEMENT_SUFFIX);
+    let copy = with_suffix(path, COPY_SUFFIX);
     // An earlier attempt may have been interrupted.
     remove_database(&new);
     let writers = block_writers(path)?;
     let report = salvage::salvage(path, &new, &copy, shared.journal());
     remove_database(&copy);
-    // Windows renames no file that is open.
+    // Windows cannot rename an open file.
     let writers = Some(writers).filter(|_| !cfg!(windows));
     let exchanged = report.and_then(|report| Ok((exchange_when_closed(path, &new)?, report)));
     drop(writers);
@@ -137,7 +138,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
 /// Removes a database, if there is one.
 fn remove_database(path: &Path) {
     for suffix in [""].iter().chain(&SIDE_SUFFIXES) {
-        drop(fs::remove_file(with_suffix(path, suffix)));
+        fs::remove_file(with_suffix(path, suffix)).ok();
     }
 }
 
@@ -183,8 +184,8 @@ fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
         fs::rename(path, &aside)?;
     }
     for suffix in SIDE_SUFFIXES {
-        // Not every one of these files exists.
-        drop(fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)));
+        // Some of these files may not exist.
+        fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)).ok();
     }
     fs::rename(new, path)?;
     #[cfg(unix)]
@@ -194,7 +195,7 @@ fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// What the user is told.
+/// The notice for the user.
 fn notice(aside: &Path, report: &SalvageReport) -> String {
     let sessions = match report.sessions {
         0 => "none of its sessions".to_owned(),
@@ -229,13 +230,13 @@ fn listed(names: &BTreeSet<String>) -> String {
 /// A path beside the database that is not taken.
 fn unused_aside_path(path: &Path) -> PathBuf {
     let now = turnwright_types::timestamp::rfc3339(SystemTime::now()).replace(':', "-");
-    let now = now.split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned();
-    let mut aside = with_suffix(path, &format!(".damaged-{now}"));
+    let time = now.split('.').next().unwrap_or_default().trim_end_matches('Z');
+    let mut aside = with_suffix(path, &format!(".damaged-{time}"));
     for number in 2..1000 {
         if fs::symlink_metadata(&aside).is_err() {
             break;
         }
-        aside = with_suffix(path, &format!(".damaged-{now}-{number}"));
+        aside = with_suffix(path, &format!(".damaged-{time}-{number}"));
     }
     aside
 }
@@ -291,7 +292,8 @@ mod tests {
         fs::rename(&path, with_suffix(&path, ".aside")).unwrap();
         fs::rename(with_suffix(&path, REPLACEMENT_SUFFIX), &path).unwrap();
         assert!(found.is_replaced() && !found.is_unchanged());
-        let (of_log, log) = (DatabaseFiles::of(&path), with_suffix(&path, "-wal"));
+        let of_log = DatabaseFiles::of(&path);
+        let log = with_suffix(&path, "-wal");
         fs::File::create(log).unwrap();
         assert!(!of_log.is_unchanged() && !of_log.is_replaced());
     }

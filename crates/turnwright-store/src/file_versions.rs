@@ -31,7 +31,7 @@ pub struct UndoableTurn {
     pub has_failures: bool,
 }
 
-/// What a call has done to one file.
+/// The change of one file by a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     pub turn: u64,
@@ -60,7 +60,8 @@ pub struct RewindRow {
 impl SessionLog {
     /// Records which turns the current undo or redo is about.
     pub fn set_target_turns(&self, turns: &[u64]) -> PendingWrite {
-        let (turn, about) = (self.turn(), serde_json::json!(turns).to_string());
+        let turn = self.turn();
+        let about = serde_json::json!(turns).to_string();
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
                 .prepare_cached("UPDATE turns SET about = ? WHERE session = ? AND number = ?")?
@@ -199,8 +200,9 @@ pub fn undoable_rewind(
          FROM turns WHERE session = ?1 AND kind = 'prompt' AND number > it.turn) AND NOT EXISTS \
          (SELECT 1 FROM entries WHERE session = ?1 AND kind = 'cleared' AND seq > ?2)",
     )?;
-    let row = |row: &Row<'_>| Ok(RewindRow { seq, turn: row.get(0)? });
-    Ok(find.query_row(params![session, seq], row).optional()?)
+    let found =
+        find.query_row(params![session, seq], |row| Ok(RewindRow { seq, turn: row.get(0)? }));
+    Ok(found.optional()?)
 }
 
 /// The most recently used session in one of these folders.
@@ -217,9 +219,10 @@ pub fn newest_session_of(
     )?;
     let mut newest: Option<(i64, String)> = None;
     for folder in folders {
-        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, String>(0)?));
-        let found = find.query_row([super::read::path_to_value(folder)], row).optional()?;
-        newest = newest.max(found);
+        let found = find.query_row([super::read::path_to_value(folder)], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, String>(0)?))
+        });
+        newest = newest.max(found.optional()?);
     }
     newest.map(|newest| newest.1.into()).ok_or(StoreError::NoSuchSession)
 }

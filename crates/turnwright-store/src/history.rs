@@ -184,11 +184,10 @@ pub fn find_calls(
             return Ok((None, search.is_truncated));
         }
         let done = call_record(connection, row, prompt)?;
-        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let bytes = done.arguments.len()
             + done.user_message.len()
-            + length(&done.result)
-            + length(&done.error);
+            + done.result.as_ref().map_or(0, String::len)
+            + done.error.as_ref().map_or(0, String::len);
         Ok((Some((done, bytes)), search.is_truncated))
     })
 }
@@ -340,9 +339,10 @@ impl PromptReader<'_> {
         PromptReader { connection, last: (0, 0, String::new()) }
     }
 
-    /// The prompt of a row of [`CALL_QUERY`]; of one from an older version only the beginning.
+    /// The prompt of a row of [`CALL_QUERY`]. For a row from an older version, only its beginning.
     fn prompt_of_call(&mut self, row: &Row<'_>) -> Result<&str, StoreError> {
-        let (session, turn) = (row.get(18)?, row.get(4)?);
+        let session: i64 = row.get(18)?;
+        let turn: i64 = row.get(4)?;
         if (self.last.0, self.last.1) != (session, turn) {
             let typed = match row.get(17)? {
                 Some(entry) => self.typed_text([session, turn, entry])?,
@@ -354,7 +354,7 @@ impl PromptReader<'_> {
         Ok(&self.last.2)
     }
 
-    /// What the user has typed in a prompt; `None` if the entry is no prompt.
+    /// The text that the user has typed in a prompt; `None` if the entry is not a prompt.
     fn typed_text(&self, entry: [i64; 3]) -> Result<Option<String>, StoreError> {
         let mut find = self.connection.prepare_cached(TYPED_TEXTS)?;
         let mut rows = find.query(entry)?;
@@ -558,7 +558,8 @@ mod tests {
 
     #[test]
     fn calls_are_found_by_session_folder_tool_status_and_time_the_newest_first() {
-        let (store, all) = (seeded(), HistoryQuery::default());
+        let store = seeded();
+        let all = HistoryQuery::default();
         assert_eq!(ask(&store, all.clone()), ["call-4", "call-3", "call-2", "call-1"]);
         let one = HistoryQuery { session: Some("one".into()), ..all.clone() };
         assert_eq!(ask(&store, one.clone()), ["call-2", "call-1"]);
@@ -612,7 +613,8 @@ mod tests {
         let query =
             HistoryQuery { session: Some("two".into()), limit: 9, ..HistoryQuery::default() };
         let page = store.write_blocking(move |connection| find_calls(connection, &query)).unwrap();
-        let (pending, written) = (&page.rows[0], &page.rows[1]);
+        let pending = &page.rows[0];
+        let written = &page.rows[1];
         assert_eq!((pending.result.as_ref(), pending.error.as_ref()), (None, None));
         assert!(written.arguments.ends_with("y needle\"}"), "{}", written.arguments);
         assert_eq!(written.result.as_deref(), Some("Written."));

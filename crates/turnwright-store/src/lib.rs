@@ -105,7 +105,7 @@ impl From<serde_json::Error> for StoreError {
     }
 }
 
-/// What a commit must survive.
+/// The kind of failure that a commit must survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The end of the process, for example by `kill -9`.
@@ -179,8 +179,10 @@ impl SharedState {
 
     #[cfg(test)]
     fn limit_pages(&self, connection: &Connection) -> Result<(), StoreError> {
-        let most = self.max_pages.load(Ordering::Relaxed);
-        let most = if most == 0 { i64::from(u32::MAX - 1) } else { i64::from(most) };
+        let most = match self.max_pages.load(Ordering::Relaxed) {
+            0 => i64::from(u32::MAX - 1),
+            pages => i64::from(pages),
+        };
         connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
         Ok(())
     }

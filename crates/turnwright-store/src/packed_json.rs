@@ -24,11 +24,11 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// What the view `tool_conversations` shows is never compressed.
+    /// The view `tool_conversations` shows these, so they are never compressed.
     pub(super) const ARGUMENTS: Packing = Packing { max_plain: usize::MAX, ..Packing::TEXTS };
     pub(super) const TEXTS: Packing =
         Packing { max_inline: 1024, max_plain: 1024, keeps_first_line: false };
-    /// What the user has said, which each compaction repeats.
+    /// The user's own words, which each compaction repeats.
     pub(super) const PROMPT: Packing = Packing { max_inline: 256, ..Packing::TEXTS };
     /// The message in place of a compacted conversation. Each of its parts has a heading.
     pub(super) const REPLACEMENT: Packing = Packing { keeps_first_line: true, ..Packing::PROMPT };
@@ -78,8 +78,8 @@ pub(super) fn unpack(
     let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
     for (path, id) in refs {
         let text = blobs::get_text(connection, id)?;
-        let place = resolve_path(&mut value, &path);
-        let place = place.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        let place =
+            resolve_path(&mut value, &path).ok_or_else(|| StoreError::Damaged(path.clone()))?;
         let whole = match place.as_str() {
             Some(around) if around.contains(BLOB_PLACE) => around.replacen(BLOB_PLACE, &text, 1),
             _ => text,

@@ -96,12 +96,11 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 
 /// The numbers of a session's last entry and last turn.
 pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
-    let one = |query| -> Result<u64, StoreError> {
-        Ok(connection.query_row(query, [session], |row| row.get(0))?)
-    };
+    let entry_query = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?";
+    let turn_query = "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?";
     Ok((
-        one("SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?")?,
-        one("SELECT coalesce(max(number), 0) FROM turns WHERE session = ?")?,
+        connection.query_row(entry_query, [session], |row| row.get(0))?,
+        connection.query_row(turn_query, [session], |row| row.get(0))?,
     ))
 }
 
@@ -170,7 +169,8 @@ pub fn entries_page(
          ORDER BY seq LIMIT ?",
     )?;
     let mut rows = find.query(params![session, after, limit])?;
-    let (mut page, mut last) = (Vec::new(), None);
+    let mut page = Vec::new();
+    let mut last = None;
     while let Some(row) = rows.next()? {
         let seq: u64 = row.get(0)?;
         last = Some(seq);
@@ -271,10 +271,10 @@ fn query_calls(
 fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreError> {
     let text = |column: usize| row.get::<_, Option<String>>(column);
     let refs = text(4)?;
-    let arguments = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
-    let arguments = match rows::from_value(arguments.clone()) {
+    let unpacked = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
+    let arguments = match rows::from_value(unpacked.clone()) {
         Ok(unusable @ Arguments::Unusable { .. }) => unusable,
-        _ => Arguments::Object(arguments),
+        _ => Arguments::Object(unpacked),
     };
     let result = blobs::text(connection, text(6)?, row.get(7)?)?.unwrap_or_default();
     let card = match text(8)? {
@@ -319,8 +319,8 @@ pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8
     blobs::parse_hash(hash).map_or(Ok(None), |hash| blobs::by_hash(connection, &hash))
 }
 
-/// What a session and its helpers have used up, and its cost if prices are known. What a copy has from its original does not count, and the
-/// time of a helper is that of its turn.
+/// The usage of a session and its helpers, and its cost if prices are known. For a copy, the usage of its original does
+/// not count. The time of a helper is the time of its turn.
 pub fn session_spending(
     connection: &Connection,
     session: i64,
@@ -350,6 +350,6 @@ pub fn last_usage(
         "SELECT input + output, window, cached FROM usage WHERE session = ? AND window IS NOT NULL \
          ORDER BY id DESC LIMIT 1",
     )?;
-    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    Ok(find.query_row([session], row).optional()?)
+    let found = find.query_row([session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    Ok(found.optional()?)
 }

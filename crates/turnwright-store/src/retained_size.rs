@@ -12,10 +12,10 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
         Entry::Message { message, .. } | Entry::Compacted { replacement: message, .. } => {
             match message.as_ref() {
                 Message::User(user) => user.parts.iter().map(part_size).sum(),
-                Message::Assistant(it) => {
-                    let calls: usize = it.calls.iter().map(call_size).sum();
-                    let state: usize = it.provider_state.blobs.iter().map(value_size).sum();
-                    it.text.len() + it.thought.len() + calls + state
+                Message::Assistant(answer) => {
+                    let calls: usize = answer.calls.iter().map(call_size).sum();
+                    let state: usize = answer.provider_state.blobs.iter().map(value_size).sum();
+                    answer.text.len() + answer.thought.len() + calls + state
                 }
                 Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
             }

@@ -57,7 +57,7 @@ const JSON_COLUMNS: [&str; 9] = [
 /// How often copying a table starts again behind a row that cannot be read.
 const MAX_RESTARTS: usize = 1_000;
 
-/// What was copied.
+/// The outcome of a salvage.
 #[derive(Debug, Default)]
 pub(super) struct SalvageReport {
     /// The number of sessions in the new database.
@@ -156,10 +156,9 @@ fn make_consistent(
     missing: &[&str],
     report: &mut SalvageReport,
 ) -> Result<(), StoreError> {
-    let is_missing = |table: &SalvagedTable| missing.contains(&table.name);
     let mut gaps = BTreeSet::new();
     for SalvagedTable { name, key, .. } in
-        INDEXED_BY_SESSION.iter().filter(|table| is_missing(table))
+        INDEXED_BY_SESSION.iter().filter(|table| missing.contains(&table.name))
     {
         let query = format!(
             "SELECT DISTINCT session FROM damaged.{name} AS old WHERE NOT EXISTS \
@@ -167,7 +166,7 @@ fn make_consistent(
         );
         report.may_miss_others |= !add_values(connection, &query, &mut gaps)?;
     }
-    report.may_miss_others |= is_missing(&BLOB_USES);
+    report.may_miss_others |= missing.contains(&BLOB_USES.name);
     if is_missing(&TURNS) {
         restore_turns(connection, &mut gaps)?;
     }
@@ -256,15 +255,17 @@ fn copy_table(
         return Ok(true);
     }
     let copy = TableCopy { source, target, table, columns };
-    let (mut is_complete, mut restarts) = (true, 0);
+    let mut is_complete = true;
+    let mut restarts = 0;
     let mut ranges = VecDeque::from([(i64::MIN, i64::MAX)]);
     while let Some((first, last)) = ranges.pop_front() {
         let Some(low) = copy.copy_range((first, last), "ASC", &mut is_complete)? else { continue };
         let Some(high) = copy.copy_range((low, last), "DESC", &mut is_complete)? else { continue };
         restarts += 1;
-        // What lies between the two is tried in halves.
+        // Tries the range between the two in halves.
         let is_bounded = low > i64::MIN && high < i64::MAX;
-        let (first, last) = (low.saturating_add(1), high.saturating_sub(1));
+        let first = low.saturating_add(1);
+        let last = high.saturating_sub(1);
         if is_bounded && first <= last && restarts < MAX_RESTARTS {
             let middle = first.midpoint(last);
             ranges.push_back((first, middle));
@@ -306,8 +307,8 @@ impl TableCopy<'_> {
              BY {key} {direction}{second_key}"
         );
         let places = vec!["?"; list.split(',').count()].join(", ");
-        let insert = format!("INSERT OR IGNORE INTO {name} ({list}) VALUES ({places})");
-        let mut insert = self.target.prepare_cached(&insert)?;
+        let statement = format!("INSERT OR IGNORE INTO {name} ({list}) VALUES ({places})");
+        let mut insert = self.target.prepare_cached(&statement)?;
         let mut find = self.source.prepare(&select)?;
         let mut rows = find.query([first, last])?;
         loop {

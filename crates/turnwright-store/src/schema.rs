@@ -108,7 +108,7 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
 #[cfg(unix)]
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    // What a dangling link leads to is created by SQLite.
+    // SQLite creates the target of a dangling link.
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
     if found.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -145,17 +145,17 @@ fn version(connection: &Connection) -> Result<usize, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Whether the table of sessions has the column of the third migration.
+/// Returns true if the table of sessions has the column of the third migration.
 pub(super) fn has_client_options(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 2)
 }
 
-/// Whether the tables have the columns of the fourth migration.
+/// Returns true if the tables have the columns of the fourth migration.
 pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 3)
 }
 
-/// Whether the database has the columns of the fifth migration.
+/// Returns true if the database has the columns of the fifth migration.
 pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 4)
 }
@@ -299,8 +299,8 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let both = [scope.spawn(work), scope.spawn(work)];
-            for it in both {
-                it.join().unwrap();
+            for thread in both {
+                thread.join().unwrap();
             }
         });
         let connection = open(&path);

@@ -67,7 +67,7 @@ impl Drop for SessionLock {
         if let Some((file, path)) = self.file.take() {
             // The file is removed before the lock is released: nobody else has it locked, and a
             // process that waits for the lock checks whether the file still exists.
-            drop(fs::remove_file(path));
+            fs::remove_file(path).ok();
             drop(file);
         }
         RELEASED.notify_waiters();
@@ -82,8 +82,9 @@ impl SessionLock {
         client: &str,
     ) -> Result<SessionLock, StoreError> {
         let name = session.as_str();
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if name.is_empty() || name.len() > MAX_ID_LENGTH || !name.bytes().all(fits) {
+        let is_plain =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        if name.is_empty() || name.len() > MAX_ID_LENGTH || !is_plain {
             return Err(StoreError::NoSuchSession);
         }
         let folder = state.join(LOCK_FOLDER);
@@ -122,7 +123,8 @@ impl SessionLock {
             let freed = RELEASED.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let (state, session) = (state.to_path_buf(), session.clone());
+            let state = state.to_path_buf();
+            let session = session.clone();
             let client = client.to_owned();
             let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session, &client));
             match acquiring.await.unwrap_or(Err(StoreError::Closed)) {
@@ -196,22 +198,24 @@ const SHARE_READ_AND_DELETE: u32 = 1 | 4;
 #[cfg(not(unix))]
 const ACCESS_DENIED: i32 = 5;
 
-/// Whether another process has opened the file and does not share it.
+/// Returns true if another process has opened the file and does not share it.
 #[cfg(not(unix))]
 fn is_held(error: &std::io::Error) -> bool {
     const SHARING_VIOLATION: i32 = 32;
     error.raw_os_error() == Some(SHARING_VIOLATION)
 }
 
-/// What a lock file of this process says: its process id, and its client on a second line.
+/// The content of this process's lock files: its process id, and its client on a second line.
 fn holder_text(client: &str) -> String {
     format!("{}\n{}", std::process::id(), plain_name(client))
 }
 
 /// A name without characters that would hide or fake a part of a message.
 fn plain_name(name: &str) -> String {
-    let fits = |character: &char| character.is_alphanumeric() || " .-_+/()".contains(*character);
-    name.chars().filter(fits).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
+    let plain = name
+        .chars()
+        .filter(|&character| character.is_alphanumeric() || " .-_+/()".contains(character));
+    plain.take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
 }
 
 fn lock_holder(file: &mut File) -> LockHolder {
@@ -232,8 +236,8 @@ fn lock_holder(file: &mut File) -> LockHolder {
 /// Blocks until this process has an exclusive lock on a file, for work that only one process may do
 /// at a time. Returns `None` where locking is not possible, and the work goes ahead without it.
 pub(super) fn lock_file(path: &Path) -> Option<File> {
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-    let file = file.ok()?;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(path).ok()?;
     file.lock().ok()?;
     Some(file)
 }
@@ -305,8 +309,8 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let all: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-            for it in all {
-                it.join().unwrap();
+            for thread in all {
+                thread.join().unwrap();
             }
         });
     }

@@ -226,7 +226,8 @@ impl SessionLog {
 
     /// Ends the turn. `stop` is the stop reason as it is stored.
     pub fn end_turn(&self, stop: &'static str, minted: u64, cost: Option<f64>) -> PendingWrite {
-        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
                 .prepare_cached(
@@ -259,7 +260,8 @@ impl SessionLog {
 
     /// Like [`SessionLog::write_entry`], and removes the entries that it replaces.
     pub fn replace_entries(&self, replaced: Vec<u64>, seq: u64, entry: Entry) {
-        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let retained_bytes = entry_size(&entry);
         drop(self.submit_sized(
             Durability::ProcessCrash,
@@ -300,7 +302,9 @@ impl SessionLog {
         intent: ChangeIntent,
         durability: Durability,
     ) -> PendingWrite {
-        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let call = call.clone();
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_sized(durability, retained_bytes, move |connection, session| {
             connection
@@ -315,7 +319,8 @@ impl SessionLog {
 
     /// Records that a call starts a helper, and what it is to do, as a JSON object.
     pub fn record_helper(&self, call: &CallId, task: String) -> PendingWrite {
-        let (call, now) = (call.clone(), to_millis(SystemTime::now()));
+        let call = call.clone();
+        let now = to_millis(SystemTime::now());
         self.submit_sized(Durability::ProcessCrash, task.len(), move |connection, session| {
             let update = "UPDATE calls SET status = ?, begun_at = ?, spawn_task = ? \
                           WHERE session = ? AND call = ?";
@@ -339,7 +344,9 @@ impl SessionLog {
             let bytes = std::mem::take(&mut outcome.file_contents);
             drop(target.record(call, files, bytes, Durability::ProcessCrash));
         }
-        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let call = call.clone();
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let retained_bytes = outcome_size(&outcome);
         self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             finish_call(connection, session, (&call, turn, now), &outcome)
@@ -393,7 +400,8 @@ impl SessionLog {
 
     /// Replaces the result text that the model reads. The card goes on showing the first one.
     pub fn replace_result(&self, call: &CallId, text: String) {
-        let (call, retained_bytes) = (call.clone(), text.len());
+        let call = call.clone();
+        let retained_bytes = text.len();
         drop(self.submit_sized(
             Durability::ProcessCrash,
             retained_bytes,
@@ -409,7 +417,9 @@ impl SessionLog {
         window: Option<u64>,
         cost: Option<f64>,
     ) {
-        let (turn, now, model) = (self.turn(), to_millis(SystemTime::now()), model.to_owned());
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
+        let model = model.to_owned();
         drop(self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
                 .prepare_cached(
@@ -433,7 +443,8 @@ impl SessionLog {
 
     /// Records a permission decision; `entry` is a line of the audit log.
     pub fn record_permission(&self, entry: String) {
-        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let size = entry.len();
         drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             connection

@@ -41,9 +41,9 @@ impl SessionCursor {
 
     /// Parses the text of a cursor.
     pub fn parse(word: &str) -> Option<SessionCursor> {
-        let number =
-            |digits: &str| i64::from_str_radix(digits, 16).ok().filter(|number| *number >= 0);
-        let mut numbers = word.split('.').map(number);
+        let mut numbers = word
+            .split('.')
+            .map(|digits| i64::from_str_radix(digits, 16).ok().filter(|number| *number >= 0));
         let mut next = || numbers.next().flatten();
         let cursor = SessionCursor { snapshot: next()?, last: (next()?, next()?) };
         // Only the canonical text is accepted.
@@ -104,7 +104,8 @@ pub fn list(
         serde_json::to_string(&open)?,
         limit + 1,
     ])?;
-    let (mut sessions, mut place) = (Vec::new(), None);
+    let mut sessions = Vec::new();
+    let mut place = None;
     while let Some(row) = rows.next()? {
         if sessions.len() == limit {
             return Ok((sessions, place.map(|last| SessionCursor { snapshot, last })));
@@ -162,7 +163,7 @@ pub fn set_folders(
     require_row(connection.execute(update, values)?)
 }
 
-/// What the client has asked for when it opened the session, as JSON.
+/// The client's requests when it opened the session, as JSON.
 pub fn client_options(
     connection: &Connection,
     id: &SessionId,
@@ -250,7 +251,8 @@ pub fn copy_into_empty(
     from: &SessionId,
     to: &SessionId,
 ) -> Result<bool, StoreError> {
-    let (original, copy) = (session_key(connection, from)?, session_key(connection, to)?);
+    let original = session_key(connection, from)?;
+    let copy = session_key(connection, to)?;
     let query = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ? AND kind = 'prompt')";
     if connection.query_row(query, [copy], |row| row.get(0))? {
         return Ok(false);

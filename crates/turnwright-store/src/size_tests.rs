@@ -35,7 +35,8 @@ fn add_prompt(log: &SessionLog, text: &str) {
 }
 
 fn add_message(log: &SessionLog, message: Message) {
-    let (id, message) = (MessageId::from("m"), Arc::new(message));
+    let id = MessageId::from("m");
+    let message = Arc::new(message);
     log.add_entry(Entry::Message { id, message, audience: Audience::Both });
 }
 
@@ -60,7 +61,8 @@ fn number(store: &Store, query: &'static str) -> usize {
 
 /// A store with a call that has no result yet.
 fn store_with_call() -> (Store, SessionLog, CallId) {
-    let (store, call) = (Store::in_memory(), CallId::from("call-1"));
+    let store = Store::in_memory();
+    let call = CallId::from("call-1");
     let log = log(&store);
     add_prompt(&log, "read it");
     add_call(&log, &call);

@@ -116,7 +116,7 @@ fn read_row(
 }
 
 fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, StoreError> {
-    let field = |name: &&str| {
+    let fields = columns.iter().map(|name| {
         let value = match row.get_ref(*name)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => number.into(),
@@ -126,8 +126,8 @@ fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, 
             }
         };
         Ok(((*name).to_owned(), value))
-    };
-    columns.iter().map(field).collect()
+    });
+    fields.collect()
 }
 
 /// Writes what [`read_conversation`] has returned.
@@ -164,7 +164,7 @@ pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<()
 }
 
 fn plain_values(row: &Value, columns: &[&'static str]) -> Vec<(&'static str, Sql)> {
-    let value = |name: &&'static str| {
+    let values = columns.iter().filter_map(|name| {
         let value = match &row[*name] {
             Value::String(text) => Sql::Text(text.clone()),
             Value::Number(number) => match number.as_i64() {
@@ -175,8 +175,8 @@ fn plain_values(row: &Value, columns: &[&'static str]) -> Vec<(&'static str, Sql
             _ => return None,
         };
         Some((*name, value))
-    };
-    columns.iter().filter_map(value).collect()
+    });
+    values.collect()
 }
 
 fn insert_row(

@@ -73,7 +73,8 @@ fn hang(store: &Store) -> mpsc::Sender<()> {
 
 /// Adds a note in a write that is said to retain this many bytes.
 fn sized_note(log: &SessionLog, text: &'static str, bytes: usize) -> PendingWrite {
-    let (seq, at) = (log.reserve_seq(), 0);
+    let seq = log.reserve_seq();
+    let at = 0;
     log.submit_sized(Durability::PowerLoss, bytes, move |connection, session| {
         let note = Entry::Note { id: MessageId::from("m"), text: text.to_owned() };
         rows::insert_entry(connection, session, (seq, 1, at), &note)

@@ -29,7 +29,7 @@ const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Something to be written.
 pub(super) trait WriteJob: Send {
-    /// What its commit must survive.
+    /// The kind of failure that its commit must survive.
     fn durability(&self) -> Durability;
     /// Writes within an open transaction. Is called again if the transaction fails.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
@@ -80,7 +80,7 @@ where
         let result = result.and_then(|()| self.value.take().ok_or(StoreError::Closed));
         if let Some(done) = self.done.take() {
             // The caller may have stopped waiting.
-            drop(done.send(result));
+            done.send(result).ok();
         }
     }
 
@@ -153,12 +153,12 @@ impl WriterThread {
             return self.continue_cleanup();
         }
         // The error is reported through `health`.
-        drop(self.drain_backlog());
+        self.drain_backlog().ok();
     }
 
     fn continue_cleanup(&mut self) {
         let done = match &self.database {
-            // What was replaced is kept as it is.
+            // A replaced database is kept as it is.
             Some(OpenDatabase { connection, files: Some(files) }) if files.is_unchanged() => {
                 self.cleanup.run_slice(connection, &files.path, self.shared.limits())
             }

@@ -67,9 +67,9 @@ pub(super) fn stop_reason(turn: &TurnRow) -> &str {
 pub(super) fn image_data_uri(media: &Media) -> Option<String> {
     let known = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"];
     let mime = known.into_iter().find(|kind| media.mime.eq_ignore_ascii_case(kind))?;
-    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     let data = media.data.as_str();
-    data.bytes().all(is_base64).then(|| format!("data:{mime};base64,{data}"))
+    let is_base64 = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+    is_base64.then(|| format!("data:{mime};base64,{data}"))
 }
 
 /// A unified diff with three lines of context.

@@ -38,11 +38,7 @@ impl<'a> HtmlDocument<'a> {
     /// Writes any text, escaped.
     fn text(&mut self, text: &str) -> io::Result<()> {
         let mut rest = text;
-        let special = |character: char| {
-            matches!(character, '&' | '<' | '>' | '"' | '\'')
-                || character.is_control() && character != '\n' && character != '\t'
-        };
-        while let Some(at) = rest.find(special) {
+        while let Some(at) = rest.find(is_special) {
             let (before, after) = rest.split_at(at);
             self.out.write_all(before.as_bytes())?;
             let mut chars = after.chars();
@@ -233,10 +229,6 @@ impl<'a> HtmlDocument<'a> {
     fn timeline(&mut self) -> io::Result<()> {
         let turns = std::mem::take(&mut self.turns);
         let longest = turns.iter().map(|turn| turn.1.total()).max().unwrap_or_default();
-        let share = |time: std::time::Duration| {
-            let share = time.as_secs_f64() / longest.as_secs_f64().max(0.001);
-            format!("{:.2}", (share * 100.0).clamp(0.0, 100.0))
-        };
         self.raw("<section class=\"time\"><h2>Where the time went</h2>\n<p class=\"aside\">")?;
         self.raw("<span class=\"model\">model</span> <span class=\"tools\">tools</span> ")?;
         self.raw("<span class=\"waiting\">waiting for permission or another tool</span></p>\n")?;
@@ -248,13 +240,21 @@ impl<'a> HtmlDocument<'a> {
                 ("<span class=\"tools\" style=\"width:", time_spent.tools),
                 ("<span class=\"waiting\" style=\"width:", time_spent.waiting),
             ] {
-                self.wrapped(part, &share(time), "%\"></span>")?;
+                let share = time.as_secs_f64() / longest.as_secs_f64().max(0.001);
+                let percent = format!("{:.2}", (share * 100.0).clamp(0.0, 100.0));
+                self.wrapped(part, &percent, "%\"></span>")?;
             }
             self.raw("</span>")?;
             self.wrapped("<span class=\"aside\">", &time_summary(time_spent), "</span></a>\n")?;
         }
         self.raw("</section>\n")
     }
+}
+
+/// Returns true if the character must be escaped.
+fn is_special(character: char) -> bool {
+    matches!(character, '&' | '<' | '>' | '"' | '\'')
+        || character.is_control() && character != '\n' && character != '\t'
 }
 
 /// The start and the end of the element that a piece of Markdown becomes.
@@ -293,8 +293,9 @@ fn link_target<'t>(tag: &'t Tag<'_>) -> Option<&'t str> {
 
 fn time_summary(time_spent: TimeSpent) -> String {
     let TimeSpent { tools, waiting, model } = time_spent;
-    let (model, tools, waiting) =
-        (short_duration(model), short_duration(tools), short_duration(waiting));
+    let model = short_duration(model);
+    let tools = short_duration(tools);
+    let waiting = short_duration(waiting);
     format!(
         "{}: model {model}, tools {tools}, waiting {waiting}",
         short_duration(time_spent.total())

@@ -80,9 +80,12 @@ impl<'a> MarkdownDocument<'a> {
     }
 
     fn call(&mut self, call: &CallRow) -> io::Result<()> {
-        let (name, outcome) = (inline_code(&call.tool), fragments::outcome(call));
-        let title = Some(fragments::call_title(call)).filter(|title| !title.is_empty());
-        let title = title.map(|title| format!(" {}", inline_code(&title))).unwrap_or_default();
+        let name = inline_code(&call.tool);
+        let outcome = fragments::outcome(call);
+        let title = match fragments::call_title(call) {
+            title if title.is_empty() => String::new(),
+            title => format!(" {}", inline_code(&title)),
+        };
         self.block(&format!("### {name}{title}: {outcome}"))?;
         let arguments = fragments::arguments(call);
         if !arguments.is_empty() {
@@ -119,10 +122,13 @@ impl<'a> MarkdownDocument<'a> {
 impl Document for MarkdownDocument<'_> {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
         self.block(&format!("# {}", fragments::session_title(session)))?;
-        let (id, cwd) =
-            (inline_code(session.id.as_str()), inline_code(&session.cwd.to_string_lossy()));
-        let model = session.model.as_deref().map(|model| format!(" with {}", inline_code(model)));
-        let (started, model) = (rfc3339(session.created_at), model.unwrap_or_default());
+        let id = inline_code(session.id.as_str());
+        let cwd = inline_code(&session.cwd.to_string_lossy());
+        let model = match &session.model {
+            Some(model) => format!(" with {}", inline_code(model)),
+            None => String::new(),
+        };
+        let started = rfc3339(session.created_at);
         self.block(&format!("Session {id} in {cwd}{model}, started {started}."))
     }
 
@@ -139,8 +145,8 @@ impl Document for MarkdownDocument<'_> {
                 self.block(text)
             }
             Entry::IncompleteCall { name, view, reason: why, .. } => {
-                let (name, title) =
-                    (inline_code(name), inline_code(&escape_hidden_line(&view.title)));
+                let name = inline_code(name);
+                let title = inline_code(&escape_hidden_line(&view.title));
                 self.block(&format!("### {name} {title}: incomplete"))?;
                 self.fenced("", why)
             }

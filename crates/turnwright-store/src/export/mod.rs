@@ -1,7 +1,7 @@
 //! Exports a stored session as a document for people, or as JSON for programs. It is read and
 //! written page by page, so that a long session takes no more memory than a short one.
 //!
-//! What a model or a project has written never becomes markup: see `html`.
+//! Text of a model or a project never becomes markup: see `html`.
 
 mod html;
 mod json;

@@ -135,7 +135,8 @@ fn entries(text: &str) -> Vec<StoredEntry> {
         priority: PlanPriority::Medium,
         status,
     };
-    let (name, reason) = (text.to_owned(), text.to_owned());
+    let name = text.to_owned();
+    let reason = text.to_owned();
     let entry_row =
         |seq, entry, calls| StoredEntry { seq, turn: 1, at: at(seq * 1_000), entry, calls };
     vec![
@@ -489,7 +490,8 @@ fn the_time_until_the_user_answers_a_question_of_the_model_is_no_tool_time() {
             ended_at: Some(at(8_000)),
             ..call("x", Some(7_000))
         };
-        let (entry, calls) = (Entry::Cleared, vec![question]);
+        let entry = Entry::Cleared;
+        let calls = vec![question];
         clock.note(&StoredEntry { seq: 1, turn: 1, at: at(0), entry, calls });
         let TimeSpent { tools, waiting, model } = clock.time_spent(&turn());
         assert_eq!([tools, waiting, model].map(|time| time.as_secs()), [0, 7, 3], "{tool}");

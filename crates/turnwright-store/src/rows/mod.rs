@@ -286,11 +286,15 @@ pub(super) fn replace_result(
     let mut rows = find.query(params![session, call.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(()) };
     let old = blobs::text(connection, row.get(0)?, row.get(1)?)?.unwrap_or_default();
-    let (card, refs) = (row.get::<_, Option<String>>(2)?, row.get::<_, Option<String>>(3)?);
-    let card =
-        card.map(|body| unpack_card(connection, (&body, refs.as_deref()), &old)).transpose()?;
-    let card = card.map(|card| pack_card(connection, session, card, new)).transpose()?;
-    let (card, refs) = card.map_or((None, None), |card| (Some(card.body), card.refs));
+    let (card, refs) = match row.get::<_, Option<String>>(2)? {
+        Some(body) => {
+            let refs: Option<String> = row.get(3)?;
+            let card = unpack_card(connection, (&body, refs.as_deref()), &old)?;
+            let packed = pack_card(connection, session, card, new)?;
+            (Some(packed.body), packed.refs)
+        }
+        None => (None, None),
+    };
     let (text, blob) = store_result(connection, session, new)?;
     connection
         .prepare_cached(
@@ -333,10 +337,11 @@ pub(super) fn record_changes(
     (turn, call): (u64, &CallId),
     changes: &[FileChange],
 ) -> Result<(), StoreError> {
-    // A redacted path would be useless, so such a change is skipped.
-    let has_no_secret =
-        |change: &&FileChange| redact::bytes(change.path.as_os_str().as_encoded_bytes()).is_none();
-    for FileChange { path, before, after } in changes.iter().filter(has_no_secret) {
+    for FileChange { path, before, after } in changes {
+        // A redacted path would be useless, so such a change is skipped.
+        if redact::bytes(path.as_os_str().as_encoded_bytes()).is_some() {
+            continue;
+        }
         if after.as_ref() == Some(before) {
             // The call intended a change but did not make it.
             connection

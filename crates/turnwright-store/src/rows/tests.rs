@@ -47,7 +47,8 @@ fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
         }
     }
     for query in UNCHANGED_COLUMNS {
-        let (old, new) = (texts(&old, query), texts(&new, query));
+        let old = texts(&old, query);
+        let new = texts(&new, query);
         assert!(old.len() > 4, "{query}");
         assert_eq!(new, old, "{query}");
     }

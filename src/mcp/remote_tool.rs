@@ -182,7 +182,7 @@ struct RemoteToolCall {
     arguments: JsonObject,
     /// The result of validating the arguments, once that was done.
     validation: Option<Result<(), ToolRefusal>>,
-    /// The tool compared with what the user has allowed.
+    /// The comparison of the tool with the user's permission.
     pin_check: PinCheck,
 }
 

@@ -139,7 +139,7 @@ impl SessionServers {
         PromptRequest::find(&self.servers, command, arguments)
     }
 
-    /// Releases the servers, and waits for the end of those that no other session uses.
+    /// Releases the servers, and waits for the end of the ones that no other session uses.
     pub(crate) async fn close(self) {
         let SessionServers { servers, remote_tools, stop, tracker, .. } = self;
         drop(stop);

@@ -22,7 +22,7 @@ const MAX_SUMMARY_BYTES: usize = 12 * 1024;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;
 const MIN_TOKEN_DIGITS: usize = 3;
-/// What stands in a pin for words and lines that look like secrets.
+/// Placeholders in a pin for words and lines that look like secrets.
 const NOT_KEPT: &str = "[not kept]";
 const NOT_KEPT_LINE: &str = "[not kept: it looks like a secret]\n";
 /// Maximum number of lines of a diff.
@@ -30,7 +30,7 @@ const MAX_DIFF_LINES: usize = 60;
 /// Maximum length of one line of a diff.
 const MAX_LINE_CHARS: usize = 300;
 
-/// What a tool is now, and how it differs from what the user allowed.
+/// The current state of a tool, and its differences from the one that the user allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PinCheck {
     /// The digest of the server's program or address.
@@ -54,7 +54,7 @@ enum PinComparison {
     Changed(String),
 }
 
-/// What the user has allowed of a tool of a server in a project.
+/// The user's permission for a tool of a server in a project.
 pub(super) struct ToolPins<'a> {
     spec: &'a ServerSpec,
     tool: &'a Tool,
@@ -88,7 +88,7 @@ impl ToolPins<'_> {
         ToolPins { spec, tool, project, pins, server_digest, tool_digest }
     }
 
-    /// Compares the tool with what the user allowed.
+    /// Compares the tool with the one that the user allowed.
     pub(super) fn check(&self) -> PinCheck {
         let (change, is_pinned) = match self.compare() {
             PinComparison::Changed(change) => (Some(change), false),
@@ -229,8 +229,8 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The definition in lines of text, without what looks like a secret. Servers put tokens into descriptions; none is kept, and the digest still
-/// tells when one changes.
+/// The definition in lines of text, without anything that looks like a secret. Servers put tokens into
+/// descriptions; none is kept, but the digest still shows when one changes.
 fn summary(definition: &Value) -> String {
     let mut text = String::new();
     for part in ["title", "description"] {

@@ -232,7 +232,7 @@ pub(super) fn parse_answer(result: &Value, question: &PermissionRequest) -> Perm
     }
 }
 
-/// The question as text: what the call would do, and why it is asked about.
+/// The question as text: the effects of the call, and the reason for asking.
 fn question_text(question: &PermissionRequest) -> String {
     let mut text = format!("Allow this call of {}?\n\n{}", question.name, question.view.title);
     let mut budget = DIFF_BOUNDS.all;

@@ -108,7 +108,7 @@ impl McpHandler {
         }))
     }
 
-    /// Keeps what the client has said in its handshake.
+    /// Stores the capabilities from the client's handshake.
     pub(super) fn set_client_capabilities(&self, capabilities: &Value) {
         self.0.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
     }
@@ -237,8 +237,8 @@ impl McpHandler {
     }
 }
 
-/// True if the client can show a form to its user. An empty capability is that of older protocol
-/// versions, which had nothing but forms.
+/// True if the client can show a form to its user. An empty capability comes from older protocol
+/// versions, which had only forms.
 fn supports_forms(capabilities: &Value) -> bool {
     let elicitation = &capabilities["elicitation"];
     elicitation.is_object() && (elicitation["form"].is_object() || elicitation["url"].is_null())

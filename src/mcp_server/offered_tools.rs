@@ -1,4 +1,4 @@
-//! The built-in tools that are offered to MCP clients: those that make sense without an editor and a
+//! The built-in tools that are offered to MCP clients: the ones that make sense without an editor and a
 //! conversation.
 
 use std::sync::Arc;

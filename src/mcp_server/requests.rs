@@ -1,5 +1,5 @@
-//! The requests of the client: which version of the protocol they belong to, which of them are running, and
-//! what is answered to those that have no effect.
+//! The requests of the client: their versions of the protocol, the running ones, and the answers to the ones
+//! that have no effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", LAST_HANDSHAKE_VERSION, NEWEST_VERSION];
 const LAST_HANDSHAKE_VERSION: &str = "2025-11-25";
 const NEWEST_VERSION: &str = "2026-07-28";
-/// The `_meta` keys in which a request without a handshake says what the handshake would say.
+/// The `_meta` keys that carry the contents of the handshake in a request without one.
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
@@ -209,7 +209,7 @@ impl RequestLoop {
                 let acknowledged = json!({ "notifications": accepted, "_meta": meta });
                 self.outbox.notify("notifications/subscriptions/acknowledged", &acknowledged);
                 let cancel = request.cancel.clone();
-                // The tools never change, so there is nothing to tell.
+                // The tools never change, so there are no notifications.
                 self.spawn(id, request.cancel, async move {
                     cancel.cancelled().await;
                     Ok(None)
@@ -270,7 +270,7 @@ impl RequestLoop {
         Ok(result)
     }
 
-    /// The version of a request, what its client can do, and whether it relies on the handshake.
+    /// The version of a request, the capabilities of its client, and whether it relies on the handshake.
     fn request_context(
         &mut self,
         method: &str,
@@ -335,7 +335,7 @@ fn discover_result() -> Value {
     }))
 }
 
-/// Marks a result as complete, as the newest version does, unless it says what it is.
+/// Marks a result as complete, as the newest version does, unless it has a type already.
 fn mark_complete(mut result: Value) -> Value {
     if result.get("resultType").is_none() {
         result["resultType"] = "complete".into();

@@ -263,7 +263,7 @@ async fn blocking(
     }
 }
 
-/// Sets a mode, if the entry is still what it was.
+/// Sets a mode, if the entry has not changed.
 fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
     if let Some(was) = was
         && !is_same_state(&state_of(path)?, was)

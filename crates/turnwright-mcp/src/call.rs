@@ -63,7 +63,7 @@ pub struct CallContext<'a> {
 pub struct InputRequestContext<'a> {
     /// The server's name.
     pub server: &'a str,
-    /// The roots that the server is told.
+    /// The roots to tell the server.
     pub roots: &'a [PathBuf],
     /// The call, whose user can be asked.
     pub caller: Option<&'a WaitingCall>,

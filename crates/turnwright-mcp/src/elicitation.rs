@@ -102,7 +102,7 @@ pub(crate) fn declined() -> Value {
     json!({ "action": "decline" })
 }
 
-/// How the forms of servers begin, so that nobody takes them for the agent's own.
+/// The beginning of every server's form, so that it is not mistaken for the agent's own.
 pub const SERVER_ASKS: &str = "The MCP server ";
 
 /// Asks the user of one call.

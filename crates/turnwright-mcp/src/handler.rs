@@ -69,7 +69,7 @@ impl ServerMessageHandler {
         }
     }
 
-    /// A handler that nobody listens to.
+    /// A handler without a listener.
     #[cfg(test)]
     pub(super) fn silent() -> ServerMessageHandler {
         ServerMessageHandler {
@@ -83,7 +83,7 @@ impl ServerMessageHandler {
     }
 }
 
-/// The folders as the roots that a server is told.
+/// The result of `roots/list` for these folders.
 pub(super) fn list_roots_result(folders: &[PathBuf]) -> Value {
     let uris = folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok());
     let roots: Value = uris.map(|uri| json!({ "uri": uri.to_string() })).collect();

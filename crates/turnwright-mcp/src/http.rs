@@ -54,7 +54,7 @@ const RESERVED_HEADERS: &[&str] = &[
 /// Why a request has failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
-    /// The status, and what the server said about it.
+    /// The status, and the server's explanation of it.
     #[error("HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
     Status { status: StatusCode, scope: Option<String>, body: String },
     /// The server does not know the session any more.

@@ -248,7 +248,7 @@ impl HttpChannel {
         self.connection.post(message, headers, attempt).await
     }
 
-    /// Posts a request and hands what the server answers to the peer. Returns only when there will be no
+    /// Posts a request and passes the server's answer to the peer. Returns only when there will be no
     /// response, with the reason. Dropping this gives up the request.
     pub(super) async fn exchange(
         self: Arc<HttpChannel>,
@@ -346,8 +346,8 @@ impl HttpChannel {
         }
     }
 
-    /// Reads a stream of events and those that continue it. That of a request ends with its response, and can
-    /// be continued only if its events have ids; that of a session is always opened again.
+    /// Reads a stream of events and its continuations. The stream of a request ends with the response, and can be
+    /// continued only if its events have ids. The stream of a session is always opened again.
     async fn follow(
         &self,
         peer: &Peer,
@@ -463,7 +463,7 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
     false
 }
 
-/// Reads a response, whatever its id.
+/// Reads a response with any id.
 fn read_response(message: &[u8]) -> Option<Response> {
     let message = line::without_mark(message);
     if let Some(messages) = line::batch(message) {

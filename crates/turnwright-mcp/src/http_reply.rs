@@ -123,7 +123,7 @@ pub(super) async fn read_reply(
     }
 }
 
-/// The error of a response that is no success, with what it says.
+/// The error of an unsuccessful response, with the server's explanation.
 pub(super) async fn status_error(response: Response) -> HttpError {
     let status = response.status();
     let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());

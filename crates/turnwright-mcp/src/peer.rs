@@ -1,5 +1,5 @@
-//! The client's end of a connection to a server: sends requests, matches the responses with them, and hands
-//! what the server requests or notifies to its handler. `pipes`, `http_channel` and `link_channel` carry the
+//! The client's end of a connection to a server: sends requests, matches responses to them, and passes the
+//! server's requests and notifications to its handler. `pipes`, `http_channel` and `link_channel` carry the
 //! messages.
 
 use std::collections::HashMap;
@@ -115,7 +115,7 @@ impl Peer {
         self.0.info.get()
     }
 
-    /// Keeps what the server said about itself. The first time counts.
+    /// Stores the server's description of itself. Only the first one counts.
     pub(super) fn set_info(&self, info: ServerInfo) {
         self.0.info.set(info).ok();
     }

@@ -31,13 +31,13 @@ pub struct ServerEnv {
     pub memory: Option<u64>,
     /// The caches of package runners such as `npx`, created when one is used.
     pub package_caches: Vec<PathBuf>,
-    /// Where servers keep what they write into caches.
+    /// The folder for the servers' writes to caches.
     pub private_caches: PathBuf,
 }
 
 impl ServerEnv {
-    /// The roots to tell a server: the folders of the session, and those that its settings add. Some
-    /// servers restrict themselves to these, whatever their arguments say.
+    /// The roots to tell a server: the folders of the session, and the paths that its settings add. Some
+    /// servers restrict themselves to these, even if their arguments allow more.
     pub(crate) fn roots_of(&self, spec: &ServerSpec) -> Vec<PathBuf> {
         let opened = spec.sandbox.write.iter().chain(&spec.sandbox.read);
         self.roots.iter().chain(opened).cloned().collect()

@@ -21,8 +21,8 @@ use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};
 /// must be less than the agent's own shutdown timeout.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
 const KILL_TIMEOUT: Duration = Duration::from_millis(400);
-/// How long a download may take to clean up after SIGTERM. What it leaves in a cache when it is killed
-/// can break each later start. At the end of the agent there is less time.
+/// How long a download may take to clean up after SIGTERM. A cache that is left incomplete by a kill can
+/// break each later start. At the end of the agent there is less time.
 const DOWNLOAD_KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The process of a server. Dropping it kills the process and everything that it has started.

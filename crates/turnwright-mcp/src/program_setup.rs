@@ -15,7 +15,7 @@ use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// A program that downloads what it runs.
+/// A program that downloads other programs and runs them.
 struct PackageRunner {
     name: &'static str,
     /// Its cache, relative to the home folder.
@@ -182,8 +182,7 @@ impl ProgramRequest {
         real_path(cache).ok()
     }
 
-    /// The cache that a package runner is told to use on systems without private layers, and the
-    /// variable that says so.
+    /// The variable and the folder that redirect a package runner's cache on systems without private layers.
     fn redirected_cache(&self) -> Option<(&'static str, PathBuf)> {
         let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
         let folder = self.private_caches().join("redirected");

@@ -76,7 +76,7 @@ async fn list_pages(peer: &Peer) -> Vec<Prompt> {
     prompts
 }
 
-/// Shortens what is shown in a line. Returns `None` if the prompt is still too large.
+/// Shortens the texts that are shown in a line. Returns `None` if the prompt is still too large.
 fn compact(mut prompt: Prompt) -> Option<Prompt> {
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);

@@ -25,7 +25,7 @@ impl SchemaValidator {
         SchemaValidator { schema, is_usable: OnceLock::new() }
     }
 
-    /// Returns the first error of a value: where it is, and what is expected. May take long, so it must
+    /// Returns the first error of a value: its place and the expected value. May take long, so it must
     /// run on a blocking thread.
     pub fn first_error(&self, value: &Value) -> Option<String> {
         let schema = self.schema.parse();

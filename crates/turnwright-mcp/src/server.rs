@@ -226,7 +226,7 @@ impl Server {
         self.spec.is_confined_program() && self.env.profile.is_some()
     }
 
-    /// The roots that the server is told.
+    /// The roots to tell the server.
     pub fn roots(&self) -> Vec<PathBuf> {
         self.env.roots_of(&self.spec)
     }

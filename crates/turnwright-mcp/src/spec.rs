@@ -27,7 +27,7 @@ pub struct ServerSpec {
     pub tool_filter: ToolFilter,
 }
 
-/// Programs that download what they run, which takes its time at the first start.
+/// Programs that download other programs to run them, which slows down the first start.
 const DOWNLOADERS: [&str; 15] = [
     "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
     "uv", "uvx", "yarn",
@@ -114,7 +114,7 @@ pub enum ServerTransport {
     Stdio {
         command: PathBuf,
         arguments: Vec<String>,
-        /// Variables in addition to those that every command gets.
+        /// Variables in addition to the ones that every command gets.
         environment: Vec<(String, Secret)>,
     },
     /// Streamable HTTP.
@@ -134,7 +134,7 @@ pub struct ServerTimeouts {
     pub start: Option<Duration>,
     /// For a call, counted anew from each progress notification.
     pub call: Duration,
-    /// For a call in total, whatever its progress.
+    /// For a call in total, even if it makes progress.
     pub call_total: Duration,
 }
 

@@ -1,5 +1,5 @@
 //! Gives the tools of servers names that every provider accepts: `mcp__SERVER__TOOL`, at most 64 letters,
-//! digits, `_` and `-`, each unique. A tool keeps its name for the whole session, whatever other tools
+//! digits, `_` and `-`, each unique. A tool keeps its name for the whole session, even as other tools
 //! come and go.
 
 use std::collections::{HashMap, HashSet};

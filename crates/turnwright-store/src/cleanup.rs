@@ -1,4 +1,4 @@
-//! Deletes what is no longer wanted: sessions past the retention limits, blobs that no session
+//! Deletes unneeded data: sessions past the retention limits, blobs that no session
 //! uses, and free database pages. It runs in slices of a few milliseconds while nothing else is to
 //! be written, at most once a day or after a session was deleted. The write-ahead log is emptied
 //! whenever nothing was written for a while.
@@ -137,7 +137,7 @@ fn run_stage(
     }
 }
 
-/// Moves what the write-ahead log holds into the database, unless another process is using it. The log
+/// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
 pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)

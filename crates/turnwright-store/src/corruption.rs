@@ -51,8 +51,8 @@ impl DatabaseFiles {
         file_id(&self.path) != self.files[0]
     }
 
-    /// True if the path still leads to the same files. What is written to a write-ahead log that
-    /// was removed is in no file, and no other process sees it.
+    /// True if the path still leads to the same files. Data written to a removed write-ahead log is in no
+    /// file, and no other process sees it.
     pub(super) fn is_unchanged(&self) -> bool {
         file_ids(&self.paths) == self.files
     }
@@ -248,7 +248,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Fails with [`StorageFault::Corrupt`] if the database or what is stored in it is damaged.
+/// Fails with [`StorageFault::Corrupt`] if the database or its content is damaged.
 pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
     let word: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     let rows = if word == "ok" { salvage::check_rows(connection) } else { Ok(()) };

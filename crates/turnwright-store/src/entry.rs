@@ -85,7 +85,7 @@ pub enum Entry {
         /// The first entry that no longer counts.
         to: u64,
     },
-    /// A rewind was undone: what it had removed counts again.
+    /// A rewind was undone: the entries that it had removed count again.
     RewindUndone {
         /// The sequence number of the rewind.
         rewind: u64,
@@ -132,7 +132,7 @@ impl TurnKind {
 /// The outcome of a call, for the model, for the user and for the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallOutcome {
-    /// True if the call did what it was asked to do.
+    /// True if the call succeeded.
     pub is_success: bool,
     /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
     pub is_cancelled: bool,
@@ -162,7 +162,7 @@ pub enum CallStatus {
     Pending,
     /// It was about to have effects, or was having them.
     Running,
-    /// It did what it was asked to do.
+    /// It succeeded.
     Success,
     /// It failed or was not allowed.
     Error,

@@ -17,7 +17,7 @@ use turnwright_types::ids::CallId;
 pub struct UndoableTurn {
     pub number: u64,
     pub kind: TurnKind,
-    /// The beginning of what the user has typed.
+    /// The beginning of the user's text.
     pub prompt_excerpt: String,
     /// The turns that an undo or redo was about.
     pub target_turns: Vec<u64>,

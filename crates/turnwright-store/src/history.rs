@@ -327,7 +327,7 @@ const TYPED_TEXTS: &str = "SELECT json_extract(part.value, '$.text'), json_extra
                            WHERE session = ? AND entries.turn = ? AND seq = ? \
                            AND json_type(part.value, '$.text') IS NOT NULL";
 
-/// Reads what the user has typed in the turns of calls.
+/// Reads the user's texts in the turns of calls.
 struct PromptReader<'a> {
     connection: &'a Connection,
     /// The session and the turn of the last call, and their prompt. The next call is often of the same turn.

@@ -231,7 +231,7 @@ impl Store {
         self.0.shared.client_name.lock().clone()
     }
 
-    /// Locks a session, so that nobody else writes or deletes it. Accesses the disk.
+    /// Locks a session, so that no other process writes or deletes it. Accesses the disk.
     ///
     /// # Errors
     /// If the session is locked already, or if no session can have that id.
@@ -269,7 +269,7 @@ impl Store {
         self.0.shared.path.as_ref().is_none_or(|path| path.exists())
     }
 
-    /// Returns what the user should know of the file system of the database; `None` if all is well.
+    /// Returns a notice for the user about the file system of the database; `None` if all is well.
     pub fn file_system_notice(&self) -> Option<String> {
         self.0.shared.file_system_notice()
     }
@@ -279,10 +279,10 @@ impl Store {
         drop(self.submit(Durability::ProcessCrash, |_| Ok(())));
     }
 
-    /// Submits a write job without waiting for anything. Jobs run in the order of submission; those that are submitted during a
-    /// commit share the next one. If a shared commit fails, each of its jobs is run again alone, so
-    /// `work` may be called more than once. If too many are waiting, the oldest for which nobody
-    /// waits are dropped.
+    /// Submits a write job without waiting for anything. Jobs run in the order of submission; jobs that are
+    /// submitted during a commit share the next one. If a shared commit fails, each of its jobs is run again
+    /// alone, so `work` may be called more than once. If too many are waiting, the oldest jobs without a waiting
+    /// caller are dropped.
     pub fn submit<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -344,7 +344,7 @@ impl Store {
         self.0.shared.health.current_error().map_or(Ok(()), |_| flushed)
     }
 
-    /// Reads on a blocking thread with a connection of its own. Sees what is committed.
+    /// Reads on a blocking thread with a connection of its own. Sees only committed data.
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,

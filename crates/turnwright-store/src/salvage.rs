@@ -1,5 +1,5 @@
-//! Copies a damaged database into a new one: every row that can be read, whatever is damaged around
-//! it. A session whose own row cannot be read is lost; another may lack parts. Both are named.
+//! Copies every readable row of a damaged database into a new one. A session whose own row cannot be read
+//! is lost; other sessions may lack parts. Both are named.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -150,7 +150,7 @@ fn copy_all(source: &Connection, target: &Connection) -> Result<Vec<&'static str
     Ok(missing)
 }
 
-/// Makes what was copied consistent, and finds out what is missing.
+/// Makes the copied rows consistent, and finds the missing ones.
 fn make_consistent(
     connection: &Connection,
     missing: &[&str],

@@ -94,7 +94,7 @@ fn is_missing(path: &Path) -> bool {
 /// beside it the same mode.
 ///
 /// A database that exists is not opened for that. On Unix, closing a file gives up all locks that the process has
-/// on it, and another process would take the database for one that nobody uses.
+/// on it, and another process would think that the database is not in use.
 fn create_private_file(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         private_file::create_folder(folder)?;

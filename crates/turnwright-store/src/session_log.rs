@@ -26,7 +26,7 @@ use turnwright_types::patience::timeout;
 use turnwright_types::redact;
 
 /// How long to wait for a commit: longer than for a lock of another process. After a timeout each
-/// further wait is short until a commit succeeds, so that a hanging disk blocks nobody.
+/// further wait is short until a commit succeeds, so that a hanging disk does not block sessions.
 const COMMIT_WAIT: Duration = Duration::from_secs(3);
 const SHORT_WAIT: Duration = Duration::from_millis(20);
 
@@ -128,8 +128,8 @@ impl SessionLog {
         SessionLog::with_changes(store, session, None)
     }
 
-    /// The log of a helper that a call of the current turn starts. What its calls change is recorded
-    /// as changes of that turn of this session, so that an undo of the turn covers it.
+    /// The log of a helper that a call of the current turn starts. The file changes of its calls are recorded
+    /// as changes of that turn of this session, so that an undo of the turn covers them.
     #[must_use]
     pub fn for_helper(&self, session: SessionId, call: &CallId) -> SessionLog {
         let Some(inner) = &self.0 else { return SessionLog::default() };
@@ -137,8 +137,8 @@ impl SessionLog {
         SessionLog::with_changes(inner.store.clone(), session, Some(target))
     }
 
-    /// If this is the log of a helper: the session in which its file changes are recorded, and what the
-    /// names of its calls begin with there.
+    /// For the log of a helper, the session in which its file changes are recorded, and the prefix of the names
+    /// of its calls there.
     pub fn recorded_elsewhere(&self) -> Option<(SessionId, String)> {
         let target = self.change_target()?;
         Some((target.log.0.as_ref()?.session.clone(), target.call_prefix()))
@@ -202,7 +202,7 @@ impl SessionLog {
         self.submit(Durability::ProcessCrash, |_, _| Ok(()))
     }
 
-    /// Stores what the client has asked for when it opened the session, as JSON.
+    /// Stores the client's requests when it opened the session, as JSON.
     pub fn set_client_options(&self, options: String) -> PendingWrite {
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
@@ -212,7 +212,7 @@ impl SessionLog {
         })
     }
 
-    /// Begins a turn. What is written from now on belongs to it, and the next write stores its
+    /// Begins a turn. All later writes belong to it, and the next one stores its
     /// beginning. The next entry holds the prompt, which begins with these words. Returns its number.
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
         let Some(inner) = &self.0 else { return 0 };
@@ -317,7 +317,7 @@ impl SessionLog {
         })
     }
 
-    /// Records that a call starts a helper, and what it is to do, as a JSON object.
+    /// Records that a call starts a helper, with the helper's task as a JSON object.
     pub fn record_helper(&self, call: &CallId, task: String) -> PendingWrite {
         let call = call.clone();
         let now = to_millis(SystemTime::now());

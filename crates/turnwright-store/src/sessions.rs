@@ -17,7 +17,7 @@ use turnwright_types::ids::SessionId;
 pub struct SessionFilter {
     /// Only sessions of this folder, given as it was named and with symbolic links resolved.
     pub cwd: Option<(PathBuf, PathBuf)>,
-    /// Only archived sessions, or only those that are not.
+    /// Only archived sessions, or only others.
     pub archived: Option<bool>,
     /// Sessions that are listed even if nothing has happened in them yet.
     pub open: Vec<SessionId>,

@@ -176,7 +176,7 @@ impl WriterThread {
         }
     }
 
-    /// Writes new jobs, after those that wait already.
+    /// Writes new jobs, after the ones that are already waiting.
     fn write_batch(&mut self, batch: Vec<Box<dyn WriteJob>>) {
         match self.drain_backlog() {
             Ok(()) => self.commit(batch),
@@ -259,7 +259,7 @@ impl WriterThread {
             }
             self.shared.health.set_failing(error);
         }
-        // After the fault is recorded, because whoever waits for the job may ask for it at once.
+        // After the fault is recorded, because the waiting caller may ask for it at once.
         job.complete(Err(error.clone()));
         if is_retried {
             let dropped = self.backlog.push(job);
@@ -347,7 +347,7 @@ fn run_transaction(
     let connection = &database.connection;
     let run = |words: &str| connection.prepare_cached(words)?.execute([]);
     let begun = run("BEGIN IMMEDIATE");
-    // Whoever replaces the database prevents writing meanwhile, so it is not replaced from now on.
+    // A replacer holds the write lock, so the files are stable after BEGIN.
     let is_unchanged = database.files.as_ref().is_none_or(DatabaseFiles::is_unchanged);
     if !is_unchanged {
         if begun.is_ok() {
@@ -356,8 +356,8 @@ fn run_transaction(
         return Ok(false);
     }
     begun?;
-    let done = batch.iter_mut().try_for_each(|job| job.run(connection));
-    let done = done.and_then(|()| Ok(run("COMMIT").map(drop)?));
+    let worked = batch.iter_mut().try_for_each(|job| job.run(connection));
+    let done = worked.and_then(|()| Ok(run("COMMIT").map(drop)?));
     if done.is_err() && !connection.is_autocommit() {
         run("ROLLBACK")?;
     }

@@ -90,7 +90,7 @@ impl<'a> HtmlDocument<'a> {
                             self.wrapped("<ol start=\"", &number.to_string(), "\">")?;
                             ("", "</ol>\n")
                         }
-                        // A browser does not lay out what is nested without end.
+                        // Browsers cannot lay out unlimited nesting.
                         _ if ends.len() > MAX_NESTING => ("", ""),
                         _ => element(&tag, is_in_head),
                     };
@@ -224,8 +224,8 @@ impl<'a> HtmlDocument<'a> {
         self.raw("</ul>\n")
     }
 
-    /// Writes a bar for each turn, as long as the turn took and coloured by what its time was spent
-    /// on. The style sheet moves it to the top of the page.
+    /// Writes a bar for each turn: its length is the turn's duration, its colours show how the time was
+    /// spent. The style sheet moves it to the top of the page.
     fn timeline(&mut self) -> io::Result<()> {
         let turns = std::mem::take(&mut self.turns);
         let longest = turns.iter().map(|turn| turn.1.total()).max().unwrap_or_default();

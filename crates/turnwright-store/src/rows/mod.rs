@@ -169,8 +169,8 @@ pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entr
     from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
 }
 
-/// Removes the fields of a message that say nothing, and the id that the entry has as well. The origin of an answer matters only if something has to
-/// be sent back to it.
+/// Removes the fields of a message that hold defaults, and the id, which the entry has as well. The origin of an
+/// answer matters only if something has to be sent back to it.
 fn leave_out_defaults(body: &mut Value) {
     let Value::Object(fields) = body else { return };
     if fields.get("audience").is_some_and(|audience| audience == "both") {

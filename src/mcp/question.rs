@@ -107,11 +107,11 @@ mod tests {
             change,
             false,
         );
-        let text = |content: &CallContent| match content {
+        let texts = content.iter().map(|content| match content {
             CallContent::Text(text) => text.clone(),
             other => panic!("{other:?}"),
-        };
-        content.iter().map(text).collect::<Vec<_>>().join("\n---\n")
+        });
+        texts.collect::<Vec<_>>().join("\n---\n")
     }
 
     #[test]

@@ -319,8 +319,8 @@ mod tests {
         ];
         for (structured, texts, is_appended) in table {
             for is_error in [false, true] {
-                let block = |text: &&str| ResultBlock::Text((*text).to_owned());
-                let blocks = texts.iter().map(block).collect();
+                let blocks =
+                    texts.iter().map(|text| ResultBlock::Text((*text).to_owned())).collect();
                 let result = ToolResult { blocks, structured: Some(structured.clone()), is_error };
                 let text = outcome(result, None, Path::new("unused")).text;
                 let shown = text.strip_prefix("The tool failed:\n").unwrap_or(&text);

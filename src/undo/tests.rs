@@ -68,13 +68,11 @@ impl UndoFixture {
 
     fn changes(&self, before: &Tree, after: &Tree) -> Vec<FileChange> {
         let paths: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-        let at = |tree: &Tree, path: &PathBuf| tree.get(path).cloned().unwrap_or(FileState::Absent);
-        let change = |path: &PathBuf| FileChange {
+        let all = paths.into_iter().map(|path| FileChange {
             path: self.root.join(path),
-            before: at(before, path),
-            after: Some(at(after, path)),
-        };
-        let all = paths.into_iter().map(change);
+            before: before.get(path).cloned().unwrap_or(FileState::Absent),
+            after: Some(after.get(path).cloned().unwrap_or(FileState::Absent)),
+        });
         all.filter(|change| Some(&change.before) != change.after.as_ref()).collect()
     }
 
@@ -112,8 +110,10 @@ impl UndoFixture {
     }
 
     fn names(&self, paths: &[(PathBuf, String)]) -> Vec<String> {
-        let name = |path: &PathBuf| path.strip_prefix(&self.root).unwrap().display().to_string();
-        paths.iter().map(|(path, why)| format!("{}: {why}", name(path))).collect()
+        let names = paths.iter().map(|(path, why)| {
+            format!("{}: {why}", path.strip_prefix(&self.root).unwrap().display())
+        });
+        names.collect()
     }
 }
 
@@ -342,14 +342,13 @@ async fn an_interrupted_undo_can_be_completed_and_redone() {
     let log = &fixture.undo.log;
     let planned = fixture.undo.plan(UndoRequest::Undo(1)).await.unwrap().unwrap();
     log.begin_turn(TurnKind::Undo, String::new());
-    let to = |step: &super::UndoStep| match &step.action {
-        super::UndoAction::Restore { to } => Some(to.clone()),
-        _ => None,
-    };
     let files = planned.steps.iter().map(|step| FileChange {
         path: step.path.clone(),
         before: step.now.clone(),
-        after: to(step),
+        after: match &step.action {
+            super::UndoAction::Restore { to } => Some(to.clone()),
+            _ => None,
+        },
     });
     let intent = ChangeIntent { files: files.collect(), bytes: fixture.bytes() };
     log.record_intent(&CallId::from("undo-2"), intent, Durability::PowerLoss).written().await;
@@ -380,13 +379,13 @@ async fn an_undo_is_a_turn_with_its_own_versions() {
     let fixture = UndoFixture::new(&[("a", "1")]).await;
     fixture.turn(&[("a", FileOp::Write("2"))]).await;
     fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
-    let read = |connection: &_| {
+    let reading = fixture.undo.store.read(|connection| {
         Ok((
             file_versions::undoable_turns(connection, 1)?,
             file_versions::file_versions(connection, 1, &[2])?,
         ))
-    };
-    let (turns, rows) = fixture.undo.store.read(read).await.unwrap();
+    });
+    let (turns, rows) = reading.await.unwrap();
     let undo = &turns[1];
     assert_eq!(
         (undo.kind, undo.target_turns.as_slice(), undo.has_ended),
@@ -441,8 +440,8 @@ fn op() -> impl Strategy<Value = (&'static str, FileOp)> {
 
 /// Excludes read-only folders, in which the test itself could not create files unless it runs as
 /// root.
-fn is_allowed_op(it: &(&'static str, FileOp)) -> bool {
-    !matches!(it, ("d" | "f", FileOp::Mode(_)))
+fn is_allowed_op(operation: &(&'static str, FileOp)) -> bool {
+    !matches!(operation, ("d" | "f", FileOp::Mode(_)))
 }
 
 fn turns() -> impl Strategy<Value = Vec<Vec<(&'static str, FileOp)>>> {
@@ -507,11 +506,11 @@ proptest! {
             }
             let end = fixture.tree();
             // A path through a link is a different file.
-            let is_direct = |name: &&&str| {
+            let direct_names = NAMES.iter().filter(|name| {
                 let folder = fixture.root.join(name).parent().unwrap().to_path_buf();
                 turnwright_workspace::real_path(&folder).map_or(true, |real| real == folder)
-            };
-            let direct: Vec<_> = NAMES.iter().filter(is_direct).map(Path::new).collect();
+            });
+            let direct: Vec<_> = direct_names.map(Path::new).collect();
             let Some(report) = fixture.carry_out(UndoRequest::Since(1)).await else { return };
             let now = fixture.tree();
             for name in direct {

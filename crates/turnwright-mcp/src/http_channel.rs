@@ -506,7 +506,7 @@ mod tests {
     #[test]
     fn a_stream_that_breaks_off_again_and_again_is_opened_with_a_delay() {
         let mut reopening = Reopening::default();
-        // Whether it broke off, how long it was open, and whether it is opened again at once.
+        // Each row: did it break off, how long was it open, and is it opened again at once.
         let table = [
             (false, 0, false),
             (true, 0, true),

@@ -263,8 +263,8 @@ mod tests {
         program(&base.join("bin/runner"), 0o755);
         program(&base.join("bin/text"), 0o644);
         program(&base.join("ws/runner"), 0o755);
-        let path = std::env::join_paths([Path::new("."), &base.join("no"), &base.join("bin")]);
-        let path = path.unwrap();
+        let path =
+            std::env::join_paths([Path::new("."), &base.join("no"), &base.join("bin")]).unwrap();
         let absolute = base.join("bin/runner");
         let table = [
             ("runner", Ok(base.join("bin/runner"))),
@@ -310,8 +310,8 @@ mod tests {
             supports_forms: false,
             memory: None,
         };
-        let environment = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
-        let environment = environment
+        let variables = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
+        let environment = variables
             .iter()
             .fold(Environment::default(), |all, (name, value)| all.with(name, *value));
         ProgramRequest::new(&spec, &env, &environment).unwrap()

@@ -366,10 +366,11 @@ mod tests {
     use super::*;
 
     fn taking(all: &[(&str, bool)]) -> Vec<PromptArgument> {
-        let one = |(name, required): &(&str, bool)| {
-            serde_json::from_value(serde_json::json!({ "name": name, "required": required }))
-        };
-        all.iter().map(|prompt| one(prompt).unwrap()).collect()
+        let arguments = all.iter().map(|(name, required)| {
+            let argument = serde_json::json!({ "name": name, "required": required });
+            serde_json::from_value(argument).unwrap()
+        });
+        arguments.collect()
     }
 
     #[test]

@@ -157,9 +157,9 @@ async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_b
     writer.write_all(sent.as_bytes()).await.unwrap();
     let mut answers = BufReader::new(reader).lines();
     for _ in 0..3 {
-        let answer = tokio::time::timeout(Duration::from_secs(60), answers.next_line()).await;
-        let answer = answer.expect("each question is answered").unwrap().unwrap();
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let waited = tokio::time::timeout(Duration::from_secs(60), answers.next_line()).await;
+        let line = waited.expect("each question is answered").unwrap().unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!(7), &json!("cancel")));
     }
 }

@@ -194,11 +194,11 @@ fn check_loaded(
 /// The copies that were kept of damaged databases.
 fn kept_files(folder: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let is_kept = |file: &PathBuf| {
+    let kept = names.filter(|file| {
         let name = file.to_string_lossy();
         name.contains("damaged-") && !name.ends_with("-wal") && !name.ends_with("-shm")
-    };
-    names.filter(is_kept).collect()
+    });
+    kept.collect()
 }
 
 /// Checks every page, several at a time.

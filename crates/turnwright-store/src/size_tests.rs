@@ -1,4 +1,4 @@
-//! What is shown in several places is stored in one.
+//! Data that is shown in several places is stored in one.
 
 use std::sync::Arc;
 
@@ -46,11 +46,11 @@ fn add_call(log: &SessionLog, id: &CallId) {
 }
 
 fn entries(store: &Store) -> Vec<StoredEntry> {
-    let read = |connection: &Connection| {
+    let read = store.write_blocking(|connection| {
         let key = read::session_key(connection, &SESSION.into())?;
         read::entries_page(connection, key, (0, 1_000), &RewoundEntries::default())
-    };
-    store.write_blocking(read).unwrap().0
+    });
+    read.unwrap().0
 }
 
 fn number(store: &Store, query: &'static str) -> usize {
@@ -196,9 +196,9 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beg
     log.begin_turn(TurnKind::Undo, "undo".to_owned());
     drop(log.end_turn("end_turn", 1, None));
     add_prompt(&log, &text(9, 200));
-    let of_undo = |connection: &Connection| {
+    let of_undo = store.write_blocking(|connection| {
         let query = "SELECT words FROM prompts ORDER BY number DESC LIMIT 1 OFFSET 1";
         Ok(connection.query_row(query, [], |row| row.get::<_, String>(0))?)
-    };
-    assert_eq!(store.write_blocking(of_undo).as_deref(), Ok("undo"));
+    });
+    assert_eq!(of_undo.as_deref(), Ok("undo"));
 }

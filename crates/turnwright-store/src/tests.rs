@@ -30,11 +30,11 @@ fn note(log: &SessionLog, text: &str) {
 /// The first letter of each note of a session.
 async fn notes(store: &Store, id: &str) -> Result<String, StoreError> {
     let id = SessionId::from(id);
-    let read = move |connection: &Connection| {
+    let reading = store.read(move |connection| {
         let key = read::session_key(connection, &id)?;
         read::entries_page(connection, key, (0, 100_000), &RewoundEntries::default())
-    };
-    let (page, _) = store.read(read).await?;
+    });
+    let (page, _) = reading.await?;
     let text = page.iter().filter_map(|row| match &row.entry {
         Entry::Note { text, .. } => text.chars().next(),
         _ => None,
@@ -246,9 +246,9 @@ async fn the_final_flush_waits_for_locks_again() {
 }
 
 fn damaged(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-    let names = names.map(|name| name.to_string_lossy().into_owned());
-    names
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .filter(|name| {
             name.contains("damaged") && !name.ends_with("-wal") && !name.ends_with("-shm")
         })

@@ -106,7 +106,7 @@ fn entries(connection: &Connection, session: i64) -> Vec<StoredEntry> {
     read::entries_page(connection, session, all, &RewoundEntries::default()).unwrap().0
 }
 
-/// What a session holds, without times.
+/// The content of a session, without times.
 fn conversation(connection: &Connection, session: i64) -> Vec<impl PartialEq + std::fmt::Debug> {
     let mut entries = entries(connection, session);
     entries.iter_mut().for_each(forget_idle_origin);
@@ -137,8 +137,8 @@ fn texts(connection: &Connection, query: &str) -> Vec<String> {
 /// Every variant and field that is stored, with its name.
 #[test]
 fn the_stored_names_are_these() {
-    let plan = r#"{"content":"c","priority":"high","status":"in_progress"}"#;
-    let plan = plan.to_owned()
+    let first = r#"{"content":"c","priority":"high","status":"in_progress"}"#;
+    let plan = first.to_owned()
         + r#",{"content":"c","priority":"medium","status":"pending"}"#
         + r#",{"content":"c","priority":"low","status":"completed"}"#;
     for entry in [

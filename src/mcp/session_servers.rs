@@ -101,7 +101,7 @@ impl SessionServers {
         let started = Instant::now();
         let waits = self.servers.iter().map(|server| async move {
             // An error means that the task has ended, which its last state says already.
-            drop(server.watch().wait_for(|state| state.phase != ServerPhase::Starting).await);
+            server.watch().wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
             started.elapsed()
         });
         futures_util::future::join_all(waits).await

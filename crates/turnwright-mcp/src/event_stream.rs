@@ -83,6 +83,6 @@ impl EventStream {
     /// Reads the rest of a stream that has nothing more to say.
     pub(super) async fn drain(mut self) {
         let rest = async { while let Ok(Some(_)) = self.response.chunk().await {} };
-        drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
+        tokio::time::timeout(DRAIN_TIMEOUT, rest).await.ok();
     }
 }

@@ -228,7 +228,7 @@ impl HttpChannel {
         }
         let answer = Answer { jsonrpc: "2.0", id, result: result.ok(), error: result.err() };
         if let Ok(message) = serde_json::to_vec(&answer) {
-            drop(self.answers.send(message).await);
+            self.answers.send(message).await.ok();
         }
     }
 

@@ -141,7 +141,7 @@ impl ServerProcess {
     async fn stop_within(self, kill_timeout: Duration) {
         self.program.stop(EXIT_TIMEOUT, kill_timeout).await;
         if let Some(folder) = self.temp_folder {
-            drop(spawn_blocking(move || drop(folder)).await);
+            spawn_blocking(move || drop(folder)).await.ok();
         }
     }
 }

@@ -55,7 +55,7 @@ impl StderrTail {
 
     /// Adds the stderr of a process that has ended to a message, after waiting briefly for its rest.
     pub(super) async fn append_final_to(&self, message: String) -> String {
-        drop(timeout(DRAIN_TIMEOUT, self.closed.cancelled()).await);
+        timeout(DRAIN_TIMEOUT, self.closed.cancelled()).await.ok();
         self.append_to(message)
     }
 

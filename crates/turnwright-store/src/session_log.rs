@@ -111,7 +111,7 @@ impl PendingWrite {
     #[cfg(test)]
     pub(super) async fn ended(self) {
         if let Some(waiting) = self.waiting.clone() {
-            drop(waiting.await);
+            waiting.await.ok();
         }
         self.written().await;
     }

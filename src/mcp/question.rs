@@ -1,4 +1,4 @@
-//! What the user is shown before a call of a server's tool is allowed: what is sent and to which server,
+//! The question to the user before a call of a server's tool is allowed: what is sent and to which server,
 //! how the server describes the tool, and what has changed. No text of a server can pass for our own.
 //! Pure.
 
@@ -25,8 +25,9 @@ pub(super) fn question_content(
         lines.push("reads a resource of the server, or lists its resources".to_owned());
     } else {
         lines.extend(description(tool));
-        let claim = |it| format!("the server claims that it {it} (not verified)");
-        lines.extend(claims(tool).map(claim));
+        lines.extend(
+            claims(tool).map(|words| format!("the server claims that it {words} (not verified)")),
+        );
     }
     for (name, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let mut value = value.to_string();
@@ -36,9 +37,10 @@ pub(super) fn question_content(
     if arguments.len() > MAX_ARGUMENTS {
         lines.push(format!("… and {} more arguments", arguments.len() - MAX_ARGUMENTS));
     }
-    let lines: Vec<_> = lines.into_iter().map(|it| format!("- {it}")).collect();
-    let change = change
-        .map(|it| CallContent::Text(format!("⚠ Changed since you allowed it:\n\n{}", fenced(it))));
+    let lines: Vec<_> = lines.into_iter().map(|line| format!("- {line}")).collect();
+    let change = change.map(|change| {
+        CallContent::Text(format!("⚠ Changed since you allowed it:\n\n{}", fenced(change)))
+    });
     change.into_iter().chain([CallContent::Text(lines.join("\n"))]).collect()
 }
 
@@ -66,7 +68,7 @@ fn server_line(spec: &ServerSpec) -> String {
 /// The first line of the server's description.
 fn description(tool: &Tool) -> Option<String> {
     let text = tool.description.as_deref()?;
-    let line = text.lines().map(str::trim).find(|it| !it.is_empty())?;
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let short: String = line.chars().take(MAX_DESCRIPTION_CHARS).collect();
     let more = if short.len() < text.trim().len() { " …" } else { "" };
     Some(format!(
@@ -82,7 +84,7 @@ fn claims(tool: &Tool) -> impl Iterator<Item = &'static str> {
         (hints.destructive_hint == Some(true), "may destroy data"),
         (hints.destructive_hint == Some(false), "destroys nothing"),
     ];
-    claims.into_iter().filter(|it| it.0).map(|it| it.1)
+    claims.into_iter().filter(|claim| claim.0).map(|claim| claim.1)
 }
 
 #[cfg(test)]
@@ -105,11 +107,11 @@ mod tests {
             change,
             false,
         );
-        let text = |it: &CallContent| match it {
+        let texts = content.iter().map(|content| match content {
             CallContent::Text(text) => text.clone(),
             other => panic!("{other:?}"),
-        };
-        content.iter().map(text).collect::<Vec<_>>().join("\n---\n")
+        });
+        texts.collect::<Vec<_>>().join("\n---\n")
     }
 
     #[test]
@@ -128,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_change_comes_first_in_a_fence_and_arguments_are_bounded() {
-        let many: Vec<_> = (0..20).map(|it| format!("\"k{it}\":\"{}\"", "v".repeat(900))).collect();
+        let many: Vec<_> =
+            (0..20).map(|number| format!("\"k{number}\":\"{}\"", "v".repeat(900))).collect();
         let tool = r#"{"name":"add","inputSchema":{}}"#;
         let text = shown(tool, &format!("{{{}}}", many.join(",")), Some("-a\n+```\n"));
         assert!(text.starts_with("⚠ Changed since you allowed it:\n\n````\n-a\n+```\n````"));

@@ -98,11 +98,12 @@ impl RemoteTool {
         let properties = parameters.get("properties").and_then(Value::as_object);
         let Some(properties) = properties else { return String::new() };
         let required = parameters.get("required").and_then(Value::as_array);
-        let is_required =
-            |name: &String| required.is_some_and(|it| it.iter().any(|it| it == name.as_str()));
-        let name =
-            |it: &String| format!("{it}{}", if is_required(it) { " (required)" } else { "" });
-        let mut names: Vec<_> = properties.keys().take(MAX_NAMED_ARGUMENTS).map(name).collect();
+        let listed = properties.keys().take(MAX_NAMED_ARGUMENTS).map(|name| {
+            let is_required =
+                required.is_some_and(|names| names.iter().any(|entry| entry == name.as_str()));
+            format!("{name}{}", if is_required { " (required)" } else { "" })
+        });
+        let mut names: Vec<_> = listed.collect();
         if properties.len() > MAX_NAMED_ARGUMENTS {
             names.push("…".to_owned());
         }
@@ -117,7 +118,7 @@ impl RemoteTool {
     /// longer listed is returned as it was.
     fn current(&self) -> (Arc<ListedTool>, u64) {
         let state = self.server.state();
-        let current = state.tools.iter().find(|it| it.tool.name == self.listed.tool.name);
+        let current = state.tools.iter().find(|tool| tool.tool.name == self.listed.tool.name);
         (Arc::clone(current.unwrap_or(&self.listed)), state.tools_version)
     }
 }
@@ -146,9 +147,9 @@ impl AnyTool for RemoteTool {
     }
 
     fn title(&self) -> Option<&str> {
-        let annotated = || self.listed.tool.annotations.as_ref()?.title.as_deref();
         let tool = &self.listed.tool;
-        tool.title.as_deref().or_else(annotated).or(Some(&tool.name))
+        let title = tool.title.as_deref();
+        title.or_else(|| tool.annotations.as_ref()?.title.as_deref()).or(Some(&tool.name))
     }
 
     fn pending_view(&self) -> Option<CallView> {
@@ -181,7 +182,7 @@ struct RemoteToolCall {
     arguments: JsonObject,
     /// The result of validating the arguments, once that was done.
     validation: Option<Result<(), ToolRefusal>>,
-    /// The tool compared with what the user has allowed.
+    /// The comparison of the tool with the user's permission.
     pin_check: PinCheck,
 }
 
@@ -242,7 +243,8 @@ impl PreparedCall for RemoteToolCall {
             }
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
-            let (env, name) = (Arc::clone(&ctx.env), ctx.call.clone());
+            let env = Arc::clone(&ctx.env);
+            let name = ctx.call.clone();
             let guard = spawn_blocking(move || RemoteCallGuard::new(env, name.as_str()));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
@@ -268,8 +270,9 @@ impl RemoteToolCall {
         }
         let name = markdown_code(&self.tool.view(None).title);
         let notify = |text| ctx.env.client.update(Update::Notice(text));
-        let (tool, env, pin_check) =
-            (Arc::clone(&self.tool), Arc::clone(&ctx.env), self.pin_check.clone());
+        let tool = Arc::clone(&self.tool);
+        let env = Arc::clone(&ctx.env);
+        let pin_check = self.pin_check.clone();
         let was_not_asked = pin_check.change.is_some() && env.mode.get() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
@@ -305,7 +308,8 @@ impl RemoteToolCall {
     }
 
     async fn call(self: Box<Self>, ctx: &ToolCtx) -> ToolOutcome {
-        let (server, listed) = (&self.tool.server, Arc::clone(&self.tool.listed));
+        let server = &self.tool.server;
+        let listed = Arc::clone(&self.tool.listed);
         let client = Arc::clone(&ctx.env.client);
         let caller = WaitingCall::new(ctx.call.clone(), client, &ctx.cancel);
         let _waiting = server.callers.add(caller.clone());
@@ -348,13 +352,15 @@ impl RemoteToolCall {
 /// The first text argument, shortened, to tell calls apart in their titles.
 fn hint(arguments: &JsonObject) -> Option<String> {
     let texts = arguments.values().filter_map(Value::as_str).map(str::trim);
-    let first = texts.into_iter().find(|it| !it.is_empty())?;
+    let first = texts.into_iter().find(|text| !text.is_empty())?;
     Some(text::clip(escape_hidden_line(first), MAX_HINT_CHARS))
 }
 
 /// The file name for the output of a call.
 fn file_name(call: &str) -> String {
-    let is_valid = |it: &char| it.is_ascii_alphanumeric() || *it == '-' || *it == '_';
-    let name: String = call.chars().filter(is_valid).take(80).collect();
+    let valid = call
+        .chars()
+        .filter(|&character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'));
+    let name: String = valid.take(80).collect();
     format!("mcp-{name}")
 }

@@ -46,17 +46,20 @@ impl SessionServers {
         recording: (&Recording, SessionId),
     ) -> SessionServers {
         let (recording, session) = recording;
-        let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let stop = CancellationToken::new();
+        let tracker = TaskTracker::new();
         // Nothing is started for a replay.
         let servers: Vec<_> = match recording.playback() {
             Some(playback) => {
                 let servers = playback.servers().iter();
-                servers.map(|it| played_server(it, env.clone())).collect()
+                servers.map(|server| played_server(server, env.clone())).collect()
             }
-            None => specs.iter().map(|it| pool.get(it, env)).collect(),
+            None => specs.iter().map(|spec| pool.get(spec, env)).collect(),
         };
-        remote_tools
-            .expect_servers(servers.iter().map(|it| it.spec.name.clone()).collect(), patience);
+        remote_tools.expect_servers(
+            servers.iter().map(|server| server.spec.name.clone()).collect(),
+            patience,
+        );
         let changed = Arc::new(Notify::new());
         let collector = ToolCollector {
             servers: servers.clone(),
@@ -74,18 +77,18 @@ impl SessionServers {
 
     /// Returns each server with its current state.
     pub(crate) fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
-        self.servers.iter().map(|it| (&it.spec, it.state())).collect()
+        self.servers.iter().map(|server| (&server.spec, server.state())).collect()
     }
 
-    /// What a recording that starts now must know of the servers.
+    /// The servers' state, for the beginning of a recording that starts now.
     pub(crate) fn recording_json(&self) -> Value {
         servers_json(&self.servers)
     }
 
     /// The programs of the servers that run in the sandbox.
     pub(crate) fn confined_programs(&self) -> Vec<ProgramActivity> {
-        let confined = self.servers.iter().filter(|it| it.is_confined());
-        confined.map(|it| it.activity.clone()).collect()
+        let confined = self.servers.iter().filter(|server| server.is_confined());
+        confined.map(|server| server.activity.clone()).collect()
     }
 
     /// Notified when the state of a server has changed.
@@ -98,7 +101,7 @@ impl SessionServers {
         let started = Instant::now();
         let waits = self.servers.iter().map(|server| async move {
             // An error means that the task has ended, which its last state says already.
-            drop(server.watch().wait_for(|it| it.phase != ServerPhase::Starting).await);
+            server.watch().wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
             started.elapsed()
         });
         futures_util::future::join_all(waits).await
@@ -106,8 +109,8 @@ impl SessionServers {
 
     /// Restarts the server of that name. Returns false if there is none.
     pub(crate) fn restart(&self, name: &str) -> bool {
-        let server = self.servers.iter().find(|it| it.spec.name == name);
-        server.inspect(|it| it.restart()).is_some()
+        let server = self.servers.iter().find(|server| server.spec.name == name);
+        server.inspect(|server| server.restart()).is_some()
     }
 
     /// Reaches the servers within the client through another client, which has servers of the same names.
@@ -115,8 +118,8 @@ impl SessionServers {
     pub(crate) fn use_links_of(&self, others: &[ServerSpec]) {
         for server in &self.servers {
             let ServerTransport::Linked(own) = &server.spec.transport else { continue };
-            let other = others.iter().find_map(|it| match &it.transport {
-                ServerTransport::Linked(link) if it.name == server.spec.name => Some(link),
+            let other = others.iter().find_map(|other| match &other.transport {
+                ServerTransport::Linked(link) if other.name == server.spec.name => Some(link),
                 _ => None,
             });
             if let Some(other) = other {
@@ -136,7 +139,7 @@ impl SessionServers {
         PromptRequest::find(&self.servers, command, arguments)
     }
 
-    /// Releases the servers, and waits for the end of those that no other session uses.
+    /// Releases the servers, and waits for the end of the ones that no other session uses.
     pub(crate) async fn close(self) {
         let SessionServers { servers, remote_tools, stop, tracker, .. } = self;
         drop(stop);
@@ -144,12 +147,12 @@ impl SessionServers {
         tracker.wait().await;
         // The tools hold handles of their servers.
         remote_tools.set_tools(Vec::new());
-        // All are released before the first is waited for, so that they end concurrently.
-        let last = |it: Arc<Server>| {
-            let ended = it.ended();
-            Arc::into_inner(it).map(|_| ended)
-        };
-        let ends: Vec<_> = servers.into_iter().filter_map(last).collect();
+        // Releases all before waiting for the first, so that they end concurrently.
+        let released = servers.into_iter().filter_map(|server| {
+            let ended = server.ended();
+            Arc::into_inner(server).map(|_| ended)
+        });
+        let ends: Vec<_> = released.collect();
         for end in ends {
             end.cancelled().await;
         }
@@ -157,7 +160,7 @@ impl SessionServers {
 }
 
 fn servers_json(servers: &[Arc<Server>]) -> Value {
-    servers.iter().map(|it| server_json(it)).collect()
+    servers.iter().map(|server| server_json(server)).collect()
 }
 
 /// Collects the tools of the servers.
@@ -171,7 +174,7 @@ struct ToolCollector {
 
 impl ToolCollector {
     async fn run(mut self) {
-        let mut watches: Vec<_> = self.servers.iter().map(|it| it.watch()).collect();
+        let mut watches: Vec<_> = self.servers.iter().map(|server| server.watch()).collect();
         let mut lists: Vec<_> = self.servers.iter().map(|_| ServerTools::default()).collect();
         loop {
             self.collect(&mut watches, &mut lists);
@@ -196,12 +199,14 @@ impl ToolCollector {
         for ((server, watch), list) in self.servers.iter().zip(watches).zip(lists) {
             let state = Arc::clone(&watch.borrow_and_update());
             list.update(server, &state.tools, &mut self.names);
-            tools.extend(list.tools.iter().map(|it| Arc::clone(it) as Arc<dyn AnyTool>));
-            statuses.extend(server_status(server, &state).map(|it| (&server.spec.name, it)));
+            tools.extend(list.tools.iter().map(|tool| Arc::clone(tool) as Arc<dyn AnyTool>));
+            statuses
+                .extend(server_status(server, &state).map(|status| (&server.spec.name, status)));
         }
-        // That they are stopped at the end of the session is nothing that came from outside.
-        let is_stopped = |it: &Arc<Server>| it.state().phase == ServerPhase::Stopped;
-        if self.recorder.is_on() && !self.servers.is_empty() && !self.servers.iter().any(is_stopped)
+        // Stopping at the end of the session is not an external event, so it is not recorded.
+        if self.recorder.is_on()
+            && !self.servers.is_empty()
+            && !self.servers.iter().any(|server| server.state().phase == ServerPhase::Stopped)
         {
             self.recorder.record_servers(servers_json(&self.servers));
         }
@@ -218,7 +223,7 @@ fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
         ServerPhase::Starting => None,
         ServerPhase::Ready => {
             let filter = &server.spec.tool_filter;
-            let tools = state.tools.iter().filter(|it| filter.matches(&it.tool.name));
+            let tools = state.tools.iter().filter(|tool| filter.matches(&tool.tool.name));
             Some(ServerStatus::Ready(tools.count()))
         }
         ServerPhase::Failed(why) if !state.is_restarting => Some(ServerStatus::Failed(why.clone())),
@@ -245,16 +250,18 @@ impl ServerTools {
         if Arc::ptr_eq(&self.list, list) {
             return;
         }
-        let known: HashMap<_, _> = self.tools.drain(..).map(|it| (it.name.clone(), it)).collect();
-        let tool = |listed: &Arc<ListedTool>| {
+        let known: HashMap<_, _> =
+            self.tools.drain(..).map(|tool| (tool.name.clone(), tool)).collect();
+        let filter = &server.spec.tool_filter;
+        let selected = list.iter().filter(|listed| filter.matches(&listed.tool.name));
+        let tools = selected.map(|listed| {
             let name = names.name_of(&server.spec.name, &listed.tool.name);
-            match known.get(&name).filter(|it| it.listed.tool == listed.tool) {
+            match known.get(&name).filter(|tool| tool.listed.tool == listed.tool) {
                 Some(known) => Arc::clone(known),
                 None => Arc::new(RemoteTool::new(name, Arc::clone(server), Arc::clone(listed))),
             }
-        };
-        let filter = &server.spec.tool_filter;
-        self.tools = list.iter().filter(|it| filter.matches(&it.tool.name)).map(tool).collect();
+        });
+        self.tools = tools.collect();
         self.list = Arc::clone(list);
     }
 }

@@ -35,13 +35,14 @@ const MAX_SHORT_TEXT: usize = 2 * 1024;
 /// JSON of at least this many bytes is split into lines, so that a part of it can be read.
 const MIN_PRETTY_JSON_BYTES: usize = 4 * 1024;
 
-/// Whether a result is converted at once: a few short texts.
+/// Returns true if a result is converted at once: a few short texts.
 pub(super) fn is_short(result: &ToolResult) -> bool {
-    let is_text =
-        |it: &ResultBlock| matches!(it, ResultBlock::Text(text) if text.len() <= MAX_SHORT_TEXT);
     result.structured.is_none()
         && result.blocks.len() <= MAX_SHORT_BLOCKS
-        && result.blocks.iter().all(is_text)
+        && result
+            .blocks
+            .iter()
+            .all(|block| matches!(block, ResultBlock::Text(text) if text.len() <= MAX_SHORT_TEXT))
 }
 
 /// Converts the result of a call. A long text is written to `file`. Unless the result is short, this
@@ -91,7 +92,8 @@ impl OutcomeBuilder {
             ResultBlock::Text(text) => self.add_text(text),
             ResultBlock::Image { mime, data } => self.add_image(&mime, data),
             ResultBlock::Audio { mime, data } => {
-                let (mime, size) = (one_line(&mime), format_bytes(data.len() as u64 / 4 * 3));
+                let mime = one_line(&mime);
+                let size = format_bytes(data.len() as u64 / 4 * 3);
                 self.add_line(format!("[audio, {mime}, {size}: not supported]"));
             }
             ResultBlock::Embedded { uri, text } => {
@@ -99,7 +101,8 @@ impl OutcomeBuilder {
                 self.add_text(text);
             }
             ResultBlock::Blob { uri, mime, data } => {
-                let (uri, size) = (one_line(&uri), format_bytes(data.len() as u64 / 4 * 3));
+                let uri = one_line(&uri);
+                let size = format_bytes(data.len() as u64 / 4 * 3);
                 self.add_line(format!("[resource {uri}: {}{size}, not shown]", mime_prefix(&mime)));
             }
             ResultBlock::Link { uri, name, mime, description, size: bytes } => {
@@ -107,14 +110,15 @@ impl OutcomeBuilder {
                 let details: Vec<_> =
                     [one_line(&mime), size.unwrap_or_default(), one_line(&description)]
                         .into_iter()
-                        .filter(|it| !it.is_empty())
+                        .filter(|text| !text.is_empty())
                         .collect();
                 let details = if details.is_empty() {
                     String::new()
                 } else {
                     format!(" ({})", details.join(", "))
                 };
-                let (name, uri) = (one_line(&name), one_line(&uri));
+                let name = one_line(&name);
+                let uri = one_line(&uri);
                 self.add_line(format!(
                     "[resource \"{name}\" at {uri}{details}: not included; read it by its URI]"
                 ));
@@ -180,7 +184,7 @@ impl OutcomeBuilder {
 fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Value {
     let mut remaining = MAX_RAW_BYTES;
     let shown = blocks.iter().take(MAX_RAW_BLOCKS);
-    let content: Vec<_> = shown.map(|it| raw_block(it, &mut remaining)).collect();
+    let content: Vec<_> = shown.map(|block| raw_block(block, &mut remaining)).collect();
     let mut raw = Map::from_iter([("content".to_owned(), Value::Array(content))]);
     if let Some(value) = structured {
         let text = value.to_string();
@@ -237,33 +241,35 @@ fn redact_value(value: Value) -> Value {
         }
         Value::Array(items) => items.into_iter().map(redact_value).collect(),
         Value::Object(fields) => {
-            fields.into_iter().map(|(key, it)| (key, redact_value(it))).collect()
+            fields.into_iter().map(|(key, value)| (key, redact_value(value))).collect()
         }
         value => value,
     }
 }
 
-/// Returns true if the texts of a result say all that is in its structured content. A server wraps what is no
-/// object as `{"result": …}`, and may give each item of a list a text of its own.
+/// Returns true if the texts of a result repeat all of its structured content. A server wraps a value that is not
+/// an object as `{"result": …}`, and may give each item of a list a text of its own.
 fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
     let inner = match structured.as_object() {
         Some(fields) if fields.len() == 1 => fields.get("result").unwrap_or(structured),
         _ => structured,
     };
-    let says = |text: &str, value: &Value| {
-        value.as_str() == Some(text)
-            || serde_json::from_str(text).is_ok_and(|told: Value| told == *value)
-    };
     let texts: Vec<_> = blocks.iter().filter_map(block_text).map(str::trim).collect();
-    let has_all = |items: &Vec<Value>| {
-        items.len() == texts.len() && texts.iter().zip(items).all(|(text, item)| says(text, item))
-    };
     let compact = structured.to_string();
     if compact == "{}" {
         return true;
     }
     texts.iter().any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
-        || inner.as_array().is_some_and(has_all)
+        || inner.as_array().is_some_and(|items| {
+            items.len() == texts.len()
+                && texts.iter().zip(items).all(|(text, item)| says(text, item))
+        })
+}
+
+/// Returns true if the text is the value, as it is or as JSON.
+fn says(text: &str, value: &Value) -> bool {
+    value.as_str() == Some(text)
+        || serde_json::from_str(text).is_ok_and(|told: Value| told == *value)
 }
 
 fn block_text(block: &ResultBlock) -> Option<&str> {
@@ -313,8 +319,8 @@ mod tests {
         ];
         for (structured, texts, is_appended) in table {
             for is_error in [false, true] {
-                let block = |text: &&str| ResultBlock::Text((*text).to_owned());
-                let blocks = texts.iter().map(block).collect();
+                let blocks =
+                    texts.iter().map(|text| ResultBlock::Text((*text).to_owned())).collect();
                 let result = ToolResult { blocks, structured: Some(structured.clone()), is_error };
                 let text = outcome(result, None, Path::new("unused")).text;
                 let shown = text.strip_prefix("The tool failed:\n").unwrap_or(&text);

@@ -22,7 +22,7 @@ const MAX_SUMMARY_BYTES: usize = 12 * 1024;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;
 const MIN_TOKEN_DIGITS: usize = 3;
-/// What stands in a pin for words and lines that look like secrets.
+/// Placeholders in a pin for words and lines that look like secrets.
 const NOT_KEPT: &str = "[not kept]";
 const NOT_KEPT_LINE: &str = "[not kept: it looks like a secret]\n";
 /// Maximum number of lines of a diff.
@@ -30,7 +30,7 @@ const MAX_DIFF_LINES: usize = 60;
 /// Maximum length of one line of a diff.
 const MAX_LINE_CHARS: usize = 300;
 
-/// What a tool is now, and how it differs from what the user allowed.
+/// The current state of a tool, and its differences from the one that the user allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PinCheck {
     /// The digest of the server's program or address.
@@ -54,7 +54,7 @@ enum PinComparison {
     Changed(String),
 }
 
-/// What the user has allowed of a tool of a server in a project.
+/// The user's permission for a tool of a server in a project.
 pub(super) struct ToolPins<'a> {
     spec: &'a ServerSpec,
     tool: &'a Tool,
@@ -88,14 +88,15 @@ impl ToolPins<'_> {
         ToolPins { spec, tool, project, pins, server_digest, tool_digest }
     }
 
-    /// Compares the tool with what the user allowed.
+    /// Compares the tool with the one that the user allowed.
     pub(super) fn check(&self) -> PinCheck {
         let (change, is_pinned) = match self.compare() {
             PinComparison::Changed(change) => (Some(change), false),
             PinComparison::Same => (None, true),
             PinComparison::NotPinned => (None, false),
         };
-        let claims = self.tool.annotations.as_ref().and_then(|it| it.read_only_hint);
+        let claims =
+            self.tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
         let claims_read_only = claims.unwrap_or(false);
         PinCheck {
             server_digest: self.server_digest.clone(),
@@ -109,8 +110,7 @@ impl ToolPins<'_> {
 
     fn compare(&self) -> PinComparison {
         let Some(pins) = &self.pins else { return PinComparison::NotPinned };
-        let (by_name, by_server) = (pins.get(&self.name_key()), pins.get(&self.definition_key()));
-        match (by_name, by_server) {
+        match (pins.get(&self.name_key()), pins.get(&self.definition_key())) {
             (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => {
                 PinComparison::Changed(DAMAGED.to_owned())
             }
@@ -133,16 +133,12 @@ impl ToolPins<'_> {
     /// Records that the user has allowed the tool as it is now.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
-        let put = |key: &[&str], pin: Pin| match pins.get(key) {
-            PinLookup::Pinned(known) if known.fingerprint == pin.fingerprint => Ok(()),
-            _ => pins.put(key, pin),
-        };
         let summary = summary(&definition(self.tool));
         let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary };
-        put(&self.definition_key(), tool_pin)?;
+        put_changed(pins, &self.definition_key(), tool_pin)?;
         let server_pin =
             Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
-        put(&self.name_key(), server_pin)
+        put_changed(pins, &self.name_key(), server_pin)
     }
 
     /// The key of the tool's definition: the same in every project.
@@ -158,25 +154,36 @@ impl ToolPins<'_> {
 
 const DAMAGED: &str = "The record of what was allowed cannot be read any more.";
 
+/// Records a pin, unless the record has it already.
+fn put_changed(pins: &PinStore, key: &[&str], pin: Pin) -> io::Result<()> {
+    match pins.get(key) {
+        PinLookup::Pinned(known) if known.fingerprint == pin.fingerprint => Ok(()),
+        _ => pins.put(key, pin),
+    }
+}
+
 /// The digest of a server's program or address. Values that may be keys are not included.
 fn server_digest(spec: &ServerSpec, project: &Path) -> String {
-    let names = |them: &[(String, turnwright_types::secret::Secret)]| {
-        let mut names: Vec<_> = them.iter().map(|it| it.0.clone()).collect();
-        names.sort();
-        names
-    };
     // A relative program of a project is another program in another folder.
     let folder = spec.folder.as_deref().unwrap_or(project);
     let place = (spec.source == ServerSource::Project).then(|| folder.to_string_lossy());
     let about = match &spec.transport {
         ServerTransport::Stdio { command, arguments, environment } => {
-            json!([place, command.to_string_lossy(), arguments, names(environment)])
+            json!([place, command.to_string_lossy(), arguments, sorted_names(environment)])
         }
-        ServerTransport::Http { url, headers } => json!([place, url.as_str(), names(headers)]),
+        ServerTransport::Http { url, headers } => {
+            json!([place, url.as_str(), sorted_names(headers)])
+        }
         // The editor, which answers the questions too. The server's id differs in each of its processes.
         ServerTransport::Linked(_) => json!([place, "editor", spec.name]),
     };
     sha256_hex(&about.to_string())
+}
+
+fn sorted_names(fields: &[(String, turnwright_types::secret::Secret)]) -> Vec<String> {
+    let mut names: Vec<_> = fields.iter().map(|(name, _)| name.clone()).collect();
+    names.sort();
+    names
 }
 
 /// The program or the host of a server, safe to show.
@@ -222,8 +229,8 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The definition in lines of text, without what looks like a secret. Servers put tokens into descriptions; none is kept, and the digest still
-/// tells when one changes.
+/// The definition in lines of text, without anything that looks like a secret. Servers put tokens into
+/// descriptions; none is kept, but the digest still shows when one changes.
 fn summary(definition: &Value) -> String {
     let mut text = String::new();
     for part in ["title", "description"] {
@@ -276,7 +283,7 @@ fn is_token(word: &str) -> bool {
 /// A bounded line-by-line diff.
 fn diff(old: &str, new: &str) -> String {
     let diff = line_diff::unified_diff(old, new, 1, None);
-    let lines: Vec<_> = diff.lines().filter(|it| !it.starts_with("@@")).collect();
+    let lines: Vec<_> = diff.lines().filter(|line| !line.starts_with("@@")).collect();
     if lines.is_empty() {
         return "It differs in a part that is too long to show, or looks like a secret.".to_owned();
     }
@@ -347,7 +354,8 @@ mod tests {
     fn a_pin_is_for_the_definition_and_later_differences_are_shown() {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
-        let (spec, here) = (usual(), Path::new("/ws"));
+        let spec = usual();
+        let here = Path::new("/ws");
         let change = |tool: &Tool| pins_of(&spec, tool, here, pins()).check().change;
         let first = tool(READ);
         assert_eq!(change(&first), None);
@@ -371,7 +379,7 @@ mod tests {
         ];
         for (old, new, expected) in table {
             let change = change(&tool(&READ.replace(old, new))).unwrap();
-            assert!(change.lines().any(|it| it == expected), "{change}");
+            assert!(change.lines().any(|line| line == expected), "{change}");
         }
         assert_eq!(change(&tool(&READ.replace(r#""name":"read""#, r#""name":"Read""#))), None);
     }
@@ -412,13 +420,16 @@ mod tests {
     fn another_server_of_the_same_name_is_a_change_of_each_tool() {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
-        let (old, new) = (usual(), program("/tmp/evil", "-x", ("KEY", "1")));
-        let (read, write) = (tool(READ), tool(&READ.replace("\"read\"", "\"write\"")));
-        let (here, there) = (Path::new("/ws"), Path::new("/else"));
-        for it in [&read, &write] {
-            pins_of(&old, it, here, pins()).pin().unwrap();
+        let old = usual();
+        let new = program("/tmp/evil", "-x", ("KEY", "1"));
+        let read = tool(READ);
+        let write = tool(&READ.replace("\"read\"", "\"write\""));
+        let here = Path::new("/ws");
+        let there = Path::new("/else");
+        for tool in [&read, &write] {
+            pins_of(&old, tool, here, pins()).pin().unwrap();
         }
-        let change = |it, project| pins_of(&new, it, project, pins()).check().change;
+        let change = |tool, project| pins_of(&new, tool, project, pins()).check().change;
         let said = change(&read, here).unwrap();
         assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
         assert_eq!(change(&read, there), None);
@@ -431,12 +442,13 @@ mod tests {
     fn a_diff_is_bounded_and_never_empty() {
         let state = tempfile::tempdir().unwrap();
         let pins = || Some(PinStore::new(state.path()));
-        let (spec, here) = (usual(), Path::new("/ws"));
+        let spec = usual();
+        let here = Path::new("/ws");
         let long = |end: &str| {
             tool(&READ.replace("Reads.", &format!("{}{end}", "words\\n".repeat(20_000))))
         };
         pins_of(&spec, &long("a"), here, pins()).pin().unwrap();
-        let change = |it: &Tool| pins_of(&spec, it, here, pins()).check().change.unwrap();
+        let change = |tool: &Tool| pins_of(&spec, tool, here, pins()).check().change.unwrap();
         assert!(change(&long("b")).contains("too long to show"));
         let all = change(&tool(READ));
         assert!(all.lines().count() <= MAX_DIFF_LINES + 1 && all.ends_with("more lines"), "{all}");

@@ -14,8 +14,9 @@ const MAX_TEXT_BYTES: usize = 512 * 1024;
 pub(super) fn call_result(outcome: ToolOutcome) -> Value {
     let mut content = vec![json!({ "type": "text", "text": to_safe_text(&outcome.text) })];
     let images = outcome.images.into_iter();
-    content
-        .extend(images.map(|it| json!({ "type": "image", "data": it.data, "mimeType": it.mime })));
+    content.extend(
+        images.map(|image| json!({ "type": "image", "data": image.data, "mimeType": image.mime })),
+    );
     json!({ "content": content, "isError": !outcome.ok })
 }
 

@@ -16,8 +16,7 @@ use crate::undo::{DiffLimits, DiffSide, unified_diff};
 use tokio::task::spawn_blocking;
 use turnwright_rpc::{Outbox, Peer};
 use turnwright_types::client::{
-    ChoiceKind, Client, PermissionAnswer, PermissionChoice, PermissionRequest, UserQuestion,
-    UserReply,
+    ChoiceKind, Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::CallId;
@@ -48,7 +47,7 @@ pub(super) struct ClientCalls {
     last: AtomicU64,
 }
 
-/// What is needed to reach the client about one call.
+/// A running call, with the means to reach the client about it.
 #[derive(Debug)]
 pub(super) struct ClientCall {
     /// The client's progress token, if it wants progress notifications.
@@ -113,8 +112,7 @@ impl ClientCalls {
             return;
         }
         let progress = call.progress_count.fetch_add(1, Ordering::Relaxed) + 1;
-        let lines = text.lines().filter(|it| !it.starts_with("```"));
-        let lines: Vec<_> = lines.collect();
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("```")).collect();
         let message =
             text::last_chars(&to_safe_text(&lines.join("\n")), MAX_PROGRESS_CHARS).to_owned();
         let params = json!({ "progressToken": token, "progress": progress, "message": message });
@@ -183,15 +181,14 @@ fn normalized(mut question: PermissionRequest) -> PermissionRequest {
 }
 
 async fn elicit(peer: &Peer, question: &PermissionRequest) -> PermissionAnswer {
-    let unclear = |why: String| PermissionAnswer::Unclear(why);
     let Some(form) = elicitation(question).await else {
-        return unclear("the question could not be shown".to_owned());
+        return PermissionAnswer::Unclear("the question could not be shown".to_owned());
     };
     match peer.request(ELICITATION, &form, ANSWER_TIMEOUT).await {
         Ok(result) => {
             parse_answer(&serde_json::from_str(result.get()).unwrap_or_default(), question)
         }
-        Err(error) => unclear(format!("the client did not answer: {error}")),
+        Err(error) => PermissionAnswer::Unclear(format!("the client did not answer: {error}")),
     }
 }
 
@@ -202,7 +199,7 @@ pub(super) async fn elicitation(question: &PermissionRequest) -> Option<Value> {
 }
 
 fn form(question: &PermissionRequest) -> Value {
-    let names: Vec<_> = question.choices.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<_> = question.choices.iter().map(|choice| choice.name.as_str()).collect();
     json!({
         "mode": "form",
         "message": question_text(question),
@@ -218,21 +215,24 @@ fn form(question: &PermissionRequest) -> Value {
 
 /// Reads the user's decision. Only an offered choice with the action "accept" can be a permission.
 pub(super) fn parse_answer(result: &Value, question: &PermissionRequest) -> PermissionAnswer {
-    let is_chosen = |it: &&PermissionChoice| {
-        result["content"][DECISION_FIELD].as_str() == Some(it.name.as_str())
-    };
     match result["action"].as_str() {
-        Some("accept") => match question.choices.iter().find(is_chosen) {
-            Some(choice) => PermissionAnswer::Chosen(choice.kind),
-            None => PermissionAnswer::Unclear("the answer is not one of the choices".to_owned()),
-        },
+        Some("accept") => {
+            let decision = result["content"][DECISION_FIELD].as_str();
+            let mut choices = question.choices.iter();
+            match choices.find(|choice| decision == Some(choice.name.as_str())) {
+                Some(choice) => PermissionAnswer::Chosen(choice.kind),
+                None => {
+                    PermissionAnswer::Unclear("the answer is not one of the choices".to_owned())
+                }
+            }
+        }
         Some("decline") => PermissionAnswer::Chosen(ChoiceKind::RejectOnce),
         Some("cancel") => PermissionAnswer::Cancelled,
         _ => PermissionAnswer::Unclear("the answer is malformed".to_owned()),
     }
 }
 
-/// The question as text: what the call would do, and why it is asked about.
+/// The question as text: the effects of the call, and the reason for asking.
 fn question_text(question: &PermissionRequest) -> String {
     let mut text = format!("Allow this call of {}?\n\n{}", question.name, question.view.title);
     let mut budget = DIFF_BOUNDS.all;
@@ -253,12 +253,14 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
     match content {
         CallContent::Text(text) => text.clone(),
         CallContent::Diff { path, old, new, .. } => {
-            let side = |it: &String| DiffSide::Bytes(it.clone().into_bytes());
-            let old = old.as_ref().map_or(DiffSide::Absent, side);
+            let old = match old {
+                Some(text) => DiffSide::Bytes(text.clone().into_bytes()),
+                None => DiffSide::Absent,
+            };
             unified_diff(
                 path.display().to_string().trim_start_matches('/'),
                 &old,
-                &side(new),
+                &DiffSide::Bytes(new.clone().into_bytes()),
                 DIFF_BOUNDS,
                 budget,
             )
@@ -271,6 +273,7 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::client::PermissionChoice;
     use turnwright_types::effect::{CallView, ToolKind};
 
     fn question() -> PermissionRequest {

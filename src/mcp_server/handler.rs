@@ -108,7 +108,7 @@ impl McpHandler {
         }))
     }
 
-    /// Keeps what the client has said in its handshake.
+    /// Stores the capabilities from the client's handshake.
     pub(super) fn set_client_capabilities(&self, capabilities: &Value) {
         self.0.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
     }
@@ -138,7 +138,7 @@ impl McpHandler {
             let client = Arc::clone(&inner.calls);
             Ok::<_, String>(inner.host.standalone_calls(roots, client, inner.options.mode))
         });
-        let (runner, notices) = created.await.map_err(|it| it.to_string())??;
+        let (runner, notices) = created.await.map_err(|error| error.to_string())??;
         for notice in notices {
             tracing::warn!("{notice}");
         }
@@ -167,15 +167,12 @@ impl McpHandler {
     /// Takes the question and answer of the previous round, if this call is the next one.
     fn take_previous_round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
-        let unknown = || {
-            let text = "Unknown requestState: it was used, or is too old. Call again without it";
-            RpcError::invalid_params(text)
-        };
         let mut pending = self.0.pending_questions.lock();
-        let index = pending.iter().position(|(it, _)| it == state).ok_or_else(unknown)?;
+        let index =
+            pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown_state)?;
         let (_, previous) = pending.remove(index);
         if previous.name != call.name || previous.arguments != call.arguments {
-            return Err(unknown());
+            return Err(unknown_state());
         }
         let answer = parse_answer(&call.responses[PERMISSION_KEY], &previous.question);
         Ok(QuestionRound { previous: Some((previous.question, answer)), pending: None })
@@ -208,14 +205,14 @@ impl McpHandler {
             let text = format!("Unknown tool. There are: {}", self.0.tools.names());
             return Err(RpcError::invalid_params(&text));
         };
-        let _slot = self.0.limits.acquire().map_err(|it| limit_error(&it))?;
+        let _slot = self.0.limits.acquire().map_err(|error| limit_error(&error))?;
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
             Err(why) => return Ok(error_result(&why)),
         };
-        let token = request.params["_meta"]["progressToken"].take();
-        let token = Some(token).filter(|it| it.is_string() || it.is_number());
+        let token = Some(request.params["_meta"]["progressToken"].take())
+            .filter(|token| token.is_string() || token.is_number());
         let guard =
             self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(call.arguments.clone());
@@ -240,8 +237,8 @@ impl McpHandler {
     }
 }
 
-/// True if the client can show a form to its user. An empty capability is that of older protocol
-/// versions, which had nothing but forms.
+/// True if the client can show a form to its user. An empty capability comes from older protocol
+/// versions, which had only forms.
 fn supports_forms(capabilities: &Value) -> bool {
     let elicitation = &capabilities["elicitation"];
     elicitation.is_object() && (elicitation["form"].is_object() || elicitation["url"].is_null())
@@ -253,28 +250,39 @@ async fn client_roots(peer: &Peer) -> Vec<PathBuf> {
         return Vec::new();
     };
     let listed: Value = serde_json::from_str(listed.get()).unwrap_or_default();
-    let path = |it: &Value| url::Url::parse(it["uri"].as_str()?).ok()?.to_file_path().ok();
-    listed["roots"].as_array().into_iter().flatten().filter_map(path).take(MAX_ROOTS).collect()
+    let roots = listed["roots"].as_array().into_iter().flatten();
+    roots.filter_map(root_path).take(MAX_ROOTS).collect()
+}
+
+fn root_path(root: &Value) -> Option<PathBuf> {
+    url::Url::parse(root["uri"].as_str()?).ok()?.to_file_path().ok()
+}
+
+fn unusable_folder(folder: &Path, why: &dyn std::fmt::Display) -> String {
+    format!(
+        "The folder {} cannot be used: {why}. Name the folder that the tools may work in with \
+         `turnwright mcp-server --root DIR`.",
+        folder.display()
+    )
 }
 
 fn checked_roots(folders: &[PathBuf], cwd: &Path) -> Result<Roots, String> {
-    let (first, more) = folders.split_first().map_or((cwd, folders), |(it, more)| (&**it, more));
-    let cannot = |folder: &Path, why: &dyn std::fmt::Display| {
-        format!(
-            "The folder {} cannot be used: {why}. Name the folder that the tools may work in with \
-             `turnwright mcp-server --root DIR`.",
-            folder.display()
-        )
-    };
-    let mut roots = Roots::new(first).map_err(|it| cannot(first, &it))?;
+    let (first, more) =
+        folders.split_first().map_or((cwd, folders), |(root, more)| (&**root, more));
+    let mut roots = Roots::new(first).map_err(|error| unusable_folder(first, &error))?;
     for folder in more {
-        roots = roots.with_folder(folder).map_err(|it| cannot(folder, &it))?;
+        roots = roots.with_folder(folder).map_err(|error| unusable_folder(folder, &error))?;
     }
     // Checked on the resolved paths: `/tmp/..` or a symbolic link may name the root folder as well.
-    if let Some(all) = roots.folders().find(|it| it.parent().is_none()) {
-        return Err(cannot(all, &"it is the whole machine"));
+    if let Some(all) = roots.folders().find(|folder| folder.parent().is_none()) {
+        return Err(unusable_folder(all, &"it is the whole machine"));
     }
     Ok(roots)
+}
+
+fn unknown_state() -> RpcError {
+    let text = "Unknown requestState: it was used, or is too old. Call again without it";
+    RpcError::invalid_params(text)
 }
 
 fn limit_error(why: &LimitExceeded) -> RpcError {

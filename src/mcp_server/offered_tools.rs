@@ -1,4 +1,4 @@
-//! The built-in tools that are offered to MCP clients: those that make sense without an editor and a
+//! The built-in tools that are offered to MCP clients: the ones that make sense without an editor and a
 //! conversation.
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ const OFFERED_TOOLS: &[(&str, ToolBehavior)] = &[
     ("web_fetch", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: true }),
 ];
 
-/// What a tool may do, for the annotations that some clients base their own questions on.
+/// The possible effects of a tool, for the annotations that some clients base their own questions on.
 #[derive(Clone, Copy, Debug)]
 struct ToolBehavior {
     /// It may destroy data.
@@ -74,7 +74,7 @@ impl OfferedTools {
         let all = built_in();
         let context = OfferContext { prefers_patches: true, ..OfferContext::default() };
         let offered = OFFERED_TOOLS.iter().filter_map(|(name, behavior)| {
-            let tool = all.iter().find(|it| it.name() == *name)?;
+            let tool = all.iter().find(|tool| tool.name() == *name)?;
             let definition = definition(tool.as_ref(), *behavior, &context)?;
             Some((Arc::clone(tool), definition))
         });
@@ -82,12 +82,12 @@ impl OfferedTools {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<dyn AnyTool>> {
-        self.0.iter().find(|(it, _)| it.name() == name).map(|(it, _)| Arc::clone(it))
+        self.0.iter().find(|(tool, _)| tool.name() == name).map(|(tool, _)| Arc::clone(tool))
     }
 
     /// All names, for the error about an unknown tool.
     pub(super) fn names(&self) -> String {
-        let names: Vec<_> = self.0.iter().map(|(it, _)| it.name()).collect();
+        let names: Vec<_> = self.0.iter().map(|(tool, _)| tool.name()).collect();
         names.join(", ")
     }
 
@@ -100,7 +100,8 @@ impl OfferedTools {
             })?,
         };
         let page: Vec<_> = self.0.iter().skip(start).take(size).collect();
-        let mut result = json!({ "tools": page.iter().map(|(_, it)| it).collect::<Vec<_>>() });
+        let mut result =
+            json!({ "tools": page.iter().map(|(_, listed)| listed).collect::<Vec<_>>() });
         if start + page.len() < self.0.len()
             && let Some((last, _)) = page.last()
         {
@@ -111,14 +112,14 @@ impl OfferedTools {
 
     fn index_after(&self, cursor: &str) -> Option<usize> {
         let name = cursor.strip_prefix(CURSOR_PREFIX)?;
-        let index = self.0.iter().position(|(it, _)| it.name() == name)? + 1;
+        let index = self.0.iter().position(|(tool, _)| tool.name() == name)? + 1;
         (index < self.0.len()).then_some(index)
     }
 }
 
 fn definition(tool: &dyn AnyTool, behavior: ToolBehavior, context: &OfferContext) -> Option<Value> {
     let spec = tool.spec(context)?;
-    let title = tool.pending_view().map_or_else(|| tool.name().to_owned(), |it| it.title);
+    let title = tool.pending_view().map_or_else(|| tool.name().to_owned(), |view| view.title);
     let is_read_only = tool.is_read_only();
     Some(json!({
         "name": spec.name,
@@ -143,9 +144,11 @@ mod tests {
     fn each_tool_is_on_exactly_one_page() {
         let names_of = |page: &Value| -> Vec<String> {
             let tools = page["tools"].as_array().unwrap();
-            tools.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+            tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
         };
-        let (tools, mut names, mut cursor) = (OfferedTools::new(), Vec::new(), None);
+        let tools = OfferedTools::new();
+        let mut names = Vec::new();
+        let mut cursor = None;
         loop {
             let page = tools.page(cursor.as_deref(), 5).unwrap();
             let found = names_of(&page);

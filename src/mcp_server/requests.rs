@@ -1,5 +1,5 @@
-//! The requests of the client: which version of the protocol they belong to, which of them are running, and
-//! what is answered to those that have no effect.
+//! The requests of the client: their versions of the protocol, the running ones, and the answers to the ones
+//! that have no effect.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", LAST_HANDSHAKE_VERSION, NEWEST_VERSION];
 const LAST_HANDSHAKE_VERSION: &str = "2025-11-25";
 const NEWEST_VERSION: &str = "2026-07-28";
-/// The `_meta` keys in which a request without a handshake says what the handshake would say.
+/// The `_meta` keys that carry the contents of the handshake in a request without one.
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
@@ -34,14 +34,14 @@ const INSTRUCTIONS: &str = "Tools for the files of a project and for commands. W
      user's settings; a call that is refused says why. Paths may be relative to the first \
      folder. There is no undo.";
 
-/// What a request is answered.
+/// The answer to a request.
 pub(super) type Answer = Result<Value, RpcError>;
 
 pub(super) struct ClientRequest {
     pub(super) params: Value,
     /// The protocol version that it follows.
     pub(super) version: String,
-    /// What the client can do.
+    /// The capabilities that the client has declared.
     pub(super) capabilities: Value,
     /// Cancelled when the client withdraws the request, or at the end.
     pub(super) cancel: CancellationToken,
@@ -54,7 +54,7 @@ impl ClientRequest {
     }
 }
 
-/// Whether the client has said who it is.
+/// Tells whether the client has introduced itself.
 #[derive(Clone, Debug, PartialEq)]
 enum HandshakeState {
     Pending,
@@ -82,8 +82,14 @@ struct RequestTokens(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
 
 impl RequestLoop {
     pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
-        let (running, tasks) = (RequestTokens::default(), JoinSet::new());
-        RequestLoop { handler, outbox, peer, handshake: HandshakeState::Pending, running, tasks }
+        RequestLoop {
+            handler,
+            outbox,
+            peer,
+            handshake: HandshakeState::Pending,
+            running: RequestTokens::default(),
+            tasks: JoinSet::new(),
+        }
     }
 
     /// Runs until the end of the input or until `stop` is cancelled, and then until the running requests have
@@ -125,7 +131,7 @@ impl RequestLoop {
             }
             RpcMessage::Request { id, method, params } => {
                 let started =
-                    read_params(&params).and_then(|it| self.start(&id, &method, it, stop));
+                    read_params(&params).and_then(|params| self.start(&id, &method, params, stop));
                 match started {
                     Ok(Some(result)) => self.outbox.respond(&id, Ok(&result)),
                     Ok(None) => {}
@@ -139,9 +145,9 @@ impl RequestLoop {
         match method {
             "notifications/cancelled" => {
                 let params: Value = params.read().unwrap_or_default();
-                let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-                let id = id.and_then(|it| RequestId::parse(&it));
-                if let Some(cancel) = id.and_then(|it| self.running.0.lock().remove(&it)) {
+                let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
+                let id = raw_id.and_then(|raw| RequestId::parse(&raw));
+                if let Some(cancel) = id.and_then(|id| self.running.0.lock().remove(&id)) {
                     cancel.cancel();
                 }
             }
@@ -188,7 +194,8 @@ impl RequestLoop {
                 Ok(Some(if is_new { mark_cacheable(page) } else { page }))
             }
             "tools/call" => {
-                let (handler, peer) = (self.handler.clone(), self.peer.clone());
+                let handler = self.handler.clone();
+                let peer = self.peer.clone();
                 self.spawn(id, request.cancel.clone(), async move {
                     let result = handler.call_tool(request, peer).await?;
                     Ok(Some(if is_new { mark_complete(result) } else { result }))
@@ -202,7 +209,7 @@ impl RequestLoop {
                 let acknowledged = json!({ "notifications": accepted, "_meta": meta });
                 self.outbox.notify("notifications/subscriptions/acknowledged", &acknowledged);
                 let cancel = request.cancel.clone();
-                // The tools never change, so there is nothing to tell.
+                // The tools never change, so there are no notifications.
                 self.spawn(id, request.cancel, async move {
                     cancel.cancelled().await;
                     Ok(None)
@@ -229,7 +236,9 @@ impl RequestLoop {
             }
             running.insert(id.clone(), cancel);
         }
-        let (running, outbox, id) = (self.running.clone(), self.outbox.clone(), id.clone());
+        let running = self.running.clone();
+        let outbox = self.outbox.clone();
+        let id = id.clone();
         self.tasks.spawn(async move {
             let answer = work.await;
             let was_withdrawn = running.0.lock().remove(&id).is_none();
@@ -243,8 +252,9 @@ impl RequestLoop {
     }
 
     fn initialize(&mut self, params: &Map<String, Value>) -> Answer {
-        let requested = params.get("protocolVersion").and_then(Value::as_str);
-        let requested = requested
+        let requested = params
+            .get("protocolVersion")
+            .and_then(Value::as_str)
             .ok_or_else(|| RpcError::invalid_params("`protocolVersion` must be a string"))?;
         let is_known = VERSIONS.contains(&requested) && requested < NEWEST_VERSION;
         let version = if is_known { requested } else { LAST_HANDSHAKE_VERSION }.to_owned();
@@ -260,25 +270,26 @@ impl RequestLoop {
         Ok(result)
     }
 
-    /// The version of a request, what its client can do, and whether it relies on the handshake.
+    /// The version of a request, the capabilities of its client, and whether it relies on the handshake.
     fn request_context(
         &mut self,
         method: &str,
         meta: &Value,
     ) -> Result<(String, Value, bool), RpcError> {
         let stated = meta[VERSION_KEY].as_str();
-        if let Some(stated) = stated.filter(|it| !VERSIONS.contains(it)) {
+        if let Some(stated) = stated.filter(|version| !VERSIONS.contains(version)) {
             let versions = json!({ "requested": stated, "supported": VERSIONS });
             let message = "Unsupported protocol version".to_owned();
             return Err(RpcError::application(UNSUPPORTED_VERSION, message, versions));
         }
         let is_self_contained = method == "server/discover"
             || !matches!(self.handshake, HandshakeState::Done { .. })
-            || stated.is_some_and(|it| it >= NEWEST_VERSION);
+            || stated.is_some_and(|version| version >= NEWEST_VERSION);
         match (&self.handshake, stated) {
             (HandshakeState::Done { version, capabilities }, _) if !is_self_contained => {
                 let version = stated.unwrap_or(version).to_owned();
-                let stated = meta.get(CAPABILITIES_KEY).filter(|it| it.is_object());
+                let stated =
+                    meta.get(CAPABILITIES_KEY).filter(|capabilities| capabilities.is_object());
                 Ok((version, stated.unwrap_or(capabilities).clone(), true))
             }
             (handshake, Some(stated)) if meta[CAPABILITIES_KEY].is_object() => {
@@ -324,7 +335,7 @@ fn discover_result() -> Value {
     }))
 }
 
-/// Marks a result as complete, as the newest version does, unless it says what it is.
+/// Marks a result as complete, as the newest version does, unless it has a type already.
 fn mark_complete(mut result: Value) -> Value {
     if result.get("resultType").is_none() {
         result["resultType"] = "complete".into();

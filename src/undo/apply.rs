@@ -59,7 +59,7 @@ pub(crate) struct RestoreResult {
     pub was: FileState,
     /// The state to restore.
     pub to: FileState,
-    /// Whether the state was restored, or why not.
+    /// The reason if the state was not restored.
     pub result: Result<(), RestoreError>,
 }
 
@@ -72,11 +72,13 @@ pub(crate) async fn apply(
     steps: &[UndoStep],
     cancel: &CancellationToken,
 ) -> Vec<RestoreResult> {
-    let wanted = steps.iter().filter_map(|it| match &it.action {
-        UndoAction::Restore { to } => {
-            let (path, was, to) = (it.path.clone(), it.now.clone(), to.clone());
-            Some(RestoreResult { path, was, to, result: Ok(()) })
-        }
+    let wanted = steps.iter().filter_map(|step| match &step.action {
+        UndoAction::Restore { to } => Some(RestoreResult {
+            path: step.path.clone(),
+            was: step.now.clone(),
+            to: to.clone(),
+            result: Ok(()),
+        }),
         _ => None,
     });
     let mut all: Vec<RestoreResult> = wanted.collect();
@@ -96,17 +98,19 @@ pub(crate) async fn apply(
     {
         restore.result = work.remove(restore).await;
     }
-    for restore in all.iter_mut().filter(|it| it.result.is_ok() && it.to != FileState::Absent) {
+    for restore in
+        all.iter_mut().filter(|restore| restore.result.is_ok() && restore.to != FileState::Absent)
+    {
         restore.result = work.create(restore).await;
     }
     // Folders get their mode last, because nothing can be created in a read-only folder.
-    for restore in all.iter_mut().rev().filter(|it| it.result.is_ok()) {
+    for restore in all.iter_mut().rev().filter(|restore| restore.result.is_ok()) {
         if let FileState::Folder { mode } = restore.to {
-            restore.result = in_parent(&restore.path, move |it| set_mode(it, mode, None)).await;
+            restore.result = in_parent(&restore.path, move |path| set_mode(path, mode, None)).await;
         }
     }
     // An editor may answer before it formats and saves.
-    for restore in all.iter_mut().filter(|it| it.result.is_ok()) {
+    for restore in all.iter_mut().filter(|restore| restore.result.is_ok()) {
         let path = restore.path.clone();
         let now = spawn_blocking(move || file_state(&path)).await;
         if now.is_ok_and(|now| !is_same_state(&now, &restore.to)) {
@@ -116,8 +120,7 @@ pub(crate) async fn apply(
     all
 }
 
-/// Whether the existing entry must be removed, because nothing or another type of entry takes its
-/// place.
+/// Returns true if the existing entry must be removed, because nothing or another type of entry takes its place.
 fn must_be_removed(restore: &RestoreResult) -> bool {
     restore.was != FileState::Absent
         && (discriminant(&restore.was) != discriminant(&restore.to)
@@ -149,12 +152,14 @@ impl RestoreWork<'_> {
                 return Err(io::Error::other("it was changed at the last moment"));
             }
             match now {
-                FileState::Folder { .. } => fs::remove_dir(path).map_err(|it| match it.kind() {
-                    io::ErrorKind::DirectoryNotEmpty => {
-                        io::Error::other("something else lies in the folder")
-                    }
-                    _ => it,
-                }),
+                FileState::Folder { .. } => {
+                    fs::remove_dir(path).map_err(|error| match error.kind() {
+                        io::ErrorKind::DirectoryNotEmpty => {
+                            io::Error::other("something else lies in the folder")
+                        }
+                        _ => error,
+                    })
+                }
                 _ => fs::remove_file(path),
             }
         })
@@ -168,8 +173,9 @@ impl RestoreWork<'_> {
             (FileState::File { hash, .. }, FileState::File { hash: wanted, mode, .. })
                 if hash == wanted =>
             {
-                let (mode, was) = (*mode, restore.was.clone());
-                in_parent(&restore.path, move |it| set_mode(it, mode, Some(&was))).await
+                let mode = *mode;
+                let was = restore.was.clone();
+                in_parent(&restore.path, move |path| set_mode(path, mode, Some(&was))).await
             }
             (was, FileState::File { hash, mode, .. }) => {
                 let there = match was {
@@ -189,7 +195,7 @@ impl RestoreWork<'_> {
             // Its mode is set at the end.
             (_, FileState::Folder { .. }) if is_same_kind => Ok(()),
             (_, FileState::Folder { .. }) => {
-                in_created_parent(&restore.path, |it| fs::create_dir(it)).await
+                in_created_parent(&restore.path, |path| fs::create_dir(path)).await
             }
             (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
         }
@@ -214,7 +220,7 @@ fn digest(hash: &str) -> Result<[u8; 32], RestoreError> {
     let mut digest = [0; 32];
     for (number, byte) in digest.iter_mut().enumerate() {
         let digits = hash.get(number * 2..number * 2 + 2);
-        let value = digits.and_then(|it| u8::from_str_radix(it, 16).ok());
+        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         *byte = value.ok_or("its hash is malformed")?;
     }
     Ok(digest)
@@ -257,7 +263,7 @@ async fn blocking(
     }
 }
 
-/// Sets a mode, if the entry is still what it was.
+/// Sets a mode, if the entry has not changed.
 fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
     if let Some(was) = was
         && !is_same_state(&state_of(path)?, was)

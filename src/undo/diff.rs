@@ -38,29 +38,26 @@ pub(crate) fn unified_diff(
     let name = escape_hidden_line(name);
     let text = match (text(old, bounds), text(new, bounds)) {
         (Ok(before), Ok(after)) => {
-            let label = |side: &DiffSide, mark: &str| match side {
-                DiffSide::Absent => "/dev/null".to_owned(),
-                _ => format!("{mark}/{name}"),
-            };
             let deadline = Instant::now() + DIFF_TIMEOUT;
             let hunks = line_diff::unified_diff(before, after, 3, Some(deadline));
             match hunks.as_str() {
                 "" => hunks,
-                hunks => format!("--- {}\n+++ {}\n{hunks}", label(old, "a"), label(new, "b")),
+                hunks => {
+                    format!(
+                        "--- {}\n+++ {}\n{hunks}",
+                        label(old, "a", &name),
+                        label(new, "b", &name)
+                    )
+                }
             }
         }
         (before, after) => {
-            let words = |it: Result<&str, String>, side: &DiffSide| match (it, side) {
-                (Err(words), _) => words,
-                (Ok(_), DiffSide::Absent) => "nothing".to_owned(),
-                (Ok(text), _) => format!("a text of {} bytes", text.len()),
-            };
-            format!("{name}: {} → {}\n", words(before, old), words(after, new))
+            format!("{name}: {} → {}\n", description(before, old), description(after, new))
         }
     };
     let mut text = terminal_safe(text);
     if text.len() > *room {
-        let end = text::prefix(&text, *room).rfind('\n').map_or(0, |it| it + 1);
+        let end = text::prefix(&text, *room).rfind('\n').map_or(0, |index| index + 1);
         text.truncate(end);
         text.push_str(&format!("… {name}: too much to show all of it\n"));
         *room = 0;
@@ -68,6 +65,23 @@ pub(crate) fn unified_diff(
         *room -= text.len();
     }
     text
+}
+
+/// The name of one side in the head of a diff.
+fn label(side: &DiffSide, mark: &str, name: &str) -> String {
+    match side {
+        DiffSide::Absent => "/dev/null".to_owned(),
+        _ => format!("{mark}/{name}"),
+    }
+}
+
+/// Describes one side if there is no diff.
+fn description(text: Result<&str, String>, side: &DiffSide) -> String {
+    match (text, side) {
+        (Err(words), _) => words,
+        (Ok(_), DiffSide::Absent) => "nothing".to_owned(),
+        (Ok(text), _) => format!("a text of {} bytes", text.len()),
+    }
 }
 
 fn text(side: &DiffSide, bounds: DiffLimits) -> Result<&str, String> {

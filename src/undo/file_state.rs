@@ -45,7 +45,9 @@ pub(super) fn state_of(path: &Path) -> io::Result<FileState> {
     if !metadata.is_file() {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
     }
-    let (mut context, mut size, mut chunk) = (Context::new(&SHA256), 0, vec![0; 64 * 1024]);
+    let mut context = Context::new(&SHA256);
+    let mut size = 0;
+    let mut chunk = vec![0; 64 * 1024];
     loop {
         let count = file.read(&mut chunk)?;
         if count == 0 {

@@ -24,7 +24,7 @@ pub(crate) struct NetChange {
     pub is_interleaved: bool,
 }
 
-/// What an undo does about one path.
+/// The step of an undo for one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UndoStep {
     /// Absolute.
@@ -55,7 +55,7 @@ pub(crate) enum UndoAction {
     },
 }
 
-/// Whether two states are the same, ignoring whether the content is stored.
+/// Returns true if two states are the same, ignoring whether the content is stored.
 pub(crate) fn is_same_state(one: &FileState, other: &FileState) -> bool {
     match (one, other) {
         (
@@ -84,17 +84,19 @@ pub(crate) fn net_changes(versions: &[FileVersion]) -> Vec<NetChange> {
             all.insert(path, folded);
             continue;
         };
-        let follows = known.after.as_ref().is_some_and(|it| is_same_state(it, &change.before));
+        let follows =
+            known.after.as_ref().is_some_and(|after| is_same_state(after, &change.before));
         // Someone else has put the path back in between.
         let starts_anew = is_same_state(&known.before, &change.before);
         known.is_interleaved |= !follows && !starts_anew;
         known.after.clone_from(&change.after);
     }
     // A change by someone else in between must be reported as a conflict.
-    let is_change = |it: &NetChange| {
-        it.is_interleaved || it.after.as_ref().is_none_or(|after| !is_same_state(&it.before, after))
-    };
-    all.into_values().filter(is_change).collect()
+    let changes = all.into_values().filter(|change| {
+        change.is_interleaved
+            || change.after.as_ref().is_none_or(|after| !is_same_state(&change.before, after))
+    });
+    changes.collect()
 }
 
 /// Plans how to restore the states before the changes. `now` returns the current state of a path;
@@ -107,17 +109,17 @@ pub(crate) fn plan_undo<E>(
     mut now: impl FnMut(&std::path::Path) -> FileState,
     mut is_kept: impl FnMut(&str) -> Result<bool, E>,
 ) -> Result<Vec<UndoStep>, E> {
-    let all: Vec<_> = folded.into_iter().map(|it| (now(&it.path), it)).collect();
+    let all: Vec<_> = folded.into_iter().map(|change| (now(&change.path), change)).collect();
     // A file that is removed is stored before, so its content is available for other paths.
     let removed: HashSet<String> =
-        all.iter().filter_map(|(now, it)| removed_hash(it, now)).collect();
-    let mut is_kept = |hash: &str| Ok(removed.contains(hash) || is_kept(hash)?);
-    let step = |(now, it): (FileState, NetChange)| {
-        let path = it.path.clone();
-        let action = action(it, &now, &mut is_kept)?;
-        Ok(UndoStep { path, now, action })
-    };
-    let steps = all.into_iter().map(step).collect::<Result<Vec<_>, E>>()?;
+        all.iter().filter_map(|(now, change)| removed_hash(change, now)).collect();
+    let mut is_available = |hash: &str| Ok(removed.contains(hash) || is_kept(hash)?);
+    let mut steps = Vec::new();
+    for (now, change) in all {
+        let path = change.path.clone();
+        let action = action::<E>(change, &now, &mut is_available)?;
+        steps.push(UndoStep { path, now, action });
+    }
     Ok(block_below_conflicts(steps))
 }
 
@@ -126,7 +128,7 @@ pub(crate) fn plan_undo<E>(
 fn block_below_conflicts(mut steps: Vec<UndoStep>) -> Vec<UndoStep> {
     let mut kept: HashSet<PathBuf> = HashSet::new();
     for step in &mut steps {
-        let is_below = step.path.ancestors().skip(1).any(|it| kept.contains(it));
+        let is_below = step.path.ancestors().skip(1).any(|folder| kept.contains(folder));
         if is_below && matches!(step.action, UndoAction::Restore { .. }) {
             let why = "something else is in the place of its folder".to_owned();
             step.action = UndoAction::Conflict { why };
@@ -142,8 +144,8 @@ fn block_below_conflicts(mut steps: Vec<UndoStep>) -> Vec<UndoStep> {
 
 /// The hash of a file that the undo removes.
 fn removed_hash(folded: &NetChange, now: &FileState) -> Option<String> {
-    let is_ours =
-        folded.after.as_ref().is_some_and(|it| is_same_state(it, now)) && !folded.is_interleaved;
+    let is_ours = folded.after.as_ref().is_some_and(|after| is_same_state(after, now))
+        && !folded.is_interleaved;
     // Its removal cannot fail for lack of the content that replaces it.
     let is_removed = !matches!(folded.before, FileState::File { .. } | FileState::Unknown { .. });
     match now {
@@ -160,17 +162,16 @@ fn action<E>(
     is_kept: &mut impl FnMut(&str) -> Result<bool, E>,
 ) -> Result<UndoAction, E> {
     let NetChange { before: to, after, is_interleaved, .. } = folded;
-    let conflict = |why: &str| Ok(UndoAction::Conflict { why: why.to_owned() });
     if is_interleaved {
-        return conflict("something else changed it between these changes");
+        let why = "something else changed it between these changes".to_owned();
+        return Ok(UndoAction::Conflict { why });
     }
     if is_same_state(&to, now) {
         return Ok(UndoAction::AlreadyRestored);
     }
     let Some(after) = after else {
-        return conflict(
-            "the call that changed it was interrupted, so its own change is not known",
-        );
+        let why = "the call that changed it was interrupted, so its own change is not known";
+        return Ok(UndoAction::Conflict { why: why.to_owned() });
     };
     if let FileState::Unknown { why } = after {
         let why = format!("the state that the turn left is not known: {why}");

@@ -32,7 +32,8 @@ impl UndoFixture {
     async fn new(files: &[(&str, &'static str)]) -> UndoFixture {
         let folder = tempfile::tempdir().unwrap();
         let root = turnwright_workspace::real_path(folder.path()).unwrap();
-        let (store, session) = (Store::in_memory(), SessionId::from("s"));
+        let store = Store::in_memory();
+        let session = SessionId::from("s");
         let log = SessionLog::new(store.clone(), session.clone());
         let row = SessionRow::new(session.clone(), root.clone());
         log.create_session(row).written().await;
@@ -51,7 +52,8 @@ impl UndoFixture {
         self.undo.log.begin_turn(TurnKind::Prompt, "do it".to_owned());
         for (number, (name, op)) in work.iter().enumerate() {
             let call = CallId::from(format!("call-{}-{number}", self.undo.log.turn()));
-            let (before, bytes) = (self.tree(), self.bytes());
+            let before = self.tree();
+            let bytes = self.bytes();
             op.run(&self.root.join(name));
             let after = self.tree();
             let settled = CallOutcome {
@@ -66,14 +68,12 @@ impl UndoFixture {
 
     fn changes(&self, before: &Tree, after: &Tree) -> Vec<FileChange> {
         let paths: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-        let at = |tree: &Tree, path: &PathBuf| tree.get(path).cloned().unwrap_or(FileState::Absent);
-        let change = |path: &PathBuf| FileChange {
+        let all = paths.into_iter().map(|path| FileChange {
             path: self.root.join(path),
-            before: at(before, path),
-            after: Some(at(after, path)),
-        };
-        let all = paths.into_iter().map(change);
-        all.filter(|it| Some(&it.before) != it.after.as_ref()).collect()
+            before: before.get(path).cloned().unwrap_or(FileState::Absent),
+            after: Some(after.get(path).cloned().unwrap_or(FileState::Absent)),
+        });
+        all.filter(|change| Some(&change.before) != change.after.as_ref()).collect()
     }
 
     async fn carry_out(&self, wish: UndoRequest) -> Option<UndoReport> {
@@ -110,13 +110,16 @@ impl UndoFixture {
     }
 
     fn names(&self, paths: &[(PathBuf, String)]) -> Vec<String> {
-        let name = |it: &PathBuf| it.strip_prefix(&self.root).unwrap().display().to_string();
-        paths.iter().map(|(path, why)| format!("{}: {why}", name(path))).collect()
+        let names = paths.iter().map(|(path, why)| {
+            format!("{}: {why}", path.strip_prefix(&self.root).unwrap().display())
+        });
+        names.collect()
     }
 }
 
 fn walk(folder: &Path, visit: &mut impl FnMut(&Path)) {
-    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
         visit(&path);
@@ -141,15 +144,15 @@ enum FileOp {
 impl FileOp {
     #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
     fn run(&self, path: &Path) {
-        let kind = path.symlink_metadata().ok().map(|it| it.file_type());
-        let is_dir = kind.is_some_and(|it| it.is_dir());
+        let kind = path.symlink_metadata().ok().map(|metadata| metadata.file_type());
+        let is_dir = kind.is_some_and(|kind| kind.is_dir());
         if !matches!(self, FileOp::Remove | FileOp::Mode(_))
             && fs::create_dir_all(path.parent().unwrap()).is_err()
         {
             return;
         }
         match self {
-            FileOp::Write(text) if !is_dir && !kind.is_some_and(|it| it.is_symlink()) => {
+            FileOp::Write(text) if !is_dir && !kind.is_some_and(|kind| kind.is_symlink()) => {
                 fs::write(path, text).unwrap();
             }
             FileOp::Replace(text) if !is_dir => {
@@ -159,7 +162,7 @@ impl FileOp {
             }
             FileOp::Remove if is_dir => fs::remove_dir_all(path).unwrap(),
             FileOp::Remove => drop(fs::remove_file(path)),
-            FileOp::Mode(mode) if kind.is_some_and(|it| !it.is_symlink()) => {
+            FileOp::Mode(mode) if kind.is_some_and(|kind| !kind.is_symlink()) => {
                 fs::set_permissions(path, fs::Permissions::from_mode(*mode)).unwrap();
             }
             FileOp::Link(target) if kind.is_none() => symlink(target, path).unwrap(),
@@ -227,7 +230,7 @@ async fn later_changes_of_the_user_are_left_alone_and_reported() {
     );
     assert_eq!(fixture.names(&report.failed), ["n: something else lies in the folder"]);
     assert_eq!(
-        ["a", "b", "mine", "n/own", "n/new"].map(|it| fixture.read(it)),
+        ["a", "b", "mine", "n/own", "n/new"].map(|name| fixture.read(name)),
         ["the user's", "1", "the user's", "the user's", ""]
     );
     let text = report.text(fixture.undo.files.roots());
@@ -310,7 +313,8 @@ async fn an_interrupted_call_is_undone_only_where_its_change_is_known() {
     let fixture = UndoFixture::new(&[("known", "1"), ("unknown", "1"), ("not yet", "1")]).await;
     let log = &fixture.undo.log;
     log.begin_turn(TurnKind::Prompt, "do it".to_owned());
-    let (before, bytes) = (fixture.tree(), fixture.bytes());
+    let before = fixture.tree();
+    let bytes = fixture.bytes();
     FileOp::Write("2").run(&fixture.root.join("known"));
     FileOp::Write("2").run(&fixture.root.join("unknown"));
     let change = |name: &str, after: Option<FileState>| FileChange {
@@ -328,7 +332,7 @@ async fn an_interrupted_call_is_undone_only_where_its_change_is_known() {
     let report = fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
     assert_eq!(report.already, [fixture.root.join("not yet")]);
     assert_eq!(report.conflicts[0].0, fixture.root.join("unknown"));
-    assert_eq!(["known", "unknown", "not yet"].map(|it| fixture.read(it)), ["1", "2", "1"]);
+    assert_eq!(["known", "unknown", "not yet"].map(|name| fixture.read(name)), ["1", "2", "1"]);
 }
 
 #[tokio::test]
@@ -338,14 +342,13 @@ async fn an_interrupted_undo_can_be_completed_and_redone() {
     let log = &fixture.undo.log;
     let planned = fixture.undo.plan(UndoRequest::Undo(1)).await.unwrap().unwrap();
     log.begin_turn(TurnKind::Undo, String::new());
-    let to = |it: &super::UndoStep| match &it.action {
-        super::UndoAction::Restore { to } => Some(to.clone()),
-        _ => None,
-    };
-    let files = planned.steps.iter().map(|it| FileChange {
-        path: it.path.clone(),
-        before: it.now.clone(),
-        after: to(it),
+    let files = planned.steps.iter().map(|step| FileChange {
+        path: step.path.clone(),
+        before: step.now.clone(),
+        after: match &step.action {
+            super::UndoAction::Restore { to } => Some(to.clone()),
+            _ => None,
+        },
     });
     let intent = ChangeIntent { files: files.collect(), bytes: fixture.bytes() };
     log.record_intent(&CallId::from("undo-2"), intent, Durability::PowerLoss).written().await;
@@ -354,10 +357,10 @@ async fn an_interrupted_undo_can_be_completed_and_redone() {
     // The process is killed here, with one of two files restored.
     let report = fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
     assert!(report.is_complete(), "{report:?}");
-    assert_eq!(["a", "b"].map(|it| fixture.read(it)), ["1", "1"]);
+    assert_eq!(["a", "b"].map(|name| fixture.read(name)), ["1", "1"]);
     let report = fixture.carry_out(UndoRequest::Redo).await.unwrap();
     assert!(report.is_complete(), "{report:?}");
-    assert_eq!(["a", "b"].map(|it| fixture.read(it)), ["2", "2"]);
+    assert_eq!(["a", "b"].map(|name| fixture.read(name)), ["2", "2"]);
 }
 
 #[tokio::test]
@@ -376,10 +379,13 @@ async fn an_undo_is_a_turn_with_its_own_versions() {
     let fixture = UndoFixture::new(&[("a", "1")]).await;
     fixture.turn(&[("a", FileOp::Write("2"))]).await;
     fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
-    let read = |it: &_| {
-        Ok((file_versions::undoable_turns(it, 1)?, file_versions::file_versions(it, 1, &[2])?))
-    };
-    let (turns, rows) = fixture.undo.store.read(read).await.unwrap();
+    let reading = fixture.undo.store.read(|connection| {
+        Ok((
+            file_versions::undoable_turns(connection, 1)?,
+            file_versions::file_versions(connection, 1, &[2])?,
+        ))
+    });
+    let (turns, rows) = reading.await.unwrap();
     let undo = &turns[1];
     assert_eq!(
         (undo.kind, undo.target_turns.as_slice(), undo.has_ended),
@@ -413,7 +419,7 @@ async fn turns_of_whose_commands_nothing_is_known_are_named_each_time() {
     assert_eq!((report.restored.len(), report.uncovered.as_str()), (1, named));
     assert!(report.text(fixture.undo.files.roots()).ends_with(named));
     assert_eq!(fixture.read("a"), "1");
-    assert_eq!(fixture.undo.plan(UndoRequest::Undo(1)).await.unwrap().map(|it| it.turns), None);
+    assert_eq!(fixture.undo.plan(UndoRequest::Undo(1)).await.unwrap().map(|plan| plan.turns), None);
     assert_eq!(fixture.undo.uncovered().await.unwrap(), named);
 }
 
@@ -434,8 +440,8 @@ fn op() -> impl Strategy<Value = (&'static str, FileOp)> {
 
 /// Excludes read-only folders, in which the test itself could not create files unless it runs as
 /// root.
-fn is_allowed_op(it: &(&'static str, FileOp)) -> bool {
-    !matches!(it, ("d" | "f", FileOp::Mode(_)))
+fn is_allowed_op(operation: &(&'static str, FileOp)) -> bool {
+    !matches!(operation, ("d" | "f", FileOp::Mode(_)))
 }
 
 fn turns() -> impl Strategy<Value = Vec<Vec<(&'static str, FileOp)>>> {
@@ -484,9 +490,9 @@ proptest! {
                     fixture.turn(turn).await;
                 }
             }
-            let mine: Vec<_> = names.iter().filter(|it| {
+            let mine: Vec<_> = names.iter().filter(|name| {
                 // Through a link it would be another file.
-                let path = fixture.root.join(it);
+                let path = fixture.root.join(name);
                 path.is_file() && turnwright_workspace::real_path(&path).unwrap() == path
             }).collect();
             for name in &mine {
@@ -500,25 +506,25 @@ proptest! {
             }
             let end = fixture.tree();
             // A path through a link is a different file.
-            let is_direct = |it: &&&str| {
-                let folder = fixture.root.join(it).parent().unwrap().to_path_buf();
+            let direct_names = NAMES.iter().filter(|name| {
+                let folder = fixture.root.join(name).parent().unwrap().to_path_buf();
                 turnwright_workspace::real_path(&folder).map_or(true, |real| real == folder)
-            };
-            let direct: Vec<_> = NAMES.iter().filter(is_direct).map(Path::new).collect();
+            });
+            let direct: Vec<_> = direct_names.map(Path::new).collect();
             let Some(report) = fixture.carry_out(UndoRequest::Since(1)).await else { return };
             let now = fixture.tree();
             for name in direct {
-                let is_mine = mine.iter().any(|it| Path::new(it) == name);
+                let is_mine = mine.iter().any(|own| Path::new(own) == name);
                 if is_mine {
                     let kept = now.get(name) == end.get(name) || now.get(name) == foreign.get(name);
                     assert!(kept, "{name:?}: {report:?}");
                     let path = fixture.root.join(name);
-                    let told = report.conflicts.iter().any(|it| it.0 == path);
+                    let told = report.conflicts.iter().any(|conflict| conflict.0 == path);
                     let was_there = before.get(name) == foreign.get(name)
                         || now.get(name) == foreign.get(name)
-                        || report.failed.iter().any(|it| it.0 == path);
+                        || report.failed.iter().any(|failure| failure.0 == path);
                     assert!(told || was_there, "{name:?}: {report:?}");
-                } else if !mine.iter().any(|it| name.starts_with(it) || Path::new(it).starts_with(name)) {
+                } else if !mine.iter().any(|own| name.starts_with(own) || Path::new(own).starts_with(name)) {
                     assert_eq!(now.get(name), before.get(name), "{name:?}: {report:?}");
                 }
             }

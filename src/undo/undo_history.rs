@@ -14,12 +14,12 @@ pub(crate) struct UndoneTurns {
     pub is_partial: bool,
 }
 
-/// What can be undone and redone in a session.
+/// The turns of a session that can be undone and redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UndoHistory {
     /// The turns that have changed files and are not undone, in order.
     pub undoable: Vec<u64>,
-    /// What can be redone, the most recent last.
+    /// The undone turns that can be redone, the most recent last.
     pub undone: Vec<UndoneTurns>,
 }
 
@@ -42,7 +42,7 @@ impl UndoHistory {
                     let mut undo_turns = repeated.map_or(Vec::new(), |last| last.undo_turns);
                     undo_turns.push(turn.number);
                     if !is_partial {
-                        history.undoable.retain(|it| !turn.target_turns.contains(it));
+                        history.undoable.retain(|turns| !turn.target_turns.contains(turns));
                     }
                     let turns = turn.target_turns.clone();
                     history.undone.push(UndoneTurns { undo_turns, turns, is_partial });

@@ -58,12 +58,12 @@ pub struct CallContext<'a> {
     pub cancel: &'a CancellationToken,
 }
 
-/// What is needed to answer a server's input requests during a call.
+/// The context for answering a server's input requests during a call.
 #[derive(Clone, Copy, Default)]
 pub struct InputRequestContext<'a> {
     /// The server's name.
     pub server: &'a str,
-    /// The roots that the server is told.
+    /// The roots to tell the server.
     pub roots: &'a [PathBuf],
     /// The call, whose user can be asked.
     pub caller: Option<&'a WaitingCall>,
@@ -90,7 +90,7 @@ pub async fn call(
                 let (responses, state) = answer_input_requests(result, input_context, ctx).await?;
                 for (name, value) in [("inputResponses", responses), ("requestState", state)] {
                     params.shift_remove(name);
-                    params.extend(value.map(|it| (name.to_owned(), it)));
+                    params.extend(value.map(|value| (name.to_owned(), value)));
                 }
             }
             Some("task") => {
@@ -171,8 +171,8 @@ async fn send_once(
             biased;
             response = running.response() => {
                 let result = response.map_err(|error| call_error(&error))?;
-                let malformed = |_| call_error(&PeerError::Malformed);
-                return serde_json::from_str(result.get()).map_err(malformed);
+                return serde_json::from_str(result.get())
+                    .map_err(|_| call_error(&PeerError::Malformed));
             }
             () = ctx.cancel.cancelled() => break cancelled(),
             () = sleep_until(deadline) => break timed_out(timeouts.call_total, "it ran for"),
@@ -209,10 +209,11 @@ fn timed_out(limit: Duration, what: &str) -> String {
 pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
         PeerError::ErrorResponse(error) => {
-            let (code, message) = (error.code, &error.message);
-            let data = error.data.as_ref().map(|it| match it.as_str() {
+            let code = error.code;
+            let message = &error.message;
+            let data = error.data.as_ref().map(|data| match data.as_str() {
                 Some(text) => format!(" {text}"),
-                None => format!(" {it}"),
+                None => format!(" {data}"),
             });
             let text = bounded_text(
                 &escape_hidden(&format!("{message}{}", data.unwrap_or_default())),

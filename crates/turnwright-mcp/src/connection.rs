@@ -28,10 +28,10 @@ use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, ProgramActivity};
 
-/// How long it may take to write what is queued when a connection is closed.
+/// Time limit for writing queued messages when a connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What is needed to connect, and until when.
+/// The settings and services for connecting, with the deadline.
 #[derive(Debug)]
 pub(super) struct ConnectRequest<'a> {
     pub(super) spec: &'a ServerSpec,
@@ -58,8 +58,8 @@ impl ConnectRequest<'_> {
             () = self.stop.cancelled() => Err("it was stopped".to_owned()),
             () = sleep_until(self.deadline) => {
                 let limit = self.spec.start_timeout().as_secs_f32();
-                let download = self.spec.downloader().map(|it| format!(
-                    ". `{it} …` may still have been downloading: run it once in a terminal, or set a \
+                let download = self.spec.downloader().map(|program| format!(
+                    ". `{program} …` may still have been downloading: run it once in a terminal, or set a \
                      higher `start_seconds` for the server"
                 ));
                 Err(format!("it was not ready within {limit} s{}", download.unwrap_or_default()))
@@ -120,11 +120,11 @@ impl From<String> for ConnectFailure {
 pub(super) struct Connection {
     peer: Peer,
     kind: ConnectionKind,
-    /// What carries the messages. Dropping it ends the connection.
+    /// The tasks that carry the messages. Dropping them ends the connection.
     tasks: JoinSet<()>,
 }
 
-/// What the connection depends on.
+/// The process, HTTP channel or link that the connection depends on.
 #[derive(Debug)]
 enum ConnectionKind {
     Process(Box<ServerProcess>),
@@ -212,8 +212,10 @@ impl Connection {
             (peer, http, answers) = channel(Some(NEWEST_VERSION));
             if let Err(error) = handshake::discover(&peer).await {
                 let failure = connection.last_failure();
-                let unexpected = || http::unexpected(&error.to_string());
-                return Err(failure.map_or_else(unexpected, |it| it.reason));
+                return Err(failure.map_or_else(
+                    || http::unexpected(&error.to_string()),
+                    |failure| failure.reason,
+                ));
             }
         }
         let tasks = http.start_tasks(&peer, answers);
@@ -239,10 +241,10 @@ impl Connection {
                 });
             }
             Ok(Err(error)) => {
-                let lost = reason.borrow().as_deref().map(|it| brief(&it));
-                let unusual =
-                    || format!("it does not answer like an MCP server: {}", brief(&error));
-                lost.or_else(|| refusal(&error)).unwrap_or_else(unusual)
+                let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
+                lost.or_else(|| refusal(&error)).unwrap_or_else(|| {
+                    format!("it does not answer like an MCP server: {}", brief(&error))
+                })
             }
             Err(why) => why,
         };
@@ -266,7 +268,7 @@ impl Connection {
 
     /// True if the server sends change notifications only to subscribers.
     pub(super) fn needs_subscription(&self) -> bool {
-        self.peer.info().is_some_and(|it| !it.has_handshake() && it.announces_tools())
+        self.peer.info().is_some_and(|info| !info.has_handshake() && info.announces_tools())
     }
 
     /// Waits for the connection to end, and describes how it ended.
@@ -276,8 +278,9 @@ impl Connection {
             ConnectionKind::Http(http) => http.lost().await,
             ConnectionKind::Link(reason) => {
                 // Not known if the peer is gone.
-                let lost = reason.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
-                lost.map_or_else(|| "the connection was closed".to_owned(), |it| brief(&it))
+                let lost =
+                    reason.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+                lost.map_or_else(|| "the connection was closed".to_owned(), |reason| brief(&reason))
             }
         }
     }
@@ -293,7 +296,7 @@ impl Connection {
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
     pub(super) async fn close(mut self) {
         self.peer.close();
-        drop(timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await);
+        timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
         match self.kind {
             ConnectionKind::Process(process) => {
                 close_pipes(self.tasks).await;
@@ -301,16 +304,16 @@ impl Connection {
             }
             ConnectionKind::Http(http) => {
                 self.tasks.shutdown().await;
-                drop(timeout(DELETE_TIMEOUT, http.close()).await);
+                timeout(DELETE_TIMEOUT, http.close()).await.ok();
             }
             ConnectionKind::Link(_) => {}
         }
     }
 }
 
-/// Waits until what is queued is written, and closes the pipes.
+/// Waits until all queued messages are written, then closes the pipes.
 async fn close_pipes(mut tasks: JoinSet<()>) {
-    drop(timeout(CLOSE_TIMEOUT, tasks.join_next()).await);
+    timeout(CLOSE_TIMEOUT, tasks.join_next()).await.ok();
     tasks.shutdown().await;
 }
 
@@ -350,7 +353,7 @@ async fn connect(
         }
     };
     let error = match request.until_deadline(within_memory).await {
-        Ok(Some(Ok(()))) => match peer.info().filter(|it| !it.has_known_version()) {
+        Ok(Some(Ok(()))) => match peer.info().filter(|info| !info.has_known_version()) {
             None => {
                 return Ok(Connection {
                     peer,
@@ -400,7 +403,7 @@ fn refusal(error: &HandshakeError) -> Option<String> {
     }
 }
 
-/// Makes one short line without API keys of a server's text.
+/// Shortens a server's text to one line without API keys.
 fn brief(said: &impl std::fmt::Display) -> String {
     shorten_title(escape_hidden_line(&redact::text(&said.to_string())))
 }

@@ -64,7 +64,7 @@ impl Drop for WaitingCallGuard<'_> {
         // A question of a finished call would block the next question.
         self.cancel.cancel();
         let mut list = self.calls.0.lock();
-        list.calls.retain(|it| it.0 != self.number);
+        list.calls.retain(|call| call.0 != self.number);
     }
 }
 
@@ -73,7 +73,8 @@ impl WaitingCalls {
     pub fn add(&self, call: WaitingCall) -> WaitingCallGuard<'_> {
         let mut list = self.0.lock();
         list.last_number += 1;
-        let (number, cancel) = (list.last_number, call.cancel.clone());
+        let number = list.last_number;
+        let cancel = call.cancel.clone();
         list.calls.push((number, call));
         WaitingCallGuard { calls: self, number, cancel }
     }
@@ -82,8 +83,8 @@ impl WaitingCalls {
     fn of_only_client(&self) -> Option<WaitingCall> {
         let list = self.0.lock();
         let (_, first) = list.calls.first()?;
-        let is_same = |it: &(u64, WaitingCall)| Arc::ptr_eq(&it.1.client, &first.client);
-        list.calls.iter().all(is_same).then(|| first.clone())
+        let mut calls = list.calls.iter();
+        calls.all(|(_, call)| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
     }
 }
 
@@ -101,13 +102,13 @@ pub(crate) fn declined() -> Value {
     json!({ "action": "decline" })
 }
 
-/// How the forms of servers begin, so that nobody takes them for the agent's own.
+/// The beginning of every server's form, so that it is not mistaken for the agent's own.
 pub const SERVER_ASKS: &str = "The MCP server ";
 
 /// Asks the user of one call.
 pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Value) -> Value {
     // Requests to open a page are declined: the user must not be sent to a server's URL.
-    let is_form = params["mode"].as_str().is_none_or(|it| it == "form");
+    let is_form = params["mode"].as_str().is_none_or(|mode| mode == "form");
     let schema = params.get_mut("requestedSchema").map(Value::take);
     let (true, Some(schema @ Value::Object(_)), Some(message)) =
         (is_form, schema, params["message"].as_str())

@@ -10,7 +10,7 @@ use super::http::HttpError;
 
 /// Maximum size of an event.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
-/// The shortest delay before a stream is opened again, whatever the server asks for.
+/// The shortest delay before a stream is opened again, even if the server asks for less.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 /// How long the end of a response that has nothing more to say may take, so that its connection can be used
 /// again.
@@ -65,7 +65,7 @@ impl EventStream {
         }
     }
 
-    /// True if what follows cannot be read.
+    /// True if the rest of the stream cannot be read.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -77,12 +77,12 @@ impl EventStream {
 
     /// How long the server asks to wait before the stream is opened again.
     pub(super) fn retry(&self) -> Option<Duration> {
-        self.decoder.retry().map(|it| it.max(MIN_RETRY))
+        self.decoder.retry().map(|delay| delay.max(MIN_RETRY))
     }
 
     /// Reads the rest of a stream that has nothing more to say.
     pub(super) async fn drain(mut self) {
         let rest = async { while let Ok(Some(_)) = self.response.chunk().await {} };
-        drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
+        tokio::time::timeout(DRAIN_TIMEOUT, rest).await.ok();
     }
 }

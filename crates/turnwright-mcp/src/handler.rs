@@ -44,7 +44,8 @@ impl ServerMessageHandler {
             "ping" => Reply::Now(Ok(json!({}))),
             "roots/list" => Reply::Now(Ok(list_roots_result(&self.roots))),
             "elicitation/create" => {
-                let (server, callers) = (self.server.clone(), self.callers.clone());
+                let server = self.server.clone();
+                let callers = self.callers.clone();
                 Reply::FromUser(Box::pin(async move {
                     elicitation::ask_user(&server, &callers, params).await
                 }))
@@ -68,7 +69,7 @@ impl ServerMessageHandler {
         }
     }
 
-    /// A handler that nobody listens to.
+    /// A handler without a listener.
     #[cfg(test)]
     pub(super) fn silent() -> ServerMessageHandler {
         ServerMessageHandler {
@@ -82,9 +83,9 @@ impl ServerMessageHandler {
     }
 }
 
-/// The folders as the roots that a server is told.
+/// The result of `roots/list` for these folders.
 pub(super) fn list_roots_result(folders: &[PathBuf]) -> Value {
-    let uri = |it: &PathBuf| Some(url::Url::from_file_path(it).ok()?.to_string());
-    let roots: Value = folders.iter().filter_map(uri).map(|it| json!({ "uri": it })).collect();
+    let uris = folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok());
+    let roots: Value = uris.map(|uri| json!({ "uri": uri.to_string() })).collect();
     json!({ "roots": roots })
 }

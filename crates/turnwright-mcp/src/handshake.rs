@@ -20,7 +20,7 @@ const UNSUPPORTED_VERSION: i32 = -32022;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// What a server says about itself.
+/// A server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ServerInfo {
     /// The protocol version of the connection.
@@ -32,8 +32,9 @@ pub(super) struct ServerInfo {
 
 impl ServerInfo {
     fn new(version: String, about: &Value, capabilities: Value) -> ServerInfo {
-        let text = |name: &str| about[name].as_str().unwrap_or_default();
-        let title = format!("{} {}", text("name"), text("version")).trim().to_owned();
+        let name = about["name"].as_str().unwrap_or_default();
+        let revision = about["version"].as_str().unwrap_or_default();
+        let title = format!("{name} {revision}").trim().to_owned();
         let capabilities = match capabilities {
             Value::Object(capabilities) => capabilities,
             _ => Map::new(),
@@ -41,7 +42,7 @@ impl ServerInfo {
         ServerInfo { version, title, capabilities }
     }
 
-    /// True if the protocol version has a handshake. Otherwise each request says what it would say.
+    /// True if the protocol version has a handshake. Without one, each request carries its contents.
     pub(super) fn has_handshake(&self) -> bool {
         self.version.as_str() < NEWEST_VERSION
     }
@@ -57,7 +58,7 @@ impl ServerInfo {
     /// True if the server announces changes of its tools.
     pub(super) fn announces_tools(&self) -> bool {
         let tools = self.capabilities.get("tools");
-        tools.is_some_and(|it| it["listChanged"] == true)
+        tools.is_some_and(|tools| tools["listChanged"] == true)
     }
 }
 
@@ -99,13 +100,12 @@ fn client_info() -> Value {
     json!({ "name": "turnwright", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// What each request says if there was no handshake, for its `_meta`.
+/// The `_meta` fields of each request if there was no handshake.
 pub(super) fn client_context(handler: &ServerMessageHandler) -> JsonObject {
-    let prefix = |name: &str| format!("io.modelcontextprotocol/{name}");
     JsonObject::from_iter([
         (VERSION_KEY.to_owned(), NEWEST_VERSION.into()),
-        (prefix("clientInfo"), client_info()),
-        (prefix("clientCapabilities"), capabilities(handler)),
+        ("io.modelcontextprotocol/clientInfo".to_owned(), client_info()),
+        ("io.modelcontextprotocol/clientCapabilities".to_owned(), capabilities(handler)),
     ])
 }
 
@@ -136,14 +136,13 @@ async fn propose(peer: &Peer, version: &str) -> Response {
     }
 }
 
-/// The newest version with a handshake that a refusal names besides the proposed one.
+/// The newest version with a handshake, other than the proposed one, that a refusal names.
 fn named_version(error: &RpcError) -> Option<&'static str> {
     let theirs = supported_versions(error);
-    let is_named = |version: &str| {
-        error.message.contains(version) || theirs.iter().any(|named| named == version)
-    };
     let older = KNOWN_VERSIONS.into_iter().filter(|version| *version < HANDSHAKE_VERSION);
-    older.rev().find(|version| is_named(version))
+    older.rev().find(|&version| {
+        error.message.contains(version) || theirs.iter().any(|named| named == version)
+    })
 }
 
 /// Reads the result of `initialize`.
@@ -162,7 +161,7 @@ pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
         match peer.start("server/discover", JsonObject::new()).response().await {
             Err(PeerError::ErrorResponse(error)) if error.code == UNSUPPORTED_VERSION => {
                 let theirs = supported_versions(&error);
-                if attempts > 1 || !theirs.iter().any(|it| it == NEWEST_VERSION) {
+                if attempts > 1 || !theirs.iter().any(|version| version == NEWEST_VERSION) {
                     return Err(HandshakeError::UnsupportedVersion(theirs));
                 }
             }
@@ -172,7 +171,7 @@ pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
     let malformed = HandshakeError::Malformed("server/discover");
     let Ok(mut result) = serde_json::from_str::<Value>(result.get()) else { return Err(malformed) };
     let Some(versions) = result["supportedVersions"].as_array() else { return Err(malformed) };
-    if !versions.iter().any(|it| it == NEWEST_VERSION) {
+    if !versions.iter().any(|version| version == NEWEST_VERSION) {
         return Err(HandshakeError::UnsupportedVersion(texts(versions)));
     }
     let capabilities = result.get_mut("capabilities").map(Value::take).unwrap_or_default();
@@ -182,8 +181,8 @@ pub(super) async fn discover(peer: &Peer) -> Result<(), HandshakeError> {
 }
 
 fn supported_versions(error: &RpcError) -> Vec<String> {
-    let versions = error.data.as_ref().and_then(|it| it["supported"].as_array());
-    versions.map(|it| texts(it)).unwrap_or_default()
+    let versions = error.data.as_ref().and_then(|data| data["supported"].as_array());
+    versions.map(|list| texts(list)).unwrap_or_default()
 }
 
 fn texts(values: &[Value]) -> Vec<String> {

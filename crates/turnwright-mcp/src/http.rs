@@ -54,7 +54,7 @@ const RESERVED_HEADERS: &[&str] = &[
 /// Why a request has failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
-    /// The status, and what the server said about it.
+    /// The status, and the server's explanation of it.
     #[error("HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
     Status { status: StatusCode, scope: Option<String>, body: String },
     /// The server does not know the session any more.
@@ -80,7 +80,7 @@ impl ServerTransport {
     ) -> Result<ServerTransport, String> {
         let url = Url::parse(url)
             .ok()
-            .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or("its address is not an http or https URL")?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(
@@ -98,18 +98,19 @@ impl ServerTransport {
 
 /// Validates and converts headers.
 fn header_map(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
-    let convert = |(name, value): &(String, Secret)| {
-        let shown = escape_hidden_line(name);
-        let invalid = || format!("the header `{shown}` contains invalid characters");
-        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
-        if RESERVED_HEADERS.contains(&key.as_str()) {
-            return Err(format!("the header `{key}` cannot be set"));
-        }
-        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
-        value.set_sensitive(true);
-        Ok((key, value))
-    };
-    headers.iter().map(convert).collect()
+    headers.iter().map(|(name, value)| header(name, value)).collect()
+}
+
+fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), String> {
+    let shown = escape_hidden_line(name);
+    let invalid = || format!("the header `{shown}` contains invalid characters");
+    let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+    if RESERVED_HEADERS.contains(&key.as_str()) {
+        return Err(format!("the header `{key}` cannot be set"));
+    }
+    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
+    value.set_sensitive(true);
+    Ok((key, value))
 }
 
 pub(super) fn unexpected(response: &str) -> HttpFailure {
@@ -156,14 +157,13 @@ impl HttpConnection {
     ) -> Result<HttpConnection, String> {
         redact::register_keys(headers.iter().filter_map(|(_, value)| credential(value)))
             .map_err(|error| error.to_string())?;
-        let is_key = |name: &String| name.eq_ignore_ascii_case("authorization");
-        let has_key = headers.iter().any(|(name, _)| is_key(name));
+        let has_key = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         let login = logins.login_for(url).filter(|_| !has_key);
         let tls = Tls::for_scheme(url.scheme());
-        let client = spawn_blocking(move || build_client(tls)).await;
-        let client = client.map_err(|error| error.to_string())?;
+        let built =
+            spawn_blocking(move || build_client(tls)).await.map_err(|error| error.to_string())?;
         let client =
-            client.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
+            built.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
         Ok(HttpConnection {
             client,
             url: url.clone(),
@@ -178,7 +178,7 @@ impl HttpConnection {
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(super) async fn lost(&self) -> String {
         self.lost.cancelled().await;
-        match self.last_failure().map(|it| it.reason) {
+        match self.last_failure().map(|failure| failure.reason) {
             Some(HttpFailure::Failed(why) | HttpFailure::Lasting(why)) => why,
             Some(HttpFailure::NeedsLogin) | None => "it requires a login".to_owned(),
         }
@@ -208,42 +208,46 @@ impl HttpConnection {
     }
 
     fn interpret(&self, error: &HttpError) -> Option<RequestFailure> {
-        let conclusive = |reason: HttpFailure, ends_connection| {
-            Some(RequestFailure { reason, is_conclusive: true, ends_connection })
-        };
-        let failed = |why: String| conclusive(HttpFailure::Failed(why), false);
-        match error {
+        let (reason, ends_connection) = match error {
             HttpError::Status { status: StatusCode::UNAUTHORIZED, .. }
             | HttpError::Auth(
                 AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_),
-            ) => conclusive(self.unauthorized(), true),
-            HttpError::Status { status: StatusCode::FORBIDDEN, scope, body } => failed(format!(
-                "it denies access (HTTP 403): your login, or the key in its headers, is not \
-                 permitted to use it{}",
-                server_explanation(scope.as_deref(), body)
-            )),
+            ) => (self.unauthorized(), true),
+            HttpError::Status { status: StatusCode::FORBIDDEN, scope, body } => {
+                let why = format!(
+                    "it denies access (HTTP 403): your login, or the key in its headers, is not \
+                     permitted to use it{}",
+                    server_explanation(scope.as_deref(), body)
+                );
+                (HttpFailure::Failed(why), false)
+            }
             HttpError::Status { status, .. } if is_trouble(*status) => {
-                failed(format!("it has a problem of its own (HTTP {})", status.as_u16()))
+                let why = format!("it has a problem of its own (HTTP {})", status.as_u16());
+                (HttpFailure::Failed(why), false)
             }
             HttpError::Auth(error) => {
-                let why = display_line(&error.to_string());
-                failed(format!("its login could not be renewed: {why}"))
+                let shown = display_line(&error.to_string());
+                let why = format!("its login could not be renewed: {shown}");
+                (HttpFailure::Failed(why), false)
             }
             HttpError::Request(error) if error.is_connect() => {
                 let fault = ConnectionFault::of(error);
                 let why = format!("it cannot be reached: {}", fault_text(&fault));
                 let is_lasting = fault.is_lasting();
                 let reason = if is_lasting { HttpFailure::Lasting } else { HttpFailure::Failed };
-                conclusive(reason(why), true)
+                (reason(why), true)
             }
             HttpError::SessionExpired
-            | HttpError::Status { status: StatusCode::METHOD_NOT_ALLOWED, .. } => None,
-            _ => Some(RequestFailure {
-                reason: unexpected(&error.to_string()),
-                is_conclusive: false,
-                ends_connection: false,
-            }),
-        }
+            | HttpError::Status { status: StatusCode::METHOD_NOT_ALLOWED, .. } => return None,
+            _ => {
+                return Some(RequestFailure {
+                    reason: unexpected(&error.to_string()),
+                    is_conclusive: false,
+                    ends_connection: false,
+                });
+            }
+        };
+        Some(RequestFailure { reason, is_conclusive: true, ends_connection })
     }
 
     fn unauthorized(&self) -> HttpFailure {
@@ -306,7 +310,7 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
 /// only if the request stays the same.
 fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same_origin =
-        attempt.previous().first().is_some_and(|it| it.origin() == attempt.url().origin());
+        attempt.previous().first().is_some_and(|url| url.origin() == attempt.url().origin());
     let keeps_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if is_same_origin && keeps_request && attempt.previous().len() <= MAX_REDIRECTS {
@@ -325,13 +329,13 @@ impl HttpConnection {
     ) -> Result<PostReply, HttpError> {
         let has_session = headers.contains_key(SESSION_HEADER);
         let post = |token| {
-            let request = self.client.post(self.url.clone()).body(message.to_vec());
-            let request = request.header(CONTENT_TYPE, JSON);
-            self.send(
-                request.header(ACCEPT, "application/json, text/event-stream"),
-                &headers,
-                token,
-            )
+            let request = self
+                .client
+                .post(self.url.clone())
+                .body(message.to_vec())
+                .header(CONTENT_TYPE, JSON)
+                .header(ACCEPT, "application/json, text/event-stream");
+            self.send(request, &headers, token)
         };
         let posting = async {
             let token = self.token().await?;
@@ -353,7 +357,7 @@ impl HttpConnection {
         mut headers: HeaderMap,
         last_id: Option<&str>,
     ) -> Result<EventStream, HttpError> {
-        if let Some(id) = last_id.and_then(|it| HeaderValue::from_str(it).ok()) {
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert("last-event-id", id);
         }
         let getting = async {
@@ -364,7 +368,7 @@ impl HttpConnection {
                 return Err(status_error(response).await);
             }
             match content_type(&response) {
-                Some(it) if it.starts_with(EVENT_STREAM) => Ok(EventStream::new(response)),
+                Some(kind) if kind.starts_with(EVENT_STREAM) => Ok(EventStream::new(response)),
                 other => Err(unexpected_type(other)),
             }
         };
@@ -394,11 +398,10 @@ impl HttpConnection {
         headers: &HeaderMap,
         token: Option<String>,
     ) -> Result<Response, HttpError> {
-        let request = request.headers(headers.clone());
-        let request = match token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
-        };
+        let mut request = request.headers(headers.clone());
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
         request.headers(self.headers.clone()).send().await.map_err(HttpError::Request)
     }
 }

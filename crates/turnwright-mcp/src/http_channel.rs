@@ -57,7 +57,7 @@ pub(super) struct HttpChannel {
     changed: Arc<Notify>,
 }
 
-/// What each request of a session names.
+/// The session id and protocol version that each request of a session names.
 #[derive(Clone, Debug, Default)]
 struct HttpSession {
     id: Option<HeaderValue>,
@@ -72,7 +72,7 @@ impl HttpSession {
     }
 
     fn has_standard_headers(&self) -> bool {
-        self.version.as_ref().is_some_and(|it| it.as_bytes() >= NEWEST_VERSION.as_bytes())
+        self.version.as_ref().is_some_and(|version| version.as_bytes() >= NEWEST_VERSION.as_bytes())
     }
 }
 
@@ -121,7 +121,8 @@ impl HttpChannel {
                 }
             }
         });
-        let (channel, peer) = (Arc::clone(self), peer.clone());
+        let channel = Arc::clone(self);
+        let peer = peer.clone();
         tasks.spawn(async move { channel.listen(&peer).await });
         tasks
     }
@@ -148,10 +149,10 @@ impl HttpChannel {
 
     /// Posts the handshake and returns its result.
     pub(super) async fn initialize(&self, params: &JsonObject) -> Response {
-        let message = request_message(0, "initialize", params);
-        let message = serde_json::to_vec(&message).map_err(transport_error)?;
+        let message = serde_json::to_vec(&request_message(0, "initialize", params))
+            .map_err(transport_error)?;
         let result = self.open_session(&message).await?;
-        drop(self.handshake.set(message));
+        self.handshake.set(message).ok();
         Ok(result)
     }
 
@@ -176,7 +177,7 @@ impl HttpChannel {
             Err(PeerError::Transport("there is no response to `initialize`".to_owned()))
         })?;
         let info = handshake::initialize_result(&result);
-        let version = info.and_then(|it| HeaderValue::from_str(&it.version).ok());
+        let version = info.and_then(|info| HeaderValue::from_str(&info.version).ok());
         self.session.send_replace(HttpSession { id: session, version });
         Ok(result)
     }
@@ -194,15 +195,14 @@ impl HttpChannel {
             self.open_session(handshake).await?;
             self.notify("notifications/initialized").await
         };
-        let timed_out =
-            || Err(PeerError::Transport("the session could not be opened again".to_owned()));
-        timeout(CONNECT_TIMEOUT, renewal).await.unwrap_or_else(|_| timed_out())
+        timeout(CONNECT_TIMEOUT, renewal).await.unwrap_or_else(|_| {
+            Err(PeerError::Transport("the session could not be opened again".to_owned()))
+        })
     }
 
     /// Posts a notification.
     pub(super) async fn notify(&self, method: &str) -> Result<(), PeerError> {
-        let message = json!({ "jsonrpc": "2.0", "method": method });
-        let message = message.to_string().into_bytes();
+        let message = json!({ "jsonrpc": "2.0", "method": method }).to_string().into_bytes();
         let posted = self.post(&message, method, &JsonObject::new(), Attempt::Message).await;
         posted.map(drop).map_err(transport_error)
     }
@@ -228,7 +228,7 @@ impl HttpChannel {
         }
         let answer = Answer { jsonrpc: "2.0", id, result: result.ok(), error: result.err() };
         if let Ok(message) = serde_json::to_vec(&answer) {
-            drop(self.answers.send(message).await);
+            self.answers.send(message).await.ok();
         }
     }
 
@@ -248,7 +248,7 @@ impl HttpChannel {
         self.connection.post(message, headers, attempt).await
     }
 
-    /// Posts a request and hands what the server answers to the peer. Returns only when there will be no
+    /// Posts a request and passes the server's answer to the peer. Returns only when there will be no
     /// response, with the reason. Dropping this gives up the request.
     pub(super) async fn exchange(
         self: Arc<HttpChannel>,
@@ -270,8 +270,8 @@ impl HttpChannel {
         method: &'static str,
         params: &JsonObject,
     ) -> Result<(), PeerError> {
-        let message = request_message(id, method, params);
-        let message = serde_json::to_vec(&message).map_err(transport_error)?;
+        let message =
+            serde_json::to_vec(&request_message(id, method, params)).map_err(transport_error)?;
         let mut attempt = Attempt::Request;
         loop {
             let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
@@ -300,17 +300,20 @@ impl HttpChannel {
         id: i64,
         (permit, mut sessions): (SemaphorePermit<'_>, watch::Receiver<HttpSession>),
     ) -> Result<(), HttpError> {
-        let unexpected = |why: &str| HttpError::Unexpected(why.to_owned());
         match reply.body {
             ReplyBody::Json(body) => {
-                let malformed = || unexpected("the server did not send a response");
-                peer.complete(id, read_response(&body).ok_or_else(malformed)?);
+                let response = read_response(&body).ok_or_else(|| {
+                    HttpError::Unexpected("the server did not send a response".to_owned())
+                })?;
+                peer.complete(id, response);
             }
             // The response comes on the stream of the session.
             ReplyBody::Accepted => {
                 drop(permit);
-                drop(sessions.changed().await);
-                return Err(unexpected("the session was opened again before the response arrived"));
+                sessions.changed().await.ok();
+                return Err(HttpError::Unexpected(
+                    "the session was opened again before the response arrived".to_owned(),
+                ));
             }
             ReplyBody::Events(events) => {
                 drop(permit);
@@ -343,8 +346,8 @@ impl HttpChannel {
         }
     }
 
-    /// Reads a stream of events and those that continue it. That of a request ends with its response, and can
-    /// be continued only if its events have ids; that of a session is always opened again.
+    /// Reads a stream of events and its continuations. The stream of a request ends with the response, and can be
+    /// continued only if its events have ids. The stream of a session is always opened again.
     async fn follow(
         &self,
         peer: &Peer,
@@ -460,7 +463,7 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
     false
 }
 
-/// Reads a response, whatever its id.
+/// Reads a response with any id.
 fn read_response(message: &[u8]) -> Option<Response> {
     let message = line::without_mark(message);
     if let Some(messages) = line::batch(message) {
@@ -471,7 +474,7 @@ fn read_response(message: &[u8]) -> Option<Response> {
         LineKind::Malformed { replacement } => parse_line(&replacement),
         // An error may have no id, because the server could not read the request.
         LineKind::Other => {
-            return error_without_id(message).map(|it| Err(PeerError::ErrorResponse(it)));
+            return error_without_id(message).map(|error| Err(PeerError::ErrorResponse(error)));
         }
     };
     match parsed {
@@ -487,9 +490,9 @@ fn error_without_id(message: &[u8]) -> Option<RpcError> {
     if !message["method"].is_null() {
         return None;
     }
-    let error = message.get_mut("error").filter(|it| it.is_object())?.take();
-    let error = serde_json::value::to_raw_value::<Value>(&error).ok()?;
-    Some(line::error_object(&RawValue::from_string(error.get().to_owned()).ok()?))
+    let error = message.get_mut("error").filter(|error| error.is_object())?.take();
+    let raw = serde_json::value::to_raw_value::<Value>(&error).ok()?;
+    Some(line::error_object(&RawValue::from_string(raw.get().to_owned()).ok()?))
 }
 
 fn transport_error(error: impl std::fmt::Display) -> PeerError {
@@ -503,7 +506,7 @@ mod tests {
     #[test]
     fn a_stream_that_breaks_off_again_and_again_is_opened_with_a_delay() {
         let mut reopening = Reopening::default();
-        // Whether it broke off, how long it was open, and whether it is opened again at once.
+        // Each row: did it break off, how long was it open, and is it opened again at once.
         let table = [
             (false, 0, false),
             (true, 0, true),

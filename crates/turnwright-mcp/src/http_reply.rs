@@ -30,7 +30,7 @@ pub(super) enum Attempt {
     Retry,
 }
 
-/// What a server answers to a message.
+/// A server's answer to a message.
 pub(super) struct PostReply {
     pub(super) body: ReplyBody,
     /// The session that it has opened.
@@ -79,8 +79,8 @@ pub(super) async fn read_reply(
     }
     let may_be_lost = has_session && attempt != Attempt::Retry;
     let content_type = content_type(&response);
-    let is_json = content_type.as_deref().is_some_and(|it| it.starts_with(JSON));
-    let is_page = content_type.as_deref().is_some_and(|it| it.starts_with("text/html"));
+    let is_json = content_type.as_deref().is_some_and(|kind| kind.starts_with(JSON));
+    let is_page = content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"));
     if !status.is_success() {
         let is_refusal = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         // With any other status, the server may have begun with the call.
@@ -101,16 +101,16 @@ pub(super) async fn read_reply(
         };
     }
     match content_type {
-        Some(it) if it.starts_with(EVENT_STREAM) => {
+        Some(kind) if kind.starts_with(EVENT_STREAM) => {
             reply(ReplyBody::Events(Box::new(EventStream::new(response))))
         }
-        // Some servers answer to what needs no answer, `OK` for example.
+        // Some servers answer messages that need no answer, for example with `OK`.
         _ if attempt == Attempt::Message && !is_page => reply(ReplyBody::Accepted),
         content_type if !is_page => {
             let body = read_body(response, MAX_BODY_BYTES).await?.ok_or_else(|| {
                 HttpError::Unexpected("its response is longer than 16 MiB".to_owned())
             })?;
-            // Some servers send JSON as plain text, or do not say what it is.
+            // Some servers send JSON as plain text or without a content type.
             if !is_json && !line::without_mark(&body).starts_with(b"{") {
                 return Err(unexpected_type(content_type));
             }
@@ -123,12 +123,12 @@ pub(super) async fn read_reply(
     }
 }
 
-/// The error of a response that is no success, with what it says.
+/// The error of an unsuccessful response, with the server's explanation.
 pub(super) async fn status_error(response: Response) -> HttpError {
     let status = response.status();
-    let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|it| it.to_str().ok());
+    let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
     let scope = challenge.and_then(required_scope);
-    let is_json = content_type(&response).is_some_and(|it| it.starts_with(JSON));
+    let is_json = content_type(&response).is_some_and(|kind| kind.starts_with(JSON));
     let body = if is_trouble(status) && !is_json || status == StatusCode::TOO_MANY_REQUESTS {
         Vec::new()
     } else {
@@ -149,7 +149,7 @@ fn required_scope(challenge: &str) -> Option<String> {
 
 fn is_error_response(body: &str) -> bool {
     let body: Result<serde_json::Value, _> = serde_json::from_str(body);
-    body.is_ok_and(|it| it["jsonrpc"] == "2.0" && it["error"].is_object())
+    body.is_ok_and(|body| body["jsonrpc"] == "2.0" && body["error"].is_object())
 }
 
 /// Returns true if a refusal is about the session, in the words of one of the many servers: "Bad Request: No

@@ -157,7 +157,6 @@ impl<'a> Validation<'a> {
             }
         }
         let properties = schema.get("properties").and_then(Value::as_object);
-        let declared = |name: &str| properties.and_then(|it| it.get(name));
         // Which other names are allowed depends on keywords that are not supported.
         let additional = schema
             .get("additionalProperties")
@@ -167,19 +166,23 @@ impl<'a> Validation<'a> {
             self.spend_on(name)?;
         }
         if additional == Some(&Value::Bool(false)) {
-            let unknown = fields.keys().filter(|it| declared(it).is_none());
-            let unknown: Vec<_> = unknown.take(MAX_LISTED).collect();
+            let unknown: Vec<_> = fields
+                .keys()
+                .filter(|&name| properties.is_none_or(|declared| !declared.contains_key(name)))
+                .take(MAX_LISTED)
+                .collect();
             if !unknown.is_empty() {
                 return self.mismatch(|| {
                     let verb = if unknown.len() == 1 { "was" } else { "were" };
-                    let names: Vec<_> = unknown.iter().map(|it| format!("'{it}'")).collect();
-                    let names = names.join(", ");
+                    let quoted: Vec<_> = unknown.iter().map(|name| format!("'{name}'")).collect();
+                    let names = quoted.join(", ");
                     format!("Additional properties are not allowed ({names} {verb} unexpected)")
                 });
             }
         }
         for (name, value) in fields {
-            if let Some(schema) = declared(name).or(additional) {
+            let declared = properties.and_then(|properties| properties.get(name));
+            if let Some(schema) = declared.or(additional) {
                 self.part(name, schema, value)?;
             }
         }
@@ -216,18 +219,16 @@ impl<'a> Validation<'a> {
     }
 
     fn alternatives(&mut self, schema: &'a Map<String, Value>, value: &Value) -> Validated {
-        let list =
-            |key: &str| schema.get(key).and_then(Value::as_array).filter(|it| !it.is_empty());
-        for part in list("allOf").into_iter().flatten() {
+        for part in non_empty_list(schema, "allOf").into_iter().flatten() {
             self.schema(part, value)?;
         }
-        if let Some(all) = list("anyOf")
+        if let Some(all) = non_empty_list(schema, "anyOf")
             && self.count_valid(all, value, 1)? == 0
         {
             return self
                 .mismatch(|| "the value is valid under none of the schemas of `anyOf`".to_owned());
         }
-        if let Some(all) = list("oneOf") {
+        if let Some(all) = non_empty_list(schema, "oneOf") {
             let amount = match self.count_valid(all, value, 2)? {
                 0 => "none of the schemas",
                 1 => return Ok(()),
@@ -245,7 +246,8 @@ impl<'a> Validation<'a> {
         value: &Value,
         enough: usize,
     ) -> Result<usize, Stop> {
-        let (mut count, length) = (0, self.place.len());
+        let mut count = 0;
+        let length = self.place.len();
         for schema in schemas {
             self.alternatives += 1;
             let validated = self.schema(schema, value);
@@ -271,7 +273,7 @@ impl<'a> Validation<'a> {
             }
             _ => return Ok(()),
         };
-        if names.is_empty() || names.iter().any(|it| is_of_type(it, value)) {
+        if names.is_empty() || names.iter().any(|name| is_of_type(name, value)) {
             return Ok(());
         }
         self.mismatch(|| {
@@ -292,8 +294,9 @@ impl<'a> Validation<'a> {
             }
             if !is_allowed {
                 return self.mismatch(|| {
-                    let listed = allowed.iter().take(MAX_LISTED).map(Value::to_string);
-                    let listed = listed.collect::<Vec<_>>().join(", ");
+                    let texts: Vec<_> =
+                        allowed.iter().take(MAX_LISTED).map(Value::to_string).collect();
+                    let listed = texts.join(", ");
                     let more = if allowed.len() > MAX_LISTED { ", …" } else { "" };
                     format!("the value is not one of {listed}{more}")
                 });
@@ -350,8 +353,8 @@ impl<'a> Validation<'a> {
         }
     }
 
-    /// Whether the text matches the pattern. A pattern that cannot be compiled, for example because it
-    /// looks ahead, matches everything.
+    /// Returns true if the text matches the pattern. A pattern that cannot be compiled, for example because
+    /// it looks ahead, matches everything.
     fn matches_pattern(&mut self, pattern: &'a str, text: &str) -> Result<bool, Stop> {
         self.spend_on(pattern)?;
         if !self.patterns.contains_key(pattern) {
@@ -367,7 +370,7 @@ impl<'a> Validation<'a> {
         // The worst patterns take a microsecond and more for each byte.
         self.spend(text.len())?;
         let compiled = self.patterns.get(pattern).and_then(Option::as_ref);
-        Ok(compiled.is_none_or(|it| it.is_match(text)))
+        Ok(compiled.is_none_or(|regex| regex.is_match(text)))
     }
 
     fn has_repetition(&mut self, items: &[Value]) -> Result<bool, Stop> {
@@ -381,7 +384,7 @@ impl<'a> Validation<'a> {
         Ok(false)
     }
 
-    /// Whether two values are equal as JSON Schema understands it: 1 equals 1.0.
+    /// Returns true if two values are equal in the sense of JSON Schema: 1 equals 1.0.
     fn is_equal(&mut self, one: &Value, other: &Value) -> Result<bool, Stop> {
         self.spend(1)?;
         match (one, other) {
@@ -432,8 +435,12 @@ fn is_of_type(name: &str, value: &Value) -> bool {
 /// Tells from the comparison of a number with a bound whether the number is allowed.
 type IsAllowed = fn(Ordering) -> bool;
 
+fn non_empty_list<'a>(schema: &'a Map<String, Value>, key: &str) -> Option<&'a Vec<Value>> {
+    schema.get(key).and_then(Value::as_array).filter(|list| !list.is_empty())
+}
+
 fn limit(schema: &Map<String, Value>, key: &str) -> Option<usize> {
-    schema.get(key).and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok())
+    schema.get(key).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok())
 }
 
 fn quote(text: &str) -> String {
@@ -445,7 +452,7 @@ fn integer(number: &Number) -> Option<i128> {
 }
 
 fn is_integer(number: &Number) -> bool {
-    integer(number).is_some() || number.as_f64().is_some_and(|it| it.fract() == 0.0)
+    integer(number).is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
 fn compare(one: &Number, other: &Number) -> Ordering {
@@ -551,10 +558,11 @@ mod tests {
     /// Without the steps that these spend, each of them would take minutes.
     #[test]
     fn costly_schemas_and_values_are_given_up() {
-        let patterns: Vec<_> =
-            (0..200).map(|it| json!({ "pattern": format!("(?:x{{50}}y){{20}}{it}") })).collect();
-        let words: Vec<_> = (0..50_000).map(|it| format!("w{it}")).collect();
-        let lists: Vec<_> = (0..400).map(|it| [vec![0; 20_000], vec![it]].concat()).collect();
+        let patterns: Vec<_> = (0..200)
+            .map(|index| json!({ "pattern": format!("(?:x{{50}}y){{20}}{index}") }))
+            .collect();
+        let words: Vec<_> = (0..50_000).map(|index| format!("w{index}")).collect();
+        let lists: Vec<_> = (0..400).map(|index| [vec![0; 20_000], vec![index]].concat()).collect();
         let long = json!({ "minLength": 2_000_000 });
         let named = json!({ "n".repeat(50_000): 1 });
         let cases = [
@@ -605,7 +613,7 @@ mod tests {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
                 proptest::collection::btree_map("[abc]", inner, 0..3)
-                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
     }
@@ -614,15 +622,16 @@ mod tests {
         const TYPES: &[&str] =
             &["null", "boolean", "integer", "number", "string", "array", "object"];
         let leaf = prop_oneof![
-            proptest::sample::select(TYPES).prop_map(|it| json!({ "type": it })),
+            proptest::sample::select(TYPES).prop_map(|name| json!({ "type": name })),
             (value(), value()).prop_map(|(one, other)| json!({ "enum": [one, other] })),
-            value().prop_map(|it| json!({ "const": it })),
-            (-2_i64..3).prop_map(|it| json!({ "minimum": it, "exclusiveMaximum": it + 2 })),
-            (1_u64..3).prop_map(|it| json!({ "multipleOf": it })),
-            (0_u64..3).prop_map(|it| json!({ "minLength": it, "maxLength": it + 1 })),
-            (0_u64..3).prop_map(|it| json!({ "minItems": it, "maxItems": it + 1 })),
+            value().prop_map(|value| json!({ "const": value })),
+            (-2_i64..3)
+                .prop_map(|number| json!({ "minimum": number, "exclusiveMaximum": number + 2 })),
+            (1_u64..3).prop_map(|number| json!({ "multipleOf": number })),
+            (0_u64..3).prop_map(|number| json!({ "minLength": number, "maxLength": number + 1 })),
+            (0_u64..3).prop_map(|number| json!({ "minItems": number, "maxItems": number + 1 })),
             Just(json!({ "uniqueItems": true })),
-            "[ab]{1,2}".prop_map(|it| json!({ "pattern": format!("^{it}") })),
+            "[ab]{1,2}".prop_map(|pattern| json!({ "pattern": format!("^{pattern}") })),
             Just(json!({ "$ref": "#/$defs/named" })),
             Just(json!({ "required": ["a"] })),
             any::<bool>().prop_map(Value::from),
@@ -630,12 +639,12 @@ mod tests {
         leaf.prop_recursive(3, 24, 3, |inner| {
             let list = proptest::collection::vec(inner.clone(), 1..3);
             prop_oneof![
-                inner.clone().prop_map(|it| json!({ "items": it })),
+                inner.clone().prop_map(|schema| json!({ "items": schema })),
                 (list.clone(), inner.clone())
                     .prop_map(|(first, rest)| json!({ "prefixItems": first, "items": rest })),
-                list.clone().prop_map(|it| json!({ "anyOf": it })),
-                list.clone().prop_map(|it| json!({ "oneOf": it })),
-                list.prop_map(|it| json!({ "allOf": it })),
+                list.clone().prop_map(|schemas| json!({ "anyOf": schemas })),
+                list.clone().prop_map(|schemas| json!({ "oneOf": schemas })),
+                list.prop_map(|schemas| json!({ "allOf": schemas })),
                 (inner.clone(), inner).prop_map(|(one, rest)| {
                     json!({ "properties": { "a": one }, "additionalProperties": rest })
                 }),

@@ -57,7 +57,7 @@ fn some_even_if_null<'de, D: serde::Deserializer<'de>>(
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// What is said about a response that would take too much memory.
+/// The error for a response that would take too much memory.
 pub(super) const TOO_COMPLEX: &str =
     "The response has too many values or nests too deeply, and was dropped";
 
@@ -85,15 +85,15 @@ pub(super) fn classify(line: &[u8]) -> LineKind {
             LineKind::Malformed { replacement: (answer + "\n").into_bytes() }
         }
         (None | Some("null"), _) => error(id, "The response has neither a result nor an error"),
-        (Some(it), _) if serde_json::from_str::<RpcError>(it).is_ok() => LineKind::Response,
-        (Some(it), _) => error(id, &bounded_text(it, MAX_ERROR_CHARS)),
+        (Some(object), _) if serde_json::from_str::<RpcError>(object).is_ok() => LineKind::Response,
+        (Some(object), _) => error(id, &bounded_text(object, MAX_ERROR_CHARS)),
     }
 }
 
-/// Reads an error object. One that is malformed becomes the message of an error.
+/// Reads an error object. A malformed one becomes the message of an internal error.
 pub(super) fn error_object(object: &RawValue) -> RpcError {
-    let malformed = |_| RpcError::internal_error(bounded_text(object.get(), MAX_ERROR_CHARS));
-    serde_json::from_str(object.get()).unwrap_or_else(malformed)
+    serde_json::from_str(object.get())
+        .unwrap_or_else(|_| RpcError::internal_error(bounded_text(object.get(), MAX_ERROR_CHARS)))
 }
 
 /// Removes a byte order mark, which some runtimes write before their first output.
@@ -101,7 +101,7 @@ pub(super) fn without_mark(message: &[u8]) -> &[u8] {
     message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message)
 }
 
-/// The messages of a batch, which the revision 2025-03-26 of the protocol has. `None` if it is none.
+/// The messages of a batch, which revision 2025-03-26 of the protocol has. `None` if the message is not a batch.
 pub(super) fn batch(message: &[u8]) -> Option<Vec<&RawValue>> {
     if !message.trim_ascii_start().starts_with(b"[") || !is_within_limits(message) {
         return None;
@@ -136,11 +136,16 @@ fn error_response(id: impl fmt::Display, message: &str) -> Vec<u8> {
 
 /// True if the line can be parsed without much memory. Counts separators instead of parsing.
 pub(super) fn is_within_limits(line: &[u8]) -> bool {
-    let (mut depth, mut values, mut place) = (0_usize, 0_usize, 0);
+    let mut depth = 0_usize;
+    let mut values = 0_usize;
+    let mut place = 0;
     while let Some(byte) = line.get(place) {
         match byte {
             b'"' => place = end_of_string(line, place),
-            b'[' | b'{' => (depth, values) = (depth + 1, values + 1),
+            b'[' | b'{' => {
+                depth += 1;
+                values += 1;
+            }
             b']' | b'}' => depth = depth.saturating_sub(1),
             b',' => values += 1,
             _ => {}
@@ -156,7 +161,7 @@ pub(super) fn is_within_limits(line: &[u8]) -> bool {
 /// The index of the quote that ends a string.
 fn end_of_string(line: &[u8], begin: usize) -> usize {
     let mut place = begin + 1;
-    while let Some(next) = line.get(place..).and_then(|it| memchr::memchr2(b'"', b'\\', it)) {
+    while let Some(next) = line.get(place..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         place += next;
         if line[place] == b'"' {
             return place;
@@ -226,10 +231,10 @@ mod tests {
             let short = &line[..line.len().min(80)];
             match (classify(line.as_bytes()), expected) {
                 (LineKind::Response, None) => {}
-                (LineKind::Malformed { replacement: it }, Some(words)) => {
-                    let it: Value = serde_json::from_slice(&it).unwrap();
-                    let message = it["error"]["message"].as_str().unwrap();
-                    assert!(it["id"] == 7 && message.contains(words), "{short}: {it}");
+                (LineKind::Malformed { replacement }, Some(words)) => {
+                    let answer: Value = serde_json::from_slice(&replacement).unwrap();
+                    let message = answer["error"]["message"].as_str().unwrap();
+                    assert!(answer["id"] == 7 && message.contains(words), "{short}: {answer}");
                 }
                 (other, _) => panic!("{short}: {other:?}"),
             }

@@ -18,7 +18,7 @@ pub trait ServerLink: fmt::Debug + Send + Sync {
     fn send(&self, method: String, params: Option<JsonObject>) -> BoxStream<'static, LinkEvent>;
 }
 
-/// What a request brings.
+/// An event in reply to a request.
 #[derive(Debug)]
 pub enum LinkEvent {
     Notification { method: String, params: Option<JsonObject> },

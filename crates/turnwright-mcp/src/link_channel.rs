@@ -143,7 +143,7 @@ mod tests {
             }
             self.0.fetch_add(1, Ordering::Relaxed);
             let running = Running(Arc::clone(&self.0));
-            pending().map(move |it: LinkEvent| (&running, it).1).boxed()
+            pending().map(move |event: LinkEvent| (&running, event).1).boxed()
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let spec = ServerSpec::new("near", ServerSource::Client, reach);
         let server = pool.get(&spec, &env);
         let mut watch = server.watch();
-        watch.wait_for(|it| it.phase != ServerPhase::Starting).await.unwrap();
+        watch.wait_for(|state| state.phase != ServerPhase::Starting).await.unwrap();
         let state = server.state();
         assert_eq!(state.phase, ServerPhase::Failed("it was not ready within 10 s".to_owned()));
         assert!(!state.is_restarting);

@@ -49,7 +49,8 @@ impl ListedTool {
             remarks.push("its schema is too large and was left out".to_owned());
             size = 0;
         }
-        if let Some(schema) = tool.output_schema.take_if(|it| it.size() > MAX_SCHEMA_BYTES) {
+        if let Some(schema) = tool.output_schema.take_if(|schema| schema.size() > MAX_SCHEMA_BYTES)
+        {
             remarks.push("the schema of its results is too large and was left out".to_owned());
             drop(schema);
         }
@@ -69,7 +70,7 @@ impl ListedTool {
             // One copy for both.
             parameters = tool.input_schema.clone();
         }
-        let hint = tool.annotations.as_ref().and_then(|it| it.title.as_ref());
+        let hint = tool.annotations.as_ref().and_then(|annotations| annotations.title.as_ref());
         size += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
         size += original.len() + tool.output_schema.as_ref().map_or(0, SchemaText::size);
         ListedTool {
@@ -87,21 +88,27 @@ impl ListedTool {
 
     /// The title, safe to show, if it differs from the name.
     pub fn title(&self) -> Option<String> {
-        let hint = || self.tool.annotations.as_ref()?.title.as_ref();
-        let title = self.tool.title.as_ref().or_else(hint)?;
-        let title = bounded_text(&escape_hidden_line(title), MAX_TITLE_CHARS);
+        let declared = match &self.tool.title {
+            Some(title) => title,
+            None => self.tool.annotations.as_ref()?.title.as_ref()?,
+        };
+        let title = bounded_text(&escape_hidden_line(declared), MAX_TITLE_CHARS);
         (!title.is_empty() && title != self.tool.name).then_some(title)
     }
 
     /// True if the tool is annotated as read-only. The claim is not verified.
     pub fn claims_read_only(&self) -> bool {
-        self.tool.annotations.as_ref().and_then(|it| it.read_only_hint).unwrap_or(false)
+        self.tool
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.read_only_hint)
+            .unwrap_or(false)
     }
 
     /// The icon that fits the tool's annotations.
     pub fn kind(&self) -> ToolKind {
         let hints = self.tool.annotations.as_ref();
-        match hints.and_then(|it| it.destructive_hint) {
+        match hints.and_then(|hints| hints.destructive_hint) {
             _ if self.claims_read_only() => ToolKind::Read,
             Some(true) => ToolKind::Edit,
             _ => ToolKind::Other,
@@ -171,7 +178,7 @@ mod tests {
             "nextCursor": 9,
         }))
         .unwrap();
-        let names: Vec<_> = tools.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!((names.as_slice(), cursor), (&["a", "b", "c", "d"][..], None));
         assert_eq!(tools[3].title.as_deref(), Some("D"));
         assert!(parse_page(json!({ "tools": {} })).is_none() && parse_page(json!([])).is_none());
@@ -203,7 +210,8 @@ mod tests {
 
     #[test]
     fn the_size_covers_everything_that_is_kept() {
-        let (long, hint) = ("x".repeat(500_000), json!({ "title": "x".repeat(500_000) }));
+        let long = "x".repeat(500_000);
+        let hint = json!({ "title": "x".repeat(500_000) });
         let tool = json!({ "name": "a", "title": long, "annotations": hint, "inputSchema": {} });
         let listed = listed(tool);
         assert!(listed.size > 1_000_000);

@@ -46,21 +46,22 @@ pub async fn log_in(
     options: LoginOptions,
     show: impl FnOnce(&str),
 ) -> Result<(), String> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await;
-    let listener = listener.map_err(|error| format!("could not open a local port: {error}"))?;
+    let listener = TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .map_err(|error| format!("could not open a local port: {error}"))?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let starting = start_session(login, options, format!("http://127.0.0.1:{port}/callback"));
     let session =
         timeout(STEP_TIMEOUT, starting).await.unwrap_or_else(|_| Err(step_timed_out()))?;
     let address = Url::parse(session.get_authorization_url())
         .ok()
-        .filter(|it| matches!(it.scheme(), "http" | "https"))
+        .filter(|url| matches!(url.scheme(), "http" | "https"))
         .ok_or("the server gives no valid address for its login page")?;
     let state =
         parameter(&address, "state").ok_or("the address of the login page has no `state`")?;
     show(address.as_str());
-    let callback = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state)).await;
-    let callback = callback.map_err(|_| {
+    let waited = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state)).await;
+    let callback = waited.map_err(|_| {
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
     redact::register_keys(parameter(&callback, "code")).map_err(|error| error.to_string())?;
@@ -109,7 +110,8 @@ fn describe_error(error: &AuthError) -> String {
     while let Some(source) = last.source() {
         last = source;
     }
-    let (first, last) = (error.to_string(), last.to_string());
+    let first = error.to_string();
+    let last = last.to_string();
     if first.contains(&last) {
         display_line(&first)
     } else {
@@ -146,9 +148,10 @@ async fn handle_connection(
     state: &str,
 ) -> io::Result<Option<Result<Url, String>>> {
     let path = read_path(&mut stream).await?;
-    let url = Url::parse("http://127.0.0.1").and_then(|it| it.join(&path)).ok();
-    let url = url.filter(|it| it.path() == "/callback");
-    let Some(url) = url.filter(|it| parameter(it, "state").as_deref() == Some(state)) else {
+    let url = Url::parse("http://127.0.0.1").and_then(|base| base.join(&path)).ok().filter(|url| {
+        url.path() == "/callback" && parameter(url, "state").as_deref() == Some(state)
+    });
+    let Some(url) = url else {
         respond(&mut stream, "400 Bad Request", "This request belongs to no running login.")
             .await?;
         return Ok(None);
@@ -165,8 +168,9 @@ async fn handle_connection(
 
 /// Reads a request and returns its path with the query.
 async fn read_path(stream: &mut TcpStream) -> io::Result<String> {
-    let (mut head, mut piece) = (Vec::new(), [0; 2048]);
-    while !head.windows(4).any(|it| it == b"\r\n\r\n") {
+    let mut head = Vec::new();
+    let mut piece = [0; 2048];
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let count = stream.read(&mut piece).await?;
         if count == 0 || head.len() > MAX_REQUEST_BYTES {
             return Err(io::ErrorKind::InvalidData.into());

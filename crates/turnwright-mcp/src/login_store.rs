@@ -74,8 +74,10 @@ impl ServerLogin {
     /// When the login was last changed, if there is one.
     pub(super) async fn changed_at(&self) -> Option<SystemTime> {
         let file = self.file.clone();
-        let modified = move || fs::metadata(file).and_then(|it| it.modified()).ok();
-        spawn_blocking(modified).await.ok().flatten()
+        spawn_blocking(move || fs::metadata(file).and_then(|metadata| metadata.modified()).ok())
+            .await
+            .ok()
+            .flatten()
     }
 
     /// Returns the access token, renewed if it is about to expire; `None` without a login.
@@ -88,13 +90,12 @@ impl ServerLogin {
 
     /// Returns a new token in place of one that was refused or has expired.
     pub(super) async fn renew(&self, refused: Option<&str>) -> Result<Option<String>, AuthError> {
-        let timed_out = || AuthError::TokenRefreshFailed("it took too long".to_owned());
         let renewal = async {
             let _lock = self.lock().await?;
             // Another process may have renewed it meanwhile.
             let Some(stored) = self.read().await? else { return Ok(None) };
             let token = access_token(&stored);
-            let is_new = refused.is_none_or(|it| token.as_deref() != Some(it));
+            let is_new = refused.is_none_or(|refused| token.as_deref() != Some(refused));
             if is_new && !is_expiring(&stored) {
                 return Ok(token);
             }
@@ -105,35 +106,39 @@ impl ServerLogin {
             manager.refresh_token().await?;
             Ok(self.read().await?.as_ref().and_then(access_token))
         };
-        tokio::time::timeout(RENEWAL_TIMEOUT, renewal).await.unwrap_or_else(|_| Err(timed_out()))
+        tokio::time::timeout(RENEWAL_TIMEOUT, renewal)
+            .await
+            .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
     }
 
     /// Creates the OAuth client for this server, which stores its credentials here.
     pub(super) async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
         let url = self.url.clone();
         // Blocking, because the system's certificates are read.
-        let build = move || {
+        let built = spawn_blocking(move || {
             turnwright_http::install_tls_provider();
             AuthorizationManager::new_allowing_private_addresses(url).now_or_never()
-        };
-        let manager = spawn_blocking(build).await.ok().flatten();
-        let mut manager =
-            manager.unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
+        });
+        let mut manager = built
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
         manager.set_credential_store(self.clone());
         Ok(manager)
     }
 
     async fn read(&self) -> Result<Option<StoredCredentials>, AuthError> {
         let login = self.clone();
-        let read = move || match fs::read(&login.file) {
+        let stored = on_disk(move || match fs::read(&login.file) {
             Ok(bytes) => Ok(serde_json::from_slice::<LoginFile>(&bytes)
                 .ok()
-                .filter(|it| it.url == login.url)
-                .map(|it| it.credentials)),
+                .filter(|saved| saved.url == login.url)
+                .map(|saved| saved.credentials)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
-        };
-        let stored = on_disk(read).await?;
+        })
+        .await?;
         if let Some(stored) = &stored {
             register_tokens(stored)?;
         }
@@ -184,7 +189,7 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
 fn register_tokens(stored: &StoredCredentials) -> Result<(), AuthError> {
     let token = token(stored);
     let names = ["access_token", "refresh_token", "id_token"];
-    redact::register_keys(names.iter().filter_map(|it| Some(field(&token, it)?.to_owned())))
+    redact::register_keys(names.iter().filter_map(|name| Some(field(&token, name)?.to_owned())))
         .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
 }
 

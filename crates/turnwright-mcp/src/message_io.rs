@@ -82,7 +82,8 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             self.line.clear();
             self.count_non_response();
         } else if let Some(messages) = line::batch(&self.line) {
-            self.batch = messages.iter().rev().map(|it| it.get().as_bytes().to_vec()).collect();
+            self.batch =
+                messages.iter().rev().map(|message| message.get().as_bytes().to_vec()).collect();
             self.line.clear();
         } else {
             self.line.drain(..line::message_start(&self.line));
@@ -123,7 +124,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             if bytes.is_empty() {
                 return Ok(None);
             }
-            let end = memchr(b'\n', bytes).map(|it| it + 1);
+            let end = memchr(b'\n', bytes).map(|index| index + 1);
             let count = end.unwrap_or(bytes.len());
             self.line.extend_from_slice(&bytes[..count]);
             self.input.consume(count);

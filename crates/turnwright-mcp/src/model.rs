@@ -36,7 +36,7 @@ impl Serialize for SchemaText {
 
 impl<'de> Deserialize<'de> for SchemaText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SchemaText, D::Error> {
-        JsonObject::deserialize(deserializer).map(|it| SchemaText::new(&it))
+        JsonObject::deserialize(deserializer).map(|object| SchemaText::new(&object))
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Tool {
     pub annotations: Option<ToolAnnotations>,
 }
 
-/// What a server claims about a tool.
+/// A server's claims about a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolAnnotations {
@@ -136,7 +136,7 @@ pub(crate) struct Resource {
     pub(crate) size: Option<u64>,
 }
 
-/// What a resource contains: a text, or base64.
+/// The contents of a resource: text or base64.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResourceContents {

@@ -40,7 +40,7 @@ const COPIED_KEYWORDS: [(&str, IsFit); 14] = [
     ("nullable", Value::is_boolean),
     ("pattern", Value::is_string),
     ("format", Value::is_string),
-    ("default", |it| !it.is_array() && !it.is_object()),
+    ("default", |value| !value.is_array() && !value.is_object()),
 ];
 
 /// A schema as the model is shown it.
@@ -148,7 +148,7 @@ impl<'a> SchemaWalk<'a> {
     fn target(&self, reference: &str) -> Result<&'a Map<String, Value>, &'static str> {
         let found = resolve(self.root, reference)
             .ok_or("its arguments are described elsewhere, which is not looked up")?;
-        if self.open.iter().any(|it| std::ptr::eq(*it, found)) {
+        if self.open.iter().any(|schema| std::ptr::eq(*schema, found)) {
             return Err(RECURSIVE);
         }
         Ok(found)
@@ -158,7 +158,7 @@ impl<'a> SchemaWalk<'a> {
     fn own(&mut self, schema: &'a Map<String, Value>, level: usize) -> Option<Map<String, Value>> {
         let mut fields = Map::new();
         for (key, is_fit) in COPIED_KEYWORDS {
-            let Some(value) = schema.get(key).filter(|it| is_fit(it)) else { continue };
+            let Some(value) = schema.get(key).filter(|value| is_fit(value)) else { continue };
             if let Some(value) = self.value(value)? {
                 fields.insert(key.to_owned(), value);
             }
@@ -167,7 +167,7 @@ impl<'a> SchemaWalk<'a> {
             match schema.get(key) {
                 Some(Value::Array(all)) if key != "const" => {
                     let all: Option<Vec<_>> =
-                        all.iter().take(MAX_ITEMS).map(|it| self.value(it)).collect();
+                        all.iter().take(MAX_ITEMS).map(|item| self.value(item)).collect();
                     let all: Vec<_> = all?.into_iter().flatten().collect();
                     fields.insert(key.to_owned(), all.into());
                 }
@@ -217,7 +217,7 @@ impl<'a> SchemaWalk<'a> {
                     self.properties(properties, level)?
                 }
                 Value::Array(all) if is_list => {
-                    let all = all.iter().take(MAX_ITEMS).map(|it| self.node(it, level + 1));
+                    let all = all.iter().take(MAX_ITEMS).map(|item| self.node(item, level + 1));
                     all.collect::<Option<Vec<_>>>()?.into()
                 }
                 Value::Bool(_) if key == "additionalProperties" => inner.clone(),
@@ -360,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_too_large_is_an_open_object() {
-        let many: Map<_, _> = (0..5_000).map(|it| (format!("argument_{it}"), json!({}))).collect();
+        let many: Map<_, _> =
+            (0..5_000).map(|number| (format!("argument_{number}"), json!({}))).collect();
         let simplified = of(json!({ "type": "object", "properties": many }));
         assert_eq!(simplified.schema, json!({ "type": "object", "properties": {} }));
         assert!(simplified.omission.unwrap().contains("too large"));
@@ -419,7 +420,7 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
                 prop::collection::btree_map(key.clone(), inner, 0..6)
-                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
     }

@@ -1,5 +1,5 @@
-//! The client's end of a connection to a server: sends requests, matches the responses with them, and hands
-//! what the server requests or notifies to its handler. `pipes`, `http_channel` and `link_channel` carry the
+//! The client's end of a connection to a server: sends requests, matches responses to them, and passes the
+//! server's requests and notifications to its handler. `pipes`, `http_channel` and `link_channel` carry the
 //! messages.
 
 use std::collections::HashMap;
@@ -31,7 +31,12 @@ const MAX_WAITING_QUESTIONS: usize = 16;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PeerError {
     /// The server answered with an error.
-    #[error("error {}: {}{}", .0.code, .0.message, .0.data.as_ref().map(|it| format!(" ({it})")).unwrap_or_default())]
+    #[error(
+        "error {}: {}{}",
+        .0.code,
+        .0.message,
+        .0.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default()
+    )]
     ErrorResponse(RpcError),
     /// The connection has ended.
     #[error("the connection was closed")]
@@ -49,7 +54,7 @@ pub enum PeerError {
 
 pub(super) type Response = Result<Box<RawValue>, PeerError>;
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Debug)]
 pub(super) enum Channel {
     Pipes(Outbox),
@@ -72,7 +77,7 @@ struct PeerInner {
     // Held only for one map operation.
     questions: Mutex<HashMap<RequestId, CancellationToken>>,
     info: OnceLock<ServerInfo>,
-    /// What goes on beside the requests. All of it ends soon after the connection.
+    /// Background work beside the requests. All of it ends soon after the connection.
     tasks: TaskTracker,
     ended: CancellationToken,
 }
@@ -105,26 +110,26 @@ impl Peer {
         &self.0.handler
     }
 
-    /// What the server said about itself, once it has.
+    /// The server's description of itself, once it has sent one.
     pub(super) fn info(&self) -> Option<&ServerInfo> {
         self.0.info.get()
     }
 
-    /// Keeps what the server said about itself. The first time counts.
+    /// Stores the server's description of itself. Only the first one counts.
     pub(super) fn set_info(&self, info: ServerInfo) {
-        drop(self.0.info.set(info));
+        self.0.info.set(info).ok();
     }
 
     /// Fails all requests, now and later, and withdraws the server's questions.
     pub(super) fn close(&self) {
-        drop(self.0.pending.lock().take());
+        *self.0.pending.lock() = None;
         self.0.ended.cancel();
         if let Channel::Pipes(outbox) = &self.0.channel {
             outbox.stop_accepting();
         }
     }
 
-    /// What goes on beside the requests.
+    /// Background work beside the requests.
     pub(super) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }
@@ -168,7 +173,7 @@ impl Peer {
         if method != "initialize" {
             meta.insert("progressToken".to_owned(), id.into());
         }
-        if self.info().is_some_and(|it| !it.has_handshake()) || method == "server/discover" {
+        if self.info().is_some_and(|info| !info.has_handshake()) || method == "server/discover" {
             meta.extend(handshake::client_context(self.handler()));
         }
         if !meta.is_empty() {
@@ -225,12 +230,12 @@ impl Peer {
 
     /// True if no response to this request is waited for.
     pub(super) fn is_answered(&self, id: i64) -> bool {
-        self.0.pending.lock().as_ref().is_none_or(|it| !it.contains_key(&id))
+        self.0.pending.lock().as_ref().is_none_or(|pending| !pending.contains_key(&id))
     }
 
     /// Hands a response to the request that waits for it.
     pub(super) fn complete(&self, id: i64, response: Response) {
-        let sender = self.0.pending.lock().as_mut().and_then(|it| it.remove(&id));
+        let sender = self.0.pending.lock().as_mut().and_then(|pending| pending.remove(&id));
         match sender {
             // The caller may just have been dropped.
             Some(sender) => drop(sender.send(response)),
@@ -240,7 +245,7 @@ impl Peer {
 
     /// Gives up a request, and tells the server.
     fn withdraw(&self, id: i64, why: &str) {
-        if self.0.pending.lock().as_mut().and_then(|it| it.remove(&id)).is_none() {
+        if self.0.pending.lock().as_mut().and_then(|pending| pending.remove(&id)).is_none() {
             return;
         }
         let params = json!({ "requestId": id, "reason": why });
@@ -281,10 +286,10 @@ impl Peer {
 
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method == "notifications/cancelled" {
-            let id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-            let id = id.and_then(|it| RequestId::parse(&it));
+            let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
+            let id = raw_id.and_then(|raw| RequestId::parse(&raw));
             // The id is in use until the question is answered.
-            if let Some(question) = id.and_then(|it| self.0.questions.lock().get(&it).cloned()) {
+            if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
                 question.cancel();
             }
             return;
@@ -295,7 +300,7 @@ impl Peer {
     async fn handle_request(&self, id: RequestId, method: &str, params: Value) {
         tracing::debug!(%id, method, "a request of a server");
         // Without a handshake, a server may only ask for something during a request.
-        let is_strict = self.info().is_some_and(|it| !it.has_handshake());
+        let is_strict = self.info().is_some_and(|info| !info.has_handshake());
         let is_idle = self.0.pending.lock().as_ref().is_none_or(HashMap::is_empty);
         if is_strict && is_idle && method != "ping" {
             let why = "A request of the server must belong to one of the client";

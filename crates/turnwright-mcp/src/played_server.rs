@@ -11,7 +11,7 @@ use super::pool::ServerEnv;
 use super::server::{Server, ServerPhase, ServerState};
 use super::spec::{ServerSource, ServerSpec, ServerTransport};
 
-/// What a recording keeps of a server: its state and its tools, and not how it is reached.
+/// A server for a recording: its state and its tools, but not how it is reached.
 pub fn server_json(server: &Server) -> Value {
     let state = server.state();
     let (phase, why) = match &state.phase {
@@ -21,14 +21,15 @@ pub fn server_json(server: &Server) -> Value {
         ServerPhase::NeedsLogin => ("needs_login", ""),
         ServerPhase::Stopped => ("stopped", ""),
     };
-    let tools = state.tools.iter().filter(|it| server.spec.tool_filter.matches(&it.tool.name));
-    let tool = |it: &Arc<ListedTool>| json!({ "tool": it.tool, "resources": it.reads_resources });
+    let tools = state.tools.iter().filter(|tool| server.spec.tool_filter.matches(&tool.tool.name));
     json!({
         "name": server.spec.name,
         "phase": phase,
         "why": why,
         "is_restarting": state.is_restarting,
-        "tools": tools.map(tool).collect::<Value>(),
+        "tools": tools
+            .map(|tool| json!({ "tool": tool.tool, "resources": tool.reads_resources }))
+            .collect::<Value>(),
     })
 }
 
@@ -42,20 +43,24 @@ pub fn played_server(recorded: &Value, env: ServerEnv) -> Arc<Server> {
         Some("stopped") => ServerPhase::Stopped,
         _ => ServerPhase::Starting,
     };
-    let listed = |it: &Value| {
-        let mut listed = ListedTool::new(Tool::deserialize(&it["tool"]).ok()?);
-        listed.reads_resources = it["resources"] == true;
-        Some(Arc::new(listed))
-    };
-    let tools = recorded["tools"].as_array().into_iter().flatten().filter_map(listed).collect();
+    let tools = recorded["tools"].as_array().into_iter().flatten();
     let state = ServerState {
         phase,
         is_restarting: recorded["is_restarting"] == true,
-        tools: Arc::new(tools),
+        tools: Arc::new(tools.filter_map(played_tool).collect()),
         ..ServerState::default()
     };
-    let (arguments, environment) = (Vec::new(), Vec::new());
-    let transport = ServerTransport::Stdio { command: "".into(), arguments, environment };
+    let transport = ServerTransport::Stdio {
+        command: "".into(),
+        arguments: Vec::new(),
+        environment: Vec::new(),
+    };
     let spec = ServerSpec::new(text("name"), ServerSource::Client, transport);
     Server::unchanging(spec, env, state)
+}
+
+fn played_tool(recorded: &Value) -> Option<Arc<ListedTool>> {
+    let mut listed = ListedTool::new(Tool::deserialize(&recorded["tool"]).ok()?);
+    listed.reads_resources = recorded["resources"] == true;
+    Some(Arc::new(listed))
 }

@@ -31,13 +31,13 @@ pub struct ServerEnv {
     pub memory: Option<u64>,
     /// The caches of package runners such as `npx`, created when one is used.
     pub package_caches: Vec<PathBuf>,
-    /// Where servers keep what they write into caches.
+    /// The folder for the servers' writes to caches.
     pub private_caches: PathBuf,
 }
 
 impl ServerEnv {
-    /// The roots to tell a server: the folders of the session, and those that its settings add. Some
-    /// servers restrict themselves to these, whatever their arguments say.
+    /// The roots to tell a server: the folders of the session, and the paths that its settings add. Some
+    /// servers restrict themselves to these, even if their arguments allow more.
     pub(crate) fn roots_of(&self, spec: &ServerSpec) -> Vec<PathBuf> {
         let opened = spec.sandbox.write.iter().chain(&spec.sandbox.read);
         self.roots.iter().chain(opened).cloned().collect()
@@ -68,13 +68,16 @@ impl ServerPool {
     /// Returns the server, and starts it if necessary. Never waits.
     pub fn get(&self, spec: &ServerSpec, env: &ServerEnv) -> Arc<Server> {
         let mut running = self.running.lock();
-        running.retain(|it| it.strong_count() > 0);
-        let existing =
-            running.iter().filter_map(Weak::upgrade).find(|it| it.is_reusable_for(spec, env));
+        running.retain(|server| server.strong_count() > 0);
+        let existing = running
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|server| server.is_reusable_for(spec, env));
         if let Some(server) = existing.filter(|_| spec.is_shared) {
             return server;
         }
-        let (stop, environment) = (self.stop.child_token(), self.environment.clone());
+        let stop = self.stop.child_token();
+        let environment = self.environment.clone();
         let server = Server::start(spec.clone(), env.clone(), environment, stop, &self.tracker);
         running.push(Arc::downgrade(&server));
         server

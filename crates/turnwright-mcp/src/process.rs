@@ -21,8 +21,8 @@ use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};
 /// must be less than the agent's own shutdown timeout.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(400);
 const KILL_TIMEOUT: Duration = Duration::from_millis(400);
-/// How long a download may take to clean up after SIGTERM. What it leaves in a cache when it is killed
-/// can break each later start. At the end of the agent there is less time.
+/// How long a download may take to clean up after SIGTERM. A cache that is left incomplete by a kill can
+/// break each later start. At the end of the agent there is less time.
 const DOWNLOAD_KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The process of a server. Dropping it kills the process and everything that it has started.
@@ -59,7 +59,7 @@ impl MemoryWatch {
     /// Waits until they hold too much.
     async fn exceeded(&self) -> u64 {
         let mut excess = self.excess.clone();
-        match excess.wait_for(Option::is_some).await.ok().and_then(|it| *it) {
+        match excess.wait_for(Option::is_some).await.ok().and_then(|excess| *excess) {
             Some(bytes) => bytes,
             None => std::future::pending().await,
         }
@@ -141,7 +141,7 @@ impl ServerProcess {
     async fn stop_within(self, kill_timeout: Duration) {
         self.program.stop(EXIT_TIMEOUT, kill_timeout).await;
         if let Some(folder) = self.temp_folder {
-            drop(spawn_blocking(move || drop(folder)).await);
+            spawn_blocking(move || drop(folder)).await.ok();
         }
     }
 }

@@ -15,7 +15,7 @@ use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// A program that downloads what it runs.
+/// A program that downloads other programs and runs them.
 struct PackageRunner {
     name: &'static str,
     /// Its cache, relative to the home folder.
@@ -44,7 +44,7 @@ pub(super) struct PreparedProgram {
     pub(super) temp_folder: Option<PrivateTempFolder>,
 }
 
-/// What is needed to prepare a program.
+/// A request to prepare a program.
 #[derive(Debug)]
 pub(super) struct ProgramRequest {
     /// The name of the server.
@@ -103,12 +103,13 @@ impl ProgramRequest {
                 let folder = PrivateTempFolder::create().map_err(|error| {
                     format!("its temporary folder could not be created: {error}")
                 })?;
-                let real = real_path(folder.path()).map_err(|it| it.to_string())?;
+                let real = real_path(folder.path()).map_err(|error| error.to_string())?;
                 environment = environment.for_sandbox();
                 for name in ["TMPDIR", "TMP", "TEMP"] {
                     environment = environment.with(name, real.clone());
                 }
-                for (_, name) in TOOL_FOLDER_VARIABLES.iter().filter(|it| self.is_named(it.0)) {
+                for (_, name) in TOOL_FOLDER_VARIABLES.iter().filter(|entry| self.is_named(entry.0))
+                {
                     environment = environment.with(name, real.join("tools"));
                 }
                 profile.writable.push(real);
@@ -138,22 +139,24 @@ impl ProgramRequest {
         })
     }
 
-    /// Adds to the session's profile what this server's settings allow.
+    /// Adds the permissions of this server's settings to the session's profile.
     fn confine(&self, mut profile: SandboxProfile) -> SandboxProfile {
-        let real = |it: &PathBuf| real_path(it).ok();
         if self.sandbox.network {
             profile.network = Network::On;
         }
-        profile.writable.extend(self.sandbox.write.iter().filter_map(real));
-        let cache = self.package_cache().map(|it| PrivateLayer::new(it, Path::new("")));
-        let is_known = |it: &PrivateLayer| profile.caches.iter().any(|known| known.path == it.path);
-        let new = cache.filter(|it| self.can_layer_caches() && !is_known(it));
+        let writable = self.sandbox.write.iter().filter_map(|path| real_path(path).ok());
+        profile.writable.extend(writable);
+        let cache = self.package_cache().map(|path| PrivateLayer::new(path, Path::new("")));
+        let new = cache.filter(|layer| {
+            self.can_layer_caches() && !profile.caches.iter().any(|known| known.path == layer.path)
+        });
         profile.caches.extend(new);
         for cache in &mut profile.caches {
             *cache = PrivateLayer::new(cache.path.clone(), &self.private_caches());
         }
-        let open: Vec<_> = self.sandbox.read.iter().filter_map(real).collect();
-        profile.hidden.retain(|it| !open.iter().any(|open| it.starts_with(open)));
+        let open: Vec<_> =
+            self.sandbox.read.iter().filter_map(|path| real_path(path).ok()).collect();
+        profile.hidden.retain(|path| !open.iter().any(|open| path.starts_with(open)));
         if let Some(read) = &mut profile.readable {
             read.extend(open);
         }
@@ -161,13 +164,13 @@ impl ProgramRequest {
     }
 
     fn is_named(&self, name: &str) -> bool {
-        self.command.file_name().is_some_and(|it| it == name)
+        self.command.file_name().is_some_and(|file| file == name)
     }
 
     /// The package runner that the program is, with its cache.
     fn package_runner(&self) -> Option<(&'static PackageRunner, &Path)> {
-        let runner = PACKAGE_RUNNERS.iter().find(|it| self.is_named(it.name))?;
-        let cache = self.env.package_caches.iter().find(|it| it.ends_with(runner.cache))?;
+        let runner = PACKAGE_RUNNERS.iter().find(|runner| self.is_named(runner.name))?;
+        let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(runner.cache))?;
         Some((runner, cache))
     }
 
@@ -179,8 +182,7 @@ impl ProgramRequest {
         real_path(cache).ok()
     }
 
-    /// The cache that a package runner is told to use on systems without private layers, and the
-    /// variable that says so.
+    /// The variable and the folder that redirect a package runner's cache on systems without private layers.
     fn redirected_cache(&self) -> Option<(&'static str, PathBuf)> {
         let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
         let folder = self.private_caches().join("redirected");
@@ -192,11 +194,12 @@ impl ProgramRequest {
         turnwright_sandbox::can_layer_caches(&self.env.private_caches)
     }
 
-    /// Where this server keeps what it writes into caches: servers start at the same time, so each has
-    /// a folder of its own.
+    /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_');
-        let name = self.name.replace(|it: char| !is_plain(it), "_");
+        let name = self.name.replace(
+            |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_'),
+            "_",
+        );
         self.env.private_caches.join(name)
     }
 }
@@ -222,8 +225,9 @@ fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<Path
         };
     }
     let folders = path.map(std::env::split_paths).into_iter().flatten();
-    let mut files = folders.filter(|it| it.is_absolute()).map(|it| it.join(command));
-    files.find(|it| is_program(it).unwrap_or(false)).ok_or_else(|| {
+    let mut files =
+        folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(command));
+    files.find(|file| is_program(file).unwrap_or(false)).ok_or_else(|| {
         format!("{shown} was not found in PATH. Install it, or give the full path of its command")
     })
 }
@@ -259,8 +263,8 @@ mod tests {
         program(&base.join("bin/runner"), 0o755);
         program(&base.join("bin/text"), 0o644);
         program(&base.join("ws/runner"), 0o755);
-        let path = std::env::join_paths([Path::new("."), &base.join("no"), &base.join("bin")]);
-        let path = path.unwrap();
+        let path =
+            std::env::join_paths([Path::new("."), &base.join("no"), &base.join("bin")]).unwrap();
         let absolute = base.join("bin/runner");
         let table = [
             ("runner", Ok(base.join("bin/runner"))),
@@ -306,8 +310,8 @@ mod tests {
             supports_forms: false,
             memory: None,
         };
-        let environment = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
-        let environment = environment
+        let variables = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
+        let environment = variables
             .iter()
             .fold(Environment::default(), |all, (name, value)| all.with(name, *value));
         ProgramRequest::new(&spec, &env, &environment).unwrap()
@@ -333,7 +337,8 @@ mod tests {
         let mut caches = Vec::new();
         let redirected = base.join("private/s/redirected");
         if turnwright_sandbox::can_layer_caches(&base) {
-            let (path, folder) = (base.join("home/.npm"), base.join("private/s"));
+            let path = base.join("home/.npm");
+            let folder = base.join("private/s");
             caches.push(PrivateLayer::new(path, &folder));
         } else {
             write.push(redirected.clone());
@@ -362,7 +367,11 @@ mod tests {
             let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
             let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
             let folder = prepared.program.environment.get("UV_TOOL_DIR");
-            assert_eq!(folder.is_some_and(|it| Path::new(it).starts_with(temp)), has_one, "{name}");
+            assert_eq!(
+                folder.is_some_and(|folder| Path::new(folder).starts_with(temp)),
+                has_one,
+                "{name}"
+            );
         }
     }
 

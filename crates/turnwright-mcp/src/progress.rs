@@ -30,17 +30,17 @@ pub(super) struct CallProgress {
 impl ProgressRouter {
     /// Delivers the parameters of a notification.
     pub(super) fn deliver(&self, params: &Value) {
-        let token = &params["progressToken"];
+        let sent = &params["progressToken"];
         // Some servers turn a number into a text.
-        let token = token.as_i64().or_else(|| token.as_str()?.parse().ok());
+        let token = sent.as_i64().or_else(|| sent.as_str()?.parse().ok());
         let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
         if let Some(sender) = self.0.lock().get(&token) {
-            let message = params["message"].as_str().unwrap_or_default();
-            let message = bounded_text(&escape_hidden_line(message), MAX_MESSAGE_CHARS);
-            sender.send_if_modified(|it| {
-                let is_new = done >= it.done;
+            let text = params["message"].as_str().unwrap_or_default();
+            let message = bounded_text(&escape_hidden_line(text), MAX_MESSAGE_CHARS);
+            sender.send_if_modified(|progress| {
+                let is_new = done >= progress.done;
                 if is_new {
-                    *it = CallProgress { done, total: params["total"].as_f64(), message };
+                    *progress = CallProgress { done, total: params["total"].as_f64(), message };
                 }
                 is_new
             });

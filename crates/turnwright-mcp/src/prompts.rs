@@ -42,7 +42,7 @@ const MAX_MESSAGES: usize = 100;
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
 /// wait for its prompts: at most half of `start_timeout`.
 pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Prompt> {
-    if peer.info().is_none_or(|it| !it.has("prompts")) {
+    if peer.info().is_none_or(|info| !info.has("prompts")) {
         return Vec::new();
     }
     let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
@@ -58,7 +58,8 @@ struct PromptPage {
 }
 
 async fn list_pages(peer: &Peer) -> Vec<Prompt> {
-    let (mut prompts, mut cursor) = (Vec::new(), None);
+    let mut prompts = Vec::new();
+    let mut cursor = None;
     for _ in 0..MAX_PAGES {
         match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
             Ok(page) => {
@@ -75,14 +76,14 @@ async fn list_pages(peer: &Peer) -> Vec<Prompt> {
     prompts
 }
 
-/// Shortens what is shown in a line. Returns `None` if the prompt is still too large.
+/// Shortens the texts that are shown in a line. Returns `None` if the prompt is still too large.
 fn compact(mut prompt: Prompt) -> Option<Prompt> {
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);
     }
-    let arguments = arguments(&prompt).iter().map(|it| {
-        let texts = [&it.title, &it.description].into_iter().flatten().map(String::len);
-        it.name.len() + texts.sum::<usize>() + 8
+    let arguments = arguments(&prompt).iter().map(|argument| {
+        let texts = [&argument.title, &argument.description].into_iter().flatten().map(String::len);
+        argument.name.len() + texts.sum::<usize>() + 8
     });
     (prompt.name.len() + arguments.sum::<usize>() <= MAX_DEFINITION_BYTES).then_some(prompt)
 }
@@ -94,8 +95,8 @@ pub fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
         let state = server.state();
         for (name, prompt) in prompt_words(&state.prompts).into_iter().zip(state.prompts.iter()) {
             let name = format!("{label}:{name}");
-            let description = prompt.description.as_ref().or(prompt.title.as_ref());
-            let description = description.map(|it| line(it)).filter(|it| !it.is_empty());
+            let text = prompt.description.as_ref().or(prompt.title.as_ref());
+            let description = text.map(|text| line(text)).filter(|line| !line.is_empty());
             let arguments = arguments(prompt);
             commands.push(SlashCommand {
                 description: description
@@ -122,10 +123,10 @@ impl PromptRequest {
     /// Finds the prompt of a command. A prompt of a server that is still starting is assumed to exist.
     pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
         let (label, name) = command.split_once(':')?;
-        let index = server_words(servers).iter().position(|it| it == label)?;
+        let index = server_words(servers).iter().position(|word| word == label)?;
         let server = servers.get(index)?;
         let state = server.state();
-        let exists = prompt_words(&state.prompts).iter().any(|it| it == name);
+        let exists = prompt_words(&state.prompts).iter().any(|word| word == name);
         (exists || state.phase == ServerPhase::Starting).then(|| PromptRequest {
             server: Arc::clone(server),
             name: name.to_owned(),
@@ -140,7 +141,7 @@ impl PromptRequest {
     pub async fn get(self) -> Result<Vec<PromptPart>, String> {
         let server = escape_hidden_line(&self.server.spec.name);
         let mut watch = self.server.watch();
-        drop(watch.wait_for(|it| it.phase != ServerPhase::Starting).await);
+        watch.wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
         let state = self.server.state();
         let Some(peer) = state.peer.clone() else {
             let why = match &state.phase {
@@ -149,8 +150,8 @@ impl PromptRequest {
             };
             return Err(format!("The MCP server {server} is not connected{why}."));
         };
-        let index = prompt_words(&state.prompts).iter().position(|it| *it == self.name);
-        let Some(prompt) = index.and_then(|it| state.prompts.get(it)) else {
+        let index = prompt_words(&state.prompts).iter().position(|word| *word == self.name);
+        let Some(prompt) = index.and_then(|index| state.prompts.get(index)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
         let assigned = parse_arguments(arguments(prompt), &self.arguments)?;
@@ -189,42 +190,49 @@ fn arguments(prompt: &Prompt) -> &[PromptArgument] {
 
 /// Describes the arguments of a prompt, as in `FILE [STYLE]`.
 fn usage(arguments: &[PromptArgument]) -> String {
-    let placeholder = |argument: &PromptArgument| match argument.required {
+    let placeholders = arguments.iter().map(|argument| match argument.required {
         Some(true) => argument.name.clone(),
         _ => format!("[{}]", argument.name),
-    };
-    arguments.iter().map(placeholder).collect::<Vec<_>>().join(" ")
+    });
+    placeholders.collect::<Vec<_>>().join(" ")
 }
 
 /// The unique words for the servers in commands: the part before the colon.
 fn server_words(servers: &[Arc<Server>]) -> Vec<String> {
-    command_words(servers.iter().map(|it| it.spec.name.as_str()))
+    command_words(servers.iter().map(|server| server.spec.name.as_str()))
 }
 
 /// The unique words for the prompts of a server: the part after the colon.
 fn prompt_words(prompts: &[Prompt]) -> Vec<String> {
-    command_words(prompts.iter().map(|it| it.name.as_str()))
+    command_words(prompts.iter().map(|prompt| prompt.name.as_str()))
 }
 
 /// Replaces characters that editors do not accept in a command, and makes the names unique.
 fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let is_valid = |it: char| it.is_alphanumeric() || ['_', '-', '.'].contains(&it);
     let mut taken = HashSet::new();
-    let mut word = |name: &str| {
-        let name = name.chars().take(MAX_LINE_CHARS);
-        let plain: String = name.map(|it| if is_valid(it) { it } else { '_' }).collect();
-        let mut unique = plain.clone();
-        let mut number = 2;
-        while !taken.insert(unique.clone()) {
-            unique = format!("{plain}-{number}");
-            number += 1;
-        }
-        unique
-    };
-    names.map(&mut word).collect()
+    names.map(|name| unique_word(name, &mut taken)).collect()
 }
 
-/// Makes one short line of a server's text that is safe to show.
+fn unique_word(name: &str, taken: &mut HashSet<String>) -> String {
+    let plain: String = name
+        .chars()
+        .take(MAX_LINE_CHARS)
+        .map(|character| match character {
+            '_' | '-' | '.' => character,
+            _ if character.is_alphanumeric() => character,
+            _ => '_',
+        })
+        .collect();
+    let mut unique = plain.clone();
+    let mut number = 2;
+    while !taken.insert(unique.clone()) {
+        unique = format!("{plain}-{number}");
+        number += 1;
+    }
+    unique
+}
+
+/// Shortens a server's text to one line that is safe to show.
 fn line(text: &str) -> String {
     let first = text.trim().lines().next().unwrap_or_default();
     escape_hidden_line(&text::clip(first, MAX_LINE_CHARS))
@@ -237,10 +245,10 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
     let mut rest = text.trim();
     while !rest.is_empty() {
         let unassigned: Vec<_> =
-            arguments.iter().filter(|it| !assigned.contains_key(&it.name)).collect();
-        let named = unassigned.iter().find_map(|it| {
-            let value = rest.strip_prefix(it.name.as_str())?.strip_prefix('=')?;
-            Some((it.name.clone(), value))
+            arguments.iter().filter(|argument| !assigned.contains_key(&argument.name)).collect();
+        let named = unassigned.iter().find_map(|argument| {
+            let value = rest.strip_prefix(argument.name.as_str())?.strip_prefix('=')?;
+            Some((argument.name.clone(), value))
         });
         let (name, value, after) = match (named, unassigned.as_slice()) {
             (Some((name, value)), _) => {
@@ -266,20 +274,26 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
         assigned.insert(name, value.into());
         rest = after;
     }
-    let is_missing =
-        |it: &&PromptArgument| it.required == Some(true) && !assigned.contains_key(&it.name);
-    let missing: Vec<_> = arguments.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
+    let missing: Vec<_> = arguments
+        .iter()
+        .filter(|argument| {
+            argument.required == Some(true) && !assigned.contains_key(&argument.name)
+        })
+        .map(|argument| argument.name.as_str())
+        .collect();
     if missing.is_empty() {
         return Ok(assigned);
     }
-    let (missing, all) =
-        (escape_hidden_line(&missing.join(", ")), escape_hidden_line(&usage(arguments)));
+    let missing = escape_hidden_line(&missing.join(", "));
+    let all = escape_hidden_line(&usage(arguments));
     Err(format!("Missing arguments: {missing}. Usage: {all}"))
 }
 
 /// Converts the server's messages to parts of the user's prompt.
 fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
-    let (mut parts, mut text_left, mut media_left) = (Vec::new(), MAX_TEXT_BYTES, MAX_MEDIA_BYTES);
+    let mut parts = Vec::new();
+    let mut text_left = MAX_TEXT_BYTES;
+    let mut media_left = MAX_MEDIA_BYTES;
     let is_cut = messages.len() > MAX_MESSAGES;
     for message in messages.into_iter().take(MAX_MESSAGES) {
         let is_quoted = message.role == Role::Assistant;
@@ -312,8 +326,8 @@ fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
                     PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
                 }
             },
-            ContentBlock::ResourceLink(it) => {
-                PromptPart::Link { name: line(&it.name), uri: line(&it.uri) }
+            ContentBlock::ResourceLink(link) => {
+                PromptPart::Link { name: line(&link.name), uri: line(&link.uri) }
             }
             ContentBlock::Unknown => {
                 PromptPart::Text("[content of an unknown kind was left out]".to_owned())
@@ -343,7 +357,7 @@ fn bounded(text: &str, remaining: &mut usize) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(|it| format!("> {it}")).collect();
+    let lines: Vec<_> = text.lines().map(|line| format!("> {line}")).collect();
     format!("Example of an assistant reply, written by the prompt's author:\n{}", lines.join("\n"))
 }
 
@@ -352,10 +366,11 @@ mod tests {
     use super::*;
 
     fn taking(all: &[(&str, bool)]) -> Vec<PromptArgument> {
-        let one = |(name, required): &(&str, bool)| {
-            serde_json::from_value(serde_json::json!({ "name": name, "required": required }))
-        };
-        all.iter().map(|it| one(it).unwrap()).collect()
+        let arguments = all.iter().map(|(name, required)| {
+            let argument = serde_json::json!({ "name": name, "required": required });
+            serde_json::from_value(argument).unwrap()
+        });
+        arguments.collect()
     }
 
     #[test]
@@ -400,12 +415,12 @@ mod tests {
         ]);
         let parts = prompt_parts(serde_json::from_value(messages).unwrap());
         assert_eq!(parts[0], PromptPart::Text("see\\u{202e}this".to_owned()));
-        assert!(matches!(&parts[1], PromptPart::Text(it) if it.ends_with("> one\n> two")));
-        assert!(matches!(&parts[2], PromptPart::Image(it) if it.mime == "image/png"));
+        assert!(matches!(&parts[1], PromptPart::Text(text) if text.ends_with("> one\n> two")));
+        assert!(matches!(&parts[2], PromptPart::Image(image) if image.mime == "image/png"));
         assert!(
             matches!(&parts[3], PromptPart::Resource { text, .. } if text.ends_with("too long]"))
         );
-        assert!(matches!(&parts[4], PromptPart::Text(it) if it.starts_with("\n[the rest")));
+        assert!(matches!(&parts[4], PromptPart::Text(text) if text.starts_with("\n[the rest")));
         assert_eq!(parts[5], PromptPart::Link { name: "l".to_owned(), uri: "x://l".to_owned() });
     }
 }

@@ -26,8 +26,8 @@ const TOOL_NAMES: [&str; 2] = ["read_resource", "read_mcp_resource"];
 
 /// Makes the definition of the tool, if the server has resources.
 pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
-    peer.info().filter(|it| it.has("resources"))?;
-    let name = TOOL_NAMES.into_iter().find(|it| !is_taken(it))?;
+    peer.info().filter(|info| info.has("resources"))?;
+    let name = TOOL_NAMES.into_iter().find(|name| !is_taken(name))?;
     let description = "Reads a resource of this server. Without a uri, lists what there is.";
     let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
     let schema = json!({ "type": "object", "properties": { "uri": uri } });
@@ -52,7 +52,7 @@ pub async fn call(
     limit: Duration,
     ctx: &CallContext<'_>,
 ) -> Result<ToolResult, CallError> {
-    let uri = arguments.get("uri").and_then(Value::as_str).filter(|it| !it.is_empty());
+    let uri = arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty());
     let running = async {
         match uri {
             Some(uri) => read(peer, uri).await,
@@ -79,9 +79,11 @@ async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
     let Some(Value::Array(contents)) = result.get_mut("contents").map(Value::take) else {
         return Err(call_error(&PeerError::Malformed));
     };
-    let block = |it| serde_json::from_value::<ResourceContents>(it).map(ResultBlock::from);
-    let unknown = |_| ResultBlock::Unknown("resource".to_owned());
-    Ok(contents.into_iter().map(|it| block(it).unwrap_or_else(unknown)).collect())
+    let blocks = contents.into_iter().map(|content| {
+        serde_json::from_value::<ResourceContents>(content)
+            .map_or_else(|_| ResultBlock::Unknown("resource".to_owned()), ResultBlock::from)
+    });
+    Ok(blocks.collect())
 }
 
 /// A page of a list of resources.
@@ -93,7 +95,8 @@ struct ResourcePage {
 }
 
 async fn list(peer: &Peer) -> Result<String, CallError> {
-    let (mut lines, mut cursor) = (Vec::new(), None);
+    let mut lines = Vec::new();
+    let mut cursor = None;
     for number in 0..MAX_PAGES {
         match peer.request::<ResourcePage>("resources/list", page_params(cursor.take())).await {
             Ok(page) => {
@@ -118,21 +121,23 @@ async fn list(peer: &Peer) -> Result<String, CallError> {
 
 /// Lists the URI templates. A server that does not support the request has none.
 async fn list_templates(peer: &Peer) -> Vec<String> {
-    let page = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
-    let page = page.unwrap_or_default();
+    let requested = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
+    let page = requested.unwrap_or_default();
     let templates = page["resourceTemplates"].as_array().into_iter().flatten();
-    let line = |template: &Value| {
-        let (uri, name) = (template["uriTemplate"].as_str()?, template["name"].as_str()?);
-        Some(bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS))
-    };
-    templates.take(MAX_RESOURCES).filter_map(line).collect()
+    templates.take(MAX_RESOURCES).filter_map(template_line).collect()
+}
+
+fn template_line(template: &Value) -> Option<String> {
+    let uri = template["uriTemplate"].as_str()?;
+    let name = template["name"].as_str()?;
+    Some(bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS))
 }
 
 fn resource_line(resource: &Resource) -> String {
     let name = resource.title.as_deref().unwrap_or(&resource.name);
     let mut line = format!("{} – {name}", resource.uri);
-    let details = [&resource.mime_type, &resource.description];
-    let details: Vec<_> = details.into_iter().flatten().map(String::as_str).collect();
+    let fields = [&resource.mime_type, &resource.description];
+    let details: Vec<_> = fields.into_iter().flatten().map(String::as_str).collect();
     if !details.is_empty() {
         line.push_str(&format!(" ({})", details.join(": ")));
     }

@@ -25,12 +25,11 @@ impl SchemaValidator {
         SchemaValidator { schema, is_usable: OnceLock::new() }
     }
 
-    /// Returns the first error of a value: where it is, and what is expected. May take long, so it must
+    /// Returns the first error of a value: its place and the expected value. May take long, so it must
     /// run on a blocking thread.
     pub fn first_error(&self, value: &Value) -> Option<String> {
         let schema = self.schema.parse();
-        let is_usable = || model_schema::model_schema(&schema).omission.is_none();
-        if !self.is_usable.get_or_init(is_usable) {
+        if !self.is_usable.get_or_init(|| model_schema::model_schema(&schema).omission.is_none()) {
             return None;
         }
         let error = json_schema::first_mismatch(&schema, value)?;

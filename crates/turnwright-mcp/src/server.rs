@@ -23,7 +23,7 @@ use super::prompts;
 use super::spec::{ServerSpec, ServerTransport};
 use super::tool_list::list_tools;
 use turnwright_types::patience::timeout;
-use turnwright_types::redact::{self, TooManyKeys};
+use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, ProgramActivity};
 
 /// Consecutive failures after which a server is not restarted any more.
@@ -52,7 +52,7 @@ pub struct Server {
     restart_requested: Arc<Notify>,
     ended: CancellationToken,
     pub callers: WaitingCalls,
-    /// Whether its program has run.
+    /// Tells whether its program has run.
     pub activity: ProgramActivity,
     _stop: DropGuard,
 }
@@ -110,8 +110,10 @@ impl Server {
         tracker: &TaskTracker,
     ) -> Arc<Server> {
         let (publisher, state) = watch::channel(Arc::default());
-        let (callers, activity) = (WaitingCalls::default(), ProgramActivity::default());
-        let (restart_requested, ended) = (Arc::new(Notify::new()), CancellationToken::new());
+        let callers = WaitingCalls::default();
+        let activity = ProgramActivity::default();
+        let restart_requested = Arc::new(Notify::new());
+        let ended = CancellationToken::new();
         let task = ServerTask {
             spec: spec.clone(),
             env: env.clone(),
@@ -123,7 +125,8 @@ impl Server {
             callers: callers.clone(),
             activity: activity.clone(),
         };
-        let (ended_guard, task_stop) = (ended.clone().drop_guard(), stop.clone());
+        let ended_guard = ended.clone().drop_guard();
+        let task_stop = stop.clone();
         tracker.spawn(async move {
             Box::pin(task.run(task_stop)).await;
             drop(ended_guard);
@@ -144,19 +147,17 @@ impl Server {
     /// A server without a task, which is always in this state.
     pub(crate) fn unchanging(spec: ServerSpec, env: ServerEnv, state: ServerState) -> Arc<Server> {
         let (_, state) = watch::channel(Arc::new(state));
-        let (ended, stop) = (CancellationToken::new(), CancellationToken::new().drop_guard());
+        let ended = CancellationToken::new();
         ended.cancel();
-        let (callers, restart_requested) = (WaitingCalls::default(), Arc::default());
-        let activity = ProgramActivity::default();
         Arc::new(Server {
             spec,
             env,
             state,
-            restart_requested,
+            restart_requested: Arc::default(),
             ended,
-            callers,
-            activity,
-            _stop: stop,
+            callers: WaitingCalls::default(),
+            activity: ProgramActivity::default(),
+            _stop: CancellationToken::new().drop_guard(),
         })
     }
 
@@ -181,7 +182,7 @@ impl Server {
     /// If there is no connection; the text is for the model.
     pub async fn peer(&self) -> Result<(Peer, u64), String> {
         let mut watch = self.watch();
-        drop(timeout(RESTART_WAIT, watch.wait_for(|it| !it.is_about_to_connect())).await);
+        timeout(RESTART_WAIT, watch.wait_for(|state| !state.is_about_to_connect())).await.ok();
         let state = self.state();
         let name = &self.spec.name;
         match (&state.peer, &state.phase) {
@@ -203,9 +204,9 @@ impl Server {
     /// Explains to the model why the connection of a running call was lost.
     pub async fn lost_call_message(&self, connection: u64) -> String {
         let mut watch = self.watch();
-        let is_over =
-            |it: &Arc<ServerState>| it.connection != connection || it.phase != ServerPhase::Ready;
-        drop(timeout(RESTART_WAIT, watch.wait_for(is_over)).await);
+        let over = watch
+            .wait_for(|state| state.connection != connection || state.phase != ServerPhase::Ready);
+        timeout(RESTART_WAIT, over).await.ok();
         let state = self.state();
         let why = state.last_end.as_deref().unwrap_or("the connection was closed");
         let name = &self.spec.name;
@@ -225,7 +226,7 @@ impl Server {
         self.spec.is_confined_program() && self.env.profile.is_some()
     }
 
-    /// The roots that the server is told.
+    /// The roots to tell the server.
     pub fn roots(&self) -> Vec<PathBuf> {
         self.env.roots_of(&self.spec)
     }
@@ -295,28 +296,29 @@ impl ServerTask {
                 break;
             }
         }
-        self.publish(|it| {
-            *it = ServerState { phase: ServerPhase::Stopped, ..ServerState::default() }
+        self.publish(|state| {
+            *state = ServerState { phase: ServerPhase::Stopped, ..ServerState::default() }
         });
     }
 
     fn publish(&self, change: impl FnOnce(&mut ServerState)) {
-        self.publisher.send_modify(|it| change(Arc::make_mut(it)));
+        self.publisher.send_modify(|state| change(Arc::make_mut(state)));
     }
 
     fn publish_end(&self, end: &ConnectionEnd, is_down: bool) {
-        self.publish(|it| {
-            it.peer = None;
+        self.publish(|state| {
+            state.peer = None;
             match end {
                 ConnectionEnd::Stopped => {}
-                ConnectionEnd::Restart => it.phase = ServerPhase::Starting,
+                ConnectionEnd::Restart => state.phase = ServerPhase::Starting,
                 ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
-                    *it = ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
+                    *state =
+                        ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
                 }
                 ConnectionEnd::Failed(failure) => {
-                    it.phase = ServerPhase::Failed(failure.why.clone());
-                    it.is_restarting = !is_down;
-                    it.last_end = Some(failure.why.clone());
+                    state.phase = ServerPhase::Failed(failure.why.clone());
+                    state.is_restarting = !is_down;
+                    state.last_end = Some(failure.why.clone());
                 }
             }
         });
@@ -393,12 +395,11 @@ impl ServerTask {
             stop,
             deadline: Instant::now() + self.spec.start_timeout(),
         };
-        let refused = |error: TooManyKeys| ConnectFailure {
+        redact::register_keys(self.spec.secrets()).map_err(|error| ConnectFailure {
             why: error.to_string(),
             is_final: true,
             needs_login: false,
-        };
-        redact::register_keys(self.spec.secrets()).map_err(refused)?;
+        })?;
         let mut connection = Connection::open(&request).await?;
         let peer = connection.peer().clone();
         let listing = async {
@@ -431,20 +432,22 @@ impl ServerTask {
     }
 
     fn publish_ready(&self, connection: &Connection, (tools, prompts): Lists) {
-        let (peer, (title, revision)) = (connection.peer().clone(), connection.server_info());
-        let (server, tool_count) = (&self.spec.name, tools.len());
+        let peer = connection.peer().clone();
+        let (title, revision) = connection.server_info();
+        let server = &self.spec.name;
+        let tool_count = tools.len();
         tracing::debug!(server, title, revision, tool_count, "connected to a server");
-        self.publish(|it| {
-            *it = ServerState {
+        self.publish(|state| {
+            *state = ServerState {
                 phase: ServerPhase::Ready,
                 is_restarting: false,
                 tools: Arc::new(tools),
-                tools_version: it.tools_version + 1,
-                connection: it.connection + 1,
+                tools_version: state.tools_version + 1,
+                connection: state.connection + 1,
                 prompts: Arc::new(prompts),
                 title,
                 revision,
-                last_end: it.last_end.take(),
+                last_end: state.last_end.take(),
                 peer: Some(peer),
                 progress: connection.progress(),
             };
@@ -500,10 +503,10 @@ impl ServerTask {
             let (min, factor, max) = LIST_INTERVAL;
             next = Instant::now() + (started.elapsed() * factor).clamp(min, max);
             match listed {
-                Ok(Ok((tools, prompts))) => self.publish(|it| {
-                    it.tools = Arc::new(tools);
-                    it.prompts = Arc::new(prompts);
-                    it.tools_version += 1;
+                Ok(Ok((tools, prompts))) => self.publish(|state| {
+                    state.tools = Arc::new(tools);
+                    state.prompts = Arc::new(prompts);
+                    state.tools_version += 1;
                 }),
                 Ok(Err(why)) => tracing::warn!(
                     server = self.spec.name,

@@ -27,7 +27,7 @@ pub struct ServerSpec {
     pub tool_filter: ToolFilter,
 }
 
-/// Programs that download what they run, which takes its time at the first start.
+/// Programs that download other programs to run them, which slows down the first start.
 const DOWNLOADERS: [&str; 15] = [
     "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
     "uv", "uvx", "yarn",
@@ -59,7 +59,7 @@ impl ServerSpec {
     pub(super) fn downloader(&self) -> Option<&'static str> {
         let ServerTransport::Stdio { command, .. } = &self.transport else { return None };
         let name = command.file_stem()?;
-        DOWNLOADERS.into_iter().find(|it| name == *it)
+        DOWNLOADERS.into_iter().find(|downloader| name == *downloader)
     }
 }
 
@@ -75,9 +75,13 @@ pub struct ToolFilter {
 impl ToolFilter {
     /// True if the tool is selected.
     pub fn matches(&self, tool: &str) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|it| matches_pattern(it, tool));
-        self.only.as_ref().is_none_or(|it| any(it)) && !any(&self.without)
+        self.only.as_ref().is_none_or(|patterns| matches_any(patterns, tool))
+            && !matches_any(&self.without, tool)
     }
+}
+
+fn matches_any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches_pattern(pattern, name))
 }
 
 fn matches_pattern(pattern: &str, name: &str) -> bool {
@@ -110,7 +114,7 @@ pub enum ServerTransport {
     Stdio {
         command: PathBuf,
         arguments: Vec<String>,
-        /// Variables in addition to those that every command gets.
+        /// Variables in addition to the ones that every command gets.
         environment: Vec<(String, Secret)>,
     },
     /// Streamable HTTP.
@@ -130,7 +134,7 @@ pub struct ServerTimeouts {
     pub start: Option<Duration>,
     /// For a call, counted anew from each progress notification.
     pub call: Duration,
-    /// For a call in total, whatever its progress.
+    /// For a call in total, even if it makes progress.
     pub call_total: Duration,
 }
 
@@ -150,9 +154,9 @@ pub struct ServerSandbox {
     pub is_enabled: bool,
     /// True if it may use the network.
     pub network: bool,
-    /// What it may write besides the folders of the session and the package caches.
+    /// Paths that it may write besides the folders of the session and the package caches.
     pub write: Vec<PathBuf>,
-    /// What it may read although it is hidden from commands.
+    /// Paths that it may read although they are hidden from commands.
     pub read: Vec<PathBuf>,
 }
 
@@ -180,7 +184,7 @@ impl ServerSpec {
                 secrets.push(last.unwrap_or(value).to_owned());
             }
             let url = Url::parse(value).ok();
-            secrets.extend(url.and_then(|it| it.password().map(str::to_owned)));
+            secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));
         }
         secrets
     }
@@ -198,8 +202,10 @@ impl ServerSpec {
             }
             _ => self.name.clone(),
         };
-        let is_safe = |it: char| it.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(it);
-        let argument = if argument.chars().all(is_safe) { argument.as_str() } else { "URL" };
+        let is_safe = argument
+            .chars()
+            .all(|character| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character));
+        let argument = if is_safe { argument.as_str() } else { "URL" };
         format!(
             "it requires a login (HTTP 401). Run `turnwright mcp login {argument}`, or set its \
              `Authorization` header"
@@ -243,7 +249,7 @@ mod tests {
             (None, "*a*b*", "xayybz", false),
             (None, "*b*a*", "xayybz", true),
         ] {
-            let only = only.map(|it| vec![it.to_owned()]);
+            let only = only.map(|pattern| vec![pattern.to_owned()]);
             let filter = ToolFilter { only, without: vec![without.to_owned()] };
             assert_eq!(filter.matches(tool), expected, "{filter:?} {tool}");
         }

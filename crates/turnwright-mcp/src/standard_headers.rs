@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The keyword in the schema of an argument.
 const KEYWORD: &str = "x-mcp-header";
-/// What surrounds a value that is no text for a header.
+/// The marks around a value that a header cannot carry as it is.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
 /// The marked arguments of tools, by the tool's name.
@@ -29,13 +29,7 @@ pub(super) struct HeaderArgument {
 /// The headers of a message.
 pub(super) fn of(method: &str, params: &JsonObject, tools: &HeaderArguments) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    let mut add = |name: &str, value: &str| {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encoded(value))) {
-            headers.insert(name, value);
-        }
-    };
-    add("mcp-method", method);
+    add_header(&mut headers, "mcp-method", method);
     let key = match method {
         "tools/call" | "prompts/get" => "name",
         "resources/read" => "uri",
@@ -47,21 +41,29 @@ pub(super) fn of(method: &str, params: &JsonObject, tools: &HeaderArguments) -> 
         && let (Some(marked), Some(arguments)) = (tools.get(name), params.get("arguments"))
     {
         for HeaderArgument { path, header } in marked {
-            let value = path.iter().try_fold(arguments, |value, key| value.get(key));
-            let value = match value {
+            let argument = path.iter().try_fold(arguments, |value, key| value.get(key));
+            let value = match argument {
                 Some(Value::String(text)) => text.clone(),
-                Some(it @ (Value::Bool(_) | Value::Number(_))) => it.to_string(),
+                Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
                 _ => continue,
             };
-            add(&format!("mcp-param-{header}"), &value);
+            add_header(&mut headers, &format!("mcp-param-{header}"), &value);
         }
     }
     headers
 }
 
+/// Adds a header, unless its name is invalid.
+fn add_header(headers: &mut HeaderMap, name: &str, value: &str) {
+    let name = HeaderName::from_bytes(name.as_bytes());
+    if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encoded(value))) {
+        headers.insert(name, value);
+    }
+}
+
 /// The value, encoded if a header could not carry it as it is.
 fn encoded(value: &str) -> String {
-    let is_plain = value.bytes().all(|it| (0x20..=0x7e).contains(&it))
+    let is_plain = value.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
         && value.trim_matches([' ', '\t']).len() == value.len()
         && !(value.starts_with(ENCODED.0) && value.ends_with(ENCODED.1));
     if is_plain {
@@ -75,7 +77,7 @@ pub(super) fn header_arguments(schema: &JsonObject) -> Result<Vec<HeaderArgument
     let mut marked = Vec::new();
     find_marks(schema, Some(&mut Vec::new()), &mut marked)?;
     let mut names = HashSet::new();
-    if marked.iter().all(|it| names.insert(it.header.to_ascii_lowercase())) {
+    if marked.iter().all(|argument| names.insert(argument.header.to_ascii_lowercase())) {
         Ok(marked)
     } else {
         Err("two arguments have the same header")
@@ -91,15 +93,15 @@ fn find_marks(
     for (key, value) in schema {
         match (key.as_str(), value) {
             (KEYWORD, mark) => {
-                let path = path.as_deref().filter(|it| !it.is_empty());
-                let path = path.ok_or("a header belongs to no argument")?.clone();
-                let is_token = |it: &&str| {
-                    let is_valid =
-                        |it: u8| it.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&it);
-                    !it.is_empty() && it.bytes().all(is_valid)
-                };
-                let header =
-                    mark.as_str().filter(is_token).ok_or("the name of a header is invalid")?;
+                let path = path
+                    .as_deref()
+                    .filter(|path| !path.is_empty())
+                    .ok_or("a header belongs to no argument")?
+                    .clone();
+                let header = mark
+                    .as_str()
+                    .filter(|name| is_token(name))
+                    .ok_or("the name of a header is invalid")?;
                 let kind = schema.get("type").and_then(Value::as_str);
                 if !matches!(kind, Some("string" | "integer" | "boolean")) {
                     return Err("a header needs a text, an integer or a boolean");
@@ -141,6 +143,14 @@ fn find_marks(
     Ok(())
 }
 
+/// Returns true if the name is a token of HTTP.
+fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -176,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_invalid_mark_is_an_error() {
-        let argument = |it: Value| json!({ "properties": { "a": it } });
+        let argument = |schema: Value| json!({ "properties": { "a": schema } });
         let table = [
             (json!({ KEYWORD: "A" }), false),
             (argument(json!({ "type": "string", KEYWORD: "A" })), true),

@@ -55,7 +55,7 @@ impl StderrTail {
 
     /// Adds the stderr of a process that has ended to a message, after waiting briefly for its rest.
     pub(super) async fn append_final_to(&self, message: String) -> String {
-        drop(timeout(DRAIN_TIMEOUT, self.closed.cancelled()).await);
+        timeout(DRAIN_TIMEOUT, self.closed.cancelled()).await.ok();
         self.append_to(message)
     }
 
@@ -71,10 +71,10 @@ impl StderrTail {
 
 fn display_tail(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let text = redact::text(&text);
-    let text = text.trim();
-    let end = text::suffix(text, SHOWN_BYTES);
-    let ellipsis = if end.len() < text.len() { "… " } else { "" };
+    let redacted = redact::text(&text);
+    let shown = redacted.trim();
+    let end = text::suffix(shown, SHOWN_BYTES);
+    let ellipsis = if end.len() < shown.len() { "… " } else { "" };
     format!("{ellipsis}{}", escape_hidden(end))
 }
 

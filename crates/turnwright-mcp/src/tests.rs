@@ -105,20 +105,23 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
     let (peer, _connection) = pipes::connect(reader, writer, handler);
     handshake::initialize(&peer).await.unwrap();
-    let (call_id, cancel) = (CallId::from("c1"), CancellationToken::new());
+    let call_id = CallId::from("c1");
+    let cancel = CancellationToken::new();
     let context = CallContext { client: &SilentClient, call: &call_id, cancel: &cancel };
-    let (call_limit, most) = (Duration::from_secs(5), Duration::from_secs(20));
+    let call_limit = Duration::from_secs(5);
+    let most = Duration::from_secs(20);
     let timeouts =
         ServerTimeouts { call: call_limit, call_total: most, ..ServerTimeouts::default() };
     let tool = ("t", JsonObject::new());
     let result =
         call(&peer, &progress, tool, timeouts, InputRequestContext::default(), &context).await;
-    let result = result.map_err(|it| match it {
+    let result = result.map_err(|error| match error {
         CallError::Failed(message) => message,
         CallError::ConnectionLost => "lost".to_owned(),
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let is_cancelled = heard.lock().iter().any(|it| it["method"] == "notifications/cancelled");
+    let is_cancelled =
+        heard.lock().iter().any(|message| message["method"] == "notifications/cancelled");
     (result, is_cancelled)
 }
 
@@ -154,9 +157,9 @@ async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_b
     writer.write_all(sent.as_bytes()).await.unwrap();
     let mut answers = BufReader::new(reader).lines();
     for _ in 0..3 {
-        let answer = tokio::time::timeout(Duration::from_secs(60), answers.next_line()).await;
-        let answer = answer.expect("each question is answered").unwrap().unwrap();
-        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let waited = tokio::time::timeout(Duration::from_secs(60), answers.next_line()).await;
+        let line = waited.expect("each question is answered").unwrap().unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!(7), &json!("cancel")));
     }
 }

@@ -30,13 +30,18 @@ const METHOD_NOT_FOUND: i32 = -32601;
 
 /// Lists and prepares all tools of a server.
 pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, String> {
-    let (mut tools, mut names, mut size) = (Vec::new(), HashSet::new(), 0);
-    let (mut cursor, mut cursors) = (None, HashSet::new());
+    let mut tools = Vec::new();
+    let mut names = HashSet::new();
+    let mut size = 0;
+    let mut cursor = None;
+    let mut cursors = HashSet::new();
     let mut marked = HeaderArguments::default();
     for page_index in 0..MAX_PAGES {
         let (mut page, next) = match request_page(peer, cursor.take()).await {
             Ok(page) => page,
-            Err(PeerError::ErrorResponse(it)) if page_index == 0 && it.code == METHOD_NOT_FOUND => {
+            Err(PeerError::ErrorResponse(error))
+                if page_index == 0 && error.code == METHOD_NOT_FOUND =>
+            {
                 break;
             }
             Err(error) if page_index == 0 => {
@@ -50,14 +55,15 @@ pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
         keep_header_arguments(peer, &mut page, &mut marked);
         // If several tools have the same name, the first wins. A list that repeats itself adds
         // nothing.
-        let is_new = |it: &Tool| listed_tool::has_valid_name(it) && names.insert(it.name.clone());
-        let (accepted, rejected): (Vec<_>, Vec<_>) = page.into_iter().partition(is_new);
+        let (accepted, rejected): (Vec<_>, Vec<_>) = page
+            .into_iter()
+            .partition(|tool| listed_tool::has_valid_name(tool) && names.insert(tool.name.clone()));
         for tool in rejected {
             let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
             tracing::warn!(name, "a tool with an invalid or duplicate name is ignored");
         }
-        let prepared = spawn_blocking(|| accepted.into_iter().map(ListedTool::new).collect());
-        let prepared: Vec<_> = prepared.await.map_err(|error| error.to_string())?;
+        let preparing = spawn_blocking(|| accepted.into_iter().map(ListedTool::new).collect());
+        let prepared: Vec<_> = preparing.await.map_err(|error| error.to_string())?;
         for tool in prepared {
             size += tool.size;
             if tools.len() < MAX_TOOLS && size <= MAX_BYTES {
@@ -65,8 +71,8 @@ pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
             }
         }
         let is_full = tools.len() >= MAX_TOOLS || size > MAX_BYTES;
-        let next = next.filter(|it| !is_full && it.len() <= MAX_CURSOR_BYTES);
-        cursor = next.filter(|it| cursors.insert(it.clone()));
+        let next = next.filter(|cursor| !is_full && cursor.len() <= MAX_CURSOR_BYTES);
+        cursor = next.filter(|cursor| cursors.insert(cursor.clone()));
         if cursor.is_none() {
             break;
         }
@@ -74,8 +80,7 @@ pub(super) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
     if let Channel::Http(http) = peer.channel() {
         http.set_header_arguments(marked);
     }
-    let is_taken = |name: &str| names.contains(name);
-    if let Some(tool) = resources::tool(peer, is_taken) {
+    if let Some(tool) = resources::tool(peer, |name| names.contains(name)) {
         tools.push(Arc::new(ListedTool { reads_resources: true, ..ListedTool::new(tool) }));
     }
     Ok(tools)
@@ -92,7 +97,7 @@ async fn request_page(
 
 /// The parameters that ask for a page of a list.
 pub(super) fn page_params(cursor: Option<String>) -> JsonObject {
-    cursor.map(|it| ("cursor".to_owned(), it.into())).into_iter().collect()
+    cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect()
 }
 
 /// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.

@@ -1,5 +1,5 @@
 //! Gives the tools of servers names that every provider accepts: `mcp__SERVER__TOOL`, at most 64 letters,
-//! digits, `_` and `-`, each unique. A tool keeps its name for the whole session, whatever other tools
+//! digits, `_` and `-`, each unique. A tool keeps its name for the whole session, even as other tools
 //! come and go.
 
 use std::collections::{HashMap, HashSet};
@@ -61,7 +61,8 @@ fn preferred_name(server: &str, tool: &str) -> String {
 /// A name with a digest that is unique to the pair of names.
 fn with_digest(server: &str, tool: &str, salt: u32) -> String {
     let digest = hex(digest(&SHA256, format!("{server}\0{tool}\0{salt}").as_bytes()).as_ref());
-    let (mut first, second) = (sanitized(server), sanitized(tool));
+    let mut first = sanitized(server);
+    let second = sanitized(tool);
     let available = MAX_NAME_LEN - DIGEST_LEN - "mcp____".len() - 1;
     if first.len() + second.len() > available {
         first.truncate(MAX_SERVER_LEN.max(available.saturating_sub(second.len())));
@@ -72,8 +73,10 @@ fn with_digest(server: &str, tool: &str, salt: u32) -> String {
 }
 
 fn sanitized(name: &str) -> String {
-    let is_valid = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
-    name.chars().map(|it| if is_valid(it) { it } else { '_' }).collect()
+    name.replace(
+        |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | '-'),
+        "_",
+    )
 }
 
 #[cfg(test)]
@@ -105,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_tool_name_stays_readable_in_long_names() {
-        let (server, tool) = ("s".repeat(60), "list_everything_there_is");
+        let server = "s".repeat(60);
+        let tool = "list_everything_there_is";
         let name = ToolNames::default().name_of(&server, tool);
         assert!(
             name.len() == MAX_NAME_LEN && name.contains("__list_everything_there_is_"),

@@ -60,7 +60,7 @@ impl ToolResult {
             return Some(ToolResult::default());
         }
         let is_error = fields.remove("isError") == Some(Value::Bool(true));
-        let mut structured = fields.remove("structuredContent").filter(|it| !it.is_null());
+        let mut structured = fields.remove("structuredContent").filter(|value| !value.is_null());
         let blocks = match fields.remove("content") {
             Some(Value::Array(blocks)) => blocks.iter().map(parse_block).collect(),
             // Some servers send this instead of a list.
@@ -76,7 +76,7 @@ impl ToolResult {
     }
 }
 
-/// Reads a block. What is none of the protocol is a text as it stands, unless it says nothing or brings a file.
+/// Reads a block. A value that is not a block of the protocol becomes its text, unless it is empty or brings a file.
 fn parse_block(value: &Value) -> ResultBlock {
     let known = ContentBlock::deserialize(value).ok().and_then(ResultBlock::of);
     if let Some(block) = known {
@@ -101,12 +101,12 @@ impl ResultBlock {
             ContentBlock::Image { data, mime_type } => ResultBlock::Image { mime: mime_type, data },
             ContentBlock::Audio { data, mime_type } => ResultBlock::Audio { mime: mime_type, data },
             ContentBlock::Resource { resource } => resource.into(),
-            ContentBlock::ResourceLink(it) => ResultBlock::Link {
-                uri: it.uri,
-                name: it.title.unwrap_or(it.name),
-                mime: it.mime_type.unwrap_or_default(),
-                description: it.description.unwrap_or_default(),
-                size: it.size,
+            ContentBlock::ResourceLink(link) => ResultBlock::Link {
+                uri: link.uri,
+                name: link.title.unwrap_or(link.name),
+                mime: link.mime_type.unwrap_or_default(),
+                description: link.description.unwrap_or_default(),
+                size: link.size,
             },
             ContentBlock::Unknown => return None,
         })

@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::string::FromUtf8Error;
 
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
@@ -46,7 +45,7 @@ pub(super) fn put_file_content(
 ) -> Result<(), StoreError> {
     if redact::bytes(bytes).is_none() {
         put(connection, session, bytes, BlobFormat::Compressed)?;
-    } else if without_keys(bytes).is_some_and(|it| with_keys(&it).as_deref() == Some(bytes)) {
+    } else if without_keys(bytes).is_some_and(|text| with_keys(&text).as_deref() == Some(bytes)) {
         put(connection, session, bytes, BlobFormat::WithoutKeys)?;
     }
     Ok(())
@@ -59,13 +58,16 @@ fn without_keys(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Replaces each mark by its key. Returns `None` if the key is not loaded.
 fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (mut whole, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    let mut whole = Vec::with_capacity(bytes.len());
+    let mut from = 0;
     let mut keys = HashMap::new();
     for start in memmem::find_iter(bytes, KEY_MARK) {
         let digits = start + KEY_MARK.len()..start + KEY_MARK.len() + KEY_DIGITS;
         let wanted = bytes.get(digits.clone())?;
-        let find = || redact::find_key(|key| key_digits(key).as_bytes() == wanted);
-        let key = keys.entry(wanted).or_insert_with(find).as_ref()?;
+        let key = keys
+            .entry(wanted)
+            .or_insert_with(|| redact::find_key(|key| key_digits(key).as_bytes() == wanted))
+            .as_ref()?;
         whole.extend_from_slice(&bytes[from..start]);
         whole.extend_from_slice(key.expose_secret().as_bytes());
         from = digits.end + 1;
@@ -74,7 +76,7 @@ fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// Returns digits by which a key is found again. They tell no more of it than the hash of the whole
+/// Returns digits by which a key is found again. They reveal no more of it than the hash of the whole
 /// content, which is stored beside them.
 fn key_digits(key: &[u8]) -> String {
     hex(&digest(&SHA256, key).as_ref()[..KEY_DIGITS / 2])
@@ -89,8 +91,9 @@ pub(super) fn put(
 ) -> Result<i64, StoreError> {
     let hash = digest(&SHA256, bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
-    let row = |it: &Row<'_>| Ok((it.get(0)?, it.get::<_, i64>(1)?));
-    let id = match find.query_row([hash.as_ref()], row).optional()? {
+    let found =
+        find.query_row([hash.as_ref()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    let id = match found.optional()? {
         Some((id, flags)) => {
             if flags == COMPRESSED && format == BlobFormat::Plain {
                 connection
@@ -119,22 +122,22 @@ pub(super) fn put(
     Ok(id)
 }
 
-/// What is read in the place of a text that was lost when a damaged database was replaced.
+/// Stands in for a text that was lost when a damaged database was replaced.
 const LOST_TEXT: &str = "[This text was lost: the session store was damaged.]";
 
 /// The bytes of the blob with this id; `None` if they were lost with a damaged database.
 pub(super) fn get(connection: &Connection, id: i64) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE id = ?")?;
-    Ok(find.query_row([id], |it| Ok(content(it))).optional()?.transpose()?.flatten())
+    Ok(find.query_row([id], |row| Ok(content(row))).optional()?.transpose()?.flatten())
 }
 
 /// The text of the blob with this id.
 pub(super) fn get_text(connection: &Connection, id: i64) -> Result<String, StoreError> {
     let Some(bytes) = get(connection, id)? else { return Ok(LOST_TEXT.to_owned()) };
-    // Almost all texts are valid, and to find that out is faster than to replace what is not.
-    let lossy = |it: FromUtf8Error| String::from_utf8_lossy(it.as_bytes()).into_owned();
-    Ok(String::from_utf8(bytes).unwrap_or_else(lossy))
+    // Almost all texts are valid, and checking that is faster than replacing invalid bytes.
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// A text that is either in a column or in the blob with this id.
@@ -151,15 +154,15 @@ pub(super) fn text(
 
 /// The bytes of a hash in hexadecimal.
 pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
-    let digit = |it: usize| u8::from_str_radix(hash.get(it * 2..it * 2 + 2)?, 16).ok();
-    (0..hash.len() / 2).map(digit).collect()
+    let digits = (0..hash.len() / 2).map(|index| hash.get(index * 2..index * 2 + 2));
+    digits.map(|digits| u8::from_str_radix(digits?, 16).ok()).collect()
 }
 
 /// Returns the bytes with this SHA-256, if they are stored and the keys in them are loaded.
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
         connection.prepare_cached("SELECT hash, is_zlib, bytes FROM blobs WHERE hash = ?")?;
-    Ok(find.query_row([hash], |it| Ok(content(it))).optional()?.transpose()?.flatten())
+    Ok(find.query_row([hash], |row| Ok(content(row))).optional()?.transpose()?.flatten())
 }
 
 /// Returns true if the bytes with this SHA-256 are stored and the keys in them are loaded.
@@ -192,7 +195,7 @@ pub(super) fn content(row: &Row<'_>) -> Result<Option<Vec<u8>>, StoreError> {
 fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::fast());
     encoder.write_all(bytes).ok()?;
-    encoder.finish().ok().filter(|it| it.len() + it.len() / 8 < bytes.len())
+    encoder.finish().ok().filter(|packed| packed.len() + packed.len() / 8 < bytes.len())
 }
 
 fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
@@ -201,7 +204,7 @@ fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError
     }
     let mut whole = Vec::with_capacity(bytes.len() * 3);
     let read = ZlibDecoder::new(bytes.as_slice()).read_to_end(&mut whole);
-    read.map_err(|it| StoreError::Damaged(format!("a long text ({it})")))?;
+    read.map_err(|error| StoreError::Damaged(format!("a long text ({error})")))?;
     Ok(whole)
 }
 
@@ -221,14 +224,14 @@ mod tests {
             .unwrap();
         let text = "a line of a file\n".repeat(1_000);
         let noise: Vec<u8> = (0..500_u64)
-            .flat_map(|it| (it * it).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+            .flat_map(|number| (number * number).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
             .collect();
         for bytes in [text.as_bytes(), &noise, b""] {
             let id = put(&connection, 1, bytes, BlobFormat::Compressed).unwrap();
             assert_eq!(get(&connection, id).unwrap().unwrap(), bytes);
             assert_eq!(put(&connection, 1, bytes, BlobFormat::Plain).unwrap(), id);
             let kept: Vec<u8> = connection
-                .query_row("SELECT bytes FROM blobs WHERE id = ?", [id], |it| it.get(0))
+                .query_row("SELECT bytes FROM blobs WHERE id = ?", [id], |row| row.get(0))
                 .unwrap();
             assert_eq!(kept, bytes);
             assert_eq!(put(&connection, 1, bytes, BlobFormat::Compressed).unwrap(), id);

@@ -1,4 +1,4 @@
-//! Deletes what is no longer wanted: sessions past the retention limits, blobs that no session
+//! Deletes unneeded data: sessions past the retention limits, blobs that no session
 //! uses, and free database pages. It runs in slices of a few milliseconds while nothing else is to
 //! be written, at most once a day or after a session was deleted. The write-ahead log is emptied
 //! whenever nothing was written for a while.
@@ -97,7 +97,7 @@ impl Cleanup {
             .busy_timeout(BUSY_TIMEOUT)
             .map_err(StoreError::from)
             .and_then(|()| run_stage(connection, folder, limits, stage));
-        let failed = done.map(|it| self.stage = it);
+        let failed = done.map(|stage| self.stage = stage);
         let pause = if matches!(self.stage, CleanupStage::Idle) {
             IDLE_INTERVAL
         } else {
@@ -137,7 +137,7 @@ fn run_stage(
     }
 }
 
-/// Moves what the write-ahead log holds into the database, unless another process is using it. The log
+/// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
 pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
@@ -156,26 +156,31 @@ fn in_transaction<T>(
 /// Returns true if a cleanup is due, and claims it so that no other process runs one as well.
 fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
     let now = to_millis(SystemTime::now());
-    let is_due = || -> Result<bool, StoreError> {
-        let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
-                     (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
-        Ok(connection.query_row(query, [now - DAY_MILLIS, now], |it| it.get::<_, i64>(0))? > 0)
-    };
     // Usually none is due, and then no lock is taken.
-    Ok(is_due()?
+    Ok(is_run_due(connection, now)?
         && in_transaction(connection, || {
-            let is_due = is_due()?;
+            let is_due = is_run_due(connection, now)?;
             connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
             connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
             Ok(is_due)
         })?)
 }
 
+fn is_run_due(connection: &Connection, now: i64) -> Result<bool, StoreError> {
+    let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
+                 (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
+    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
+}
+
 /// The bytes in use, without free pages.
 fn used_bytes(connection: &Connection) -> Result<u64, StoreError> {
-    let number = |name| connection.pragma_query_value(None, name, |it| it.get::<_, u64>(0));
-    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
-    Ok(pages * number("page_size")?)
+    let all = pragma_number(connection, "page_count")?;
+    let free = pragma_number(connection, "freelist_count")?;
+    Ok(all.saturating_sub(free) * pragma_number(connection, "page_size")?)
+}
+
+fn pragma_number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 /// Finds the next session to delete. Sessions that are open, archived or were used within the last
@@ -198,8 +203,8 @@ fn find_expired(
             "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? AND \
              (updated_at, key) > (?, ?) ORDER BY updated_at, key LIMIT 1",
         )?
-        .query_row(params![now - days * DAY_MILLIS, time, key], |it| {
-            Ok((it.get(0)?, it.get(1)?, it.get::<_, String>(2)?))
+        .query_row(params![now - days * DAY_MILLIS, time, key], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
         })
         .optional()?;
     let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
@@ -226,7 +231,7 @@ fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, St
     }
     let mut find =
         connection.prepare_cached("SELECT blob FROM blob_uses WHERE session = ? LIMIT 1")?;
-    while let Some(blob) = find.query_row([session], |it| it.get::<_, i64>(0)).optional()? {
+    while let Some(blob) = find.query_row([session], |row| row.get::<_, i64>(0)).optional()? {
         connection
             .prepare_cached("DELETE FROM blob_uses WHERE session = ? AND blob = ?")?
             .execute([session, blob])?;
@@ -256,7 +261,7 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
     let started = Instant::now();
     let mut find =
         connection.prepare_cached("SELECT id FROM blobs WHERE id > ? ORDER BY id LIMIT 1")?;
-    while let Some(blob) = find.query_row([after], |it| it.get(0)).optional()? {
+    while let Some(blob) = find.query_row([after], |row| row.get(0)).optional()? {
         delete_blob(connection, blob)?;
         after = blob;
         if started.elapsed() > SLICE_TIME {
@@ -268,15 +273,14 @@ fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option
 
 /// Gives some free pages back to the file system.
 fn free_pages(connection: &Connection) -> Result<CleanupStage, StoreError> {
-    let free = || connection.pragma_query_value(None, "freelist_count", |it| it.get::<_, u64>(0));
-    let before = free()?;
+    let before = pragma_number(connection, "freelist_count")?;
     if before > 0 {
         connection.execute_batch("PRAGMA incremental_vacuum(32)")?;
-        if free()? < before {
+        if pragma_number(connection, "freelist_count")? < before {
             return Ok(CleanupStage::FreePages);
         }
     }
-    // What readers still need stays in the write-ahead log until the next run.
+    // Pages that readers still need stay in the write-ahead log until the next run.
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     Ok(CleanupStage::Idle)
 }

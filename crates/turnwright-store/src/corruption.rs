@@ -42,7 +42,7 @@ type FileIdentity = Option<(u64, u64)>;
 
 impl DatabaseFiles {
     fn of(path: &Path) -> DatabaseFiles {
-        let paths = ["", "-wal", "-shm"].map(|it| with_suffix(path, it));
+        let paths = ["", "-wal", "-shm"].map(|suffix| with_suffix(path, suffix));
         DatabaseFiles { path: path.to_path_buf(), files: file_ids(&paths), paths }
     }
 
@@ -51,8 +51,8 @@ impl DatabaseFiles {
         file_id(&self.path) != self.files[0]
     }
 
-    /// True if the path still leads to the same files. What is written to a write-ahead log that
-    /// was removed is in no file, and no other process sees it.
+    /// True if the path still leads to the same files. Data written to a removed write-ahead log is in no
+    /// file, and no other process sees it.
     pub(super) fn is_unchanged(&self) -> bool {
         file_ids(&self.paths) == self.files
     }
@@ -106,21 +106,22 @@ pub(super) fn replace(shared: &SharedState, database: &DatabaseFiles) -> Result<
     let path = &database.path;
     let lock = session_lock::lock_file(&lock_path(path));
     let done = if database.is_replaced() { Ok(()) } else { replace_locked(shared, path) };
-    drop(fs::remove_file(lock_path(path)));
+    fs::remove_file(lock_path(path)).ok();
     drop(lock);
     done
 }
 
 fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
-    let (new, copy) = (with_suffix(path, REPLACEMENT_SUFFIX), with_suffix(path, COPY_SUFFIX));
+    let new = with_suffix(path, REPLACEMENT_SUFFIX);
+    let copy = with_suffix(path, COPY_SUFFIX);
     // An earlier attempt may have been interrupted.
     remove_database(&new);
     let writers = block_writers(path)?;
     let report = salvage::salvage(path, &new, &copy, shared.journal());
     remove_database(&copy);
-    // Windows renames no file that is open.
+    // Windows cannot rename an open file.
     let writers = Some(writers).filter(|_| !cfg!(windows));
-    let exchanged = report.and_then(|it| Ok((exchange_when_closed(path, &new)?, it)));
+    let exchanged = report.and_then(|report| Ok((exchange_when_closed(path, &new)?, report)));
     drop(writers);
     match exchanged {
         Ok((aside, report)) => {
@@ -137,7 +138,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
 /// Removes a database, if there is one.
 fn remove_database(path: &Path) {
     for suffix in [""].iter().chain(&SIDE_SUFFIXES) {
-        drop(fs::remove_file(with_suffix(path, suffix)));
+        fs::remove_file(with_suffix(path, suffix)).ok();
     }
 }
 
@@ -183,8 +184,8 @@ fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
         fs::rename(path, &aside)?;
     }
     for suffix in SIDE_SUFFIXES {
-        // Not every one of these files exists.
-        drop(fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)));
+        // Some of these files may not exist.
+        fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)).ok();
     }
     fs::rename(new, path)?;
     #[cfg(unix)]
@@ -194,7 +195,7 @@ fn exchange(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// What the user is told.
+/// The notice for the user.
 fn notice(aside: &Path, report: &SalvageReport) -> String {
     let sessions = match report.sessions {
         0 => "none of its sessions".to_owned(),
@@ -229,13 +230,13 @@ fn listed(names: &BTreeSet<String>) -> String {
 /// A path beside the database that is not taken.
 fn unused_aside_path(path: &Path) -> PathBuf {
     let now = turnwright_types::timestamp::rfc3339(SystemTime::now()).replace(':', "-");
-    let now = now.split('.').next().unwrap_or_default().trim_end_matches('Z').to_owned();
-    let mut aside = with_suffix(path, &format!(".damaged-{now}"));
+    let time = now.split('.').next().unwrap_or_default().trim_end_matches('Z');
+    let mut aside = with_suffix(path, &format!(".damaged-{time}"));
     for number in 2..1000 {
         if fs::symlink_metadata(&aside).is_err() {
             break;
         }
-        aside = with_suffix(path, &format!(".damaged-{now}-{number}"));
+        aside = with_suffix(path, &format!(".damaged-{time}-{number}"));
     }
     aside
 }
@@ -247,9 +248,9 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Fails with [`StorageFault::Corrupt`] if the database or what is stored in it is damaged.
+/// Fails with [`StorageFault::Corrupt`] if the database or its content is damaged.
 pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError> {
-    let word: String = connection.query_row("PRAGMA quick_check(1)", [], |it| it.get(0))?;
+    let word: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     let rows = if word == "ok" { salvage::check_rows(connection) } else { Ok(()) };
     let reason = match rows {
         Ok(()) if word == "ok" => return Ok(()),
@@ -261,18 +262,18 @@ pub(super) fn check_integrity(connection: &Connection) -> Result<(), StoreError>
 }
 
 fn file_ids(paths: &[PathBuf; 3]) -> [FileIdentity; 3] {
-    paths.each_ref().map(|it| file_id(it))
+    paths.each_ref().map(|file| file_id(file))
 }
 
 #[cfg(unix)]
 fn file_id(path: &Path) -> FileIdentity {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).ok().map(|it| (it.dev(), it.ino()))
+    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> FileIdentity {
-    turnwright_types::file_id::file_id(path).map(|it| it.0)
+    turnwright_types::file_id::file_id(path).map(|id| id.0)
 }
 
 #[cfg(test)]
@@ -291,7 +292,8 @@ mod tests {
         fs::rename(&path, with_suffix(&path, ".aside")).unwrap();
         fs::rename(with_suffix(&path, REPLACEMENT_SUFFIX), &path).unwrap();
         assert!(found.is_replaced() && !found.is_unchanged());
-        let (of_log, log) = (DatabaseFiles::of(&path), with_suffix(&path, "-wal"));
+        let of_log = DatabaseFiles::of(&path);
+        let log = with_suffix(&path, "-wal");
         fs::File::create(log).unwrap();
         assert!(!of_log.is_unchanged() && !of_log.is_replaced());
     }

@@ -31,7 +31,7 @@ fn noise(seed: usize, length: usize) -> Vec<u8> {
 
 /// A text that hardly compresses.
 fn text(seed: usize, length: usize) -> String {
-    noise(seed, length).iter().map(|it| char::from(b'a' + it % 26)).collect()
+    noise(seed, length).iter().map(|byte| char::from(b'a' + byte % 26)).collect()
 }
 
 fn note(log: &SessionLog, text: &str) {
@@ -50,7 +50,7 @@ fn add_turn(log: &SessionLog, seed: usize) {
     note(log, &text(seed, 600));
     let call = CallId::from(format!("call-{seed}"));
     // A row that fills several pages without a long string.
-    let lines: Vec<_> = (0..10).map(|it| text(seed + it, 600)).collect();
+    let lines: Vec<_> = (0..10).map(|number| text(seed + number, 600)).collect();
     let arguments = Arguments::Object(json!({ "path": "a", "lines": lines }));
     let answer = AssistantMessage::new(
         format!("msg-{seed}"),
@@ -193,12 +193,12 @@ fn check_loaded(
 
 /// The copies that were kept of damaged databases.
 fn kept_files(folder: &Path) -> Vec<PathBuf> {
-    let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-    let is_kept = |it: &PathBuf| {
-        let name = it.to_string_lossy();
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let kept = names.filter(|file| {
+        let name = file.to_string_lossy();
         name.contains("damaged-") && !name.ends_with("-wal") && !name.ends_with("-shm")
-    };
-    names.filter(is_kept).collect()
+    });
+    kept.collect()
 }
 
 /// Checks every page, several at a time.
@@ -250,9 +250,9 @@ async fn whatever_page_of_an_open_database_is_damaged_no_turn_is_lost_in_silence
         store.final_flush().await.unwrap();
         let mut notices = log.take_notices().join("\n");
         let mut here = load(&store, "s1").await.unwrap();
-        here.retain(|it| it.turn > 3);
+        here.retain(|row| row.turn > 3);
         // The damage was known when the last turn was answered.
-        assert_eq!(here.iter().filter(|it| it.turn == 6).count(), 2, "page {page}");
+        assert_eq!(here.iter().filter(|row| row.turn == 6).count(), 2, "page {page}");
         drop((log, store));
         let (loaded, more) = use_store(folder.path(), "new").await;
         notices.push_str(&more);

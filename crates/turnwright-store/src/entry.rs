@@ -85,7 +85,7 @@ pub enum Entry {
         /// The first entry that no longer counts.
         to: u64,
     },
-    /// A rewind was undone: what it had removed counts again.
+    /// A rewind was undone: the entries that it had removed count again.
     RewindUndone {
         /// The sequence number of the rewind.
         rewind: u64,
@@ -94,7 +94,7 @@ pub enum Entry {
     Unknown,
 }
 
-/// What started a turn.
+/// The cause of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnKind {
     /// A prompt for the model.
@@ -132,7 +132,7 @@ impl TurnKind {
 /// The outcome of a call, for the model, for the user and for the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallOutcome {
-    /// True if the call did what it was asked to do.
+    /// True if the call succeeded.
     pub is_success: bool,
     /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
     pub is_cancelled: bool,
@@ -143,13 +143,13 @@ pub struct CallOutcome {
     pub images: Vec<Media>,
     /// How the client displays the call.
     pub view: Option<CallView>,
-    /// What its card shows.
+    /// The content of its card.
     pub content: Vec<CallContent>,
     /// The structured result for the client.
     pub raw_output: Value,
     /// How long the call ran; `None` if it did not run.
     pub duration: Option<Duration>,
-    /// What the call did to files.
+    /// The file changes of the call.
     pub file_changes: Vec<FileChange>,
     /// Contents of these files, to be stored as blobs.
     pub file_contents: Vec<Arc<[u8]>>,
@@ -162,7 +162,7 @@ pub enum CallStatus {
     Pending,
     /// It was about to have effects, or was having them.
     Running,
-    /// It did what it was asked to do.
+    /// It succeeded.
     Success,
     /// It failed or was not allowed.
     Error,
@@ -250,7 +250,7 @@ pub struct SessionRow {
     pub effort: Option<String>,
     /// The greatest number that was used in an id of this session.
     pub last_id_number: u64,
-    /// What it has cost in US dollars, if that is known.
+    /// The cost in US dollars, if known.
     pub cost_usd: Option<f64>,
 }
 

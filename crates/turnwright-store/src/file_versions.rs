@@ -17,7 +17,7 @@ use turnwright_types::ids::CallId;
 pub struct UndoableTurn {
     pub number: u64,
     pub kind: TurnKind,
-    /// The beginning of what the user has typed.
+    /// The beginning of the user's text.
     pub prompt_excerpt: String,
     /// The turns that an undo or redo was about.
     pub target_turns: Vec<u64>,
@@ -31,7 +31,7 @@ pub struct UndoableTurn {
     pub has_failures: bool,
 }
 
-/// What a call has done to one file.
+/// The change of one file by a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     pub turn: u64,
@@ -60,7 +60,8 @@ pub struct RewindRow {
 impl SessionLog {
     /// Records which turns the current undo or redo is about.
     pub fn set_target_turns(&self, turns: &[u64]) -> PendingWrite {
-        let (turn, about) = (self.turn(), serde_json::json!(turns).to_string());
+        let turn = self.turn();
+        let about = serde_json::json!(turns).to_string();
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
                 .prepare_cached("UPDATE turns SET about = ? WHERE session = ? AND number = ?")?
@@ -90,7 +91,9 @@ pub fn undoable_turns(
             number: row.get(0)?,
             kind: TurnKind::parse(&row.get::<_, String>(1)?),
             prompt_excerpt: row.get(2)?,
-            target_turns: about.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default(),
+            target_turns: about
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
             has_ended: row.get(4)?,
             has_file_changes: row.get(5)?,
             uncovered: row.get::<_, Option<String>>(6)?.map(|state| match parse_state(&state) {
@@ -180,7 +183,7 @@ pub fn prompt_rows(
         Ok(PromptRow { seq: row.get(0)?, turn: row.get(1)?, prompt_excerpt: row.get(2)? })
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|it| !rewound.contains(it.seq));
+    all.retain(|change| !rewound.contains(change.seq));
     Ok(all)
 }
 
@@ -197,8 +200,9 @@ pub fn undoable_rewind(
          FROM turns WHERE session = ?1 AND kind = 'prompt' AND number > it.turn) AND NOT EXISTS \
          (SELECT 1 FROM entries WHERE session = ?1 AND kind = 'cleared' AND seq > ?2)",
     )?;
-    let row = |it: &Row<'_>| Ok(RewindRow { seq, turn: it.get(0)? });
-    Ok(find.query_row(params![session, seq], row).optional()?)
+    let found =
+        find.query_row(params![session, seq], |row| Ok(RewindRow { seq, turn: row.get(0)? }));
+    Ok(found.optional()?)
 }
 
 /// The most recently used session in one of these folders.
@@ -215,9 +219,10 @@ pub fn newest_session_of(
     )?;
     let mut newest: Option<(i64, String)> = None;
     for folder in folders {
-        let row = |it: &Row<'_>| Ok((it.get::<_, i64>(1)?, it.get::<_, String>(0)?));
-        let found = find.query_row([super::read::path_to_value(folder)], row).optional()?;
-        newest = newest.max(found);
+        let found = find.query_row([super::read::path_to_value(folder)], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, String>(0)?))
+        });
+        newest = newest.max(found.optional()?);
     }
-    newest.map(|it| it.1.into()).ok_or(StoreError::NoSuchSession)
+    newest.map(|newest| newest.1.into()).ok_or(StoreError::NoSuchSession)
 }

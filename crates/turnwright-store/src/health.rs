@@ -1,4 +1,4 @@
-//! What is wrong with the store, and the notices about it: each session is told of a fault once,
+//! The faults of the store, and the notices about them: each session is told of a fault once,
 //! and once more when it is over.
 
 use parking_lot::Mutex;
@@ -40,7 +40,7 @@ const UNSUITABLE: [i32; 7] = [
 ];
 
 impl StorageFault {
-    /// What the user can do about it.
+    /// Advice to the user about the fault.
     pub fn advice(self) -> &'static str {
         match self {
             StorageFault::Full => "Free some space on that disk",
@@ -193,7 +193,8 @@ impl StoreHealth {
         delivered.announcements = state.announcements.len();
         match &state.current_error {
             Some(error) => {
-                if let Some(fault) = error.fault().filter(|it| !delivered.faults.contains(it)) {
+                if let Some(fault) = error.fault().filter(|fault| !delivered.faults.contains(fault))
+                {
                     delivered.faults.push(fault);
                     delivered.is_waiting = true;
                     notices.push(format!(
@@ -233,7 +234,8 @@ mod tests {
 
     #[test]
     fn each_fault_is_reported_once_and_its_end_once() {
-        let (health, mut delivered) = (StoreHealth::default(), DeliveredNotices::default());
+        let health = StoreHealth::default();
+        let mut delivered = DeliveredNotices::default();
         assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
         health.set_failing(&failing(StorageFault::Full));
         let notices = health.undelivered_notices(&mut delivered);
@@ -254,7 +256,8 @@ mod tests {
 
     #[test]
     fn dropped_jobs_are_reported() {
-        let (health, mut delivered) = (StoreHealth::default(), DeliveredNotices::default());
+        let health = StoreHealth::default();
+        let mut delivered = DeliveredNotices::default();
         health.add_dropped(3);
         assert!(health.undelivered_notices(&mut delivered)[0].contains("gaps"));
         assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());

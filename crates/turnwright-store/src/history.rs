@@ -162,7 +162,8 @@ pub fn find_calls(
         no_index = "+";
     }
     if !query.statuses.is_empty() {
-        let list: Vec<_> = query.statuses.iter().map(|it| format!("'{}'", it.as_str())).collect();
+        let list: Vec<_> =
+            query.statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
         conditions.add_condition(&format!("{no_index}calls.status IN ({})", list.join(", ")));
         if no_index.is_empty() && query.statuses == [CallStatus::Error] {
             // The condition of the partial index, so that the planner uses it.
@@ -183,11 +184,10 @@ pub fn find_calls(
             return Ok((None, search.is_truncated));
         }
         let done = call_record(connection, row, prompt)?;
-        let length = |it: &Option<String>| it.as_ref().map_or(0, String::len);
         let bytes = done.arguments.len()
             + done.user_message.len()
-            + length(&done.result)
-            + length(&done.error);
+            + done.result.as_ref().map_or(0, String::len)
+            + done.error.as_ref().map_or(0, String::len);
         Ok((Some((done, bytes)), search.is_truncated))
     })
 }
@@ -237,10 +237,10 @@ pub fn find_messages(
             Some(_) if !is_from_user => calls_of(connection, session, seq)?,
             _ => Vec::new(),
         };
-        let results = calls.iter().flat_map(|it| [&it.result, &it.error]).flatten();
+        let results = calls.iter().flat_map(|call| [&call.result, &call.error]).flatten();
         let bytes = text.len()
             + results.map(String::len).sum::<usize>()
-            + calls.iter().map(|it| it.arguments.len()).sum::<usize>();
+            + calls.iter().map(|call| call.arguments.len()).sum::<usize>();
         let message = MessageRecord {
             session: row.get::<_, String>(2)?.into(),
             title: row.get(3)?,
@@ -327,7 +327,7 @@ const TYPED_TEXTS: &str = "SELECT json_extract(part.value, '$.text'), json_extra
                            WHERE session = ? AND entries.turn = ? AND seq = ? \
                            AND json_type(part.value, '$.text') IS NOT NULL";
 
-/// Reads what the user has typed in the turns of calls.
+/// Reads the user's texts in the turns of calls.
 struct PromptReader<'a> {
     connection: &'a Connection,
     /// The session and the turn of the last call, and their prompt. The next call is often of the same turn.
@@ -339,9 +339,10 @@ impl PromptReader<'_> {
         PromptReader { connection, last: (0, 0, String::new()) }
     }
 
-    /// The prompt of a row of [`CALL_QUERY`]; of one from an older version only the beginning.
+    /// The prompt of a row of [`CALL_QUERY`]. For a row from an older version, only its beginning.
     fn prompt_of_call(&mut self, row: &Row<'_>) -> Result<&str, StoreError> {
-        let (session, turn) = (row.get(18)?, row.get(4)?);
+        let session: i64 = row.get(18)?;
+        let turn: i64 = row.get(4)?;
         if (self.last.0, self.last.1) != (session, turn) {
             let typed = match row.get(17)? {
                 Some(entry) => self.typed_text([session, turn, entry])?,
@@ -353,7 +354,7 @@ impl PromptReader<'_> {
         Ok(&self.last.2)
     }
 
-    /// What the user has typed in a prompt; `None` if the entry is no prompt.
+    /// The text that the user has typed in a prompt; `None` if the entry is not a prompt.
     fn typed_text(&self, entry: [i64; 3]) -> Result<Option<String>, StoreError> {
         let mut find = self.connection.prepare_cached(TYPED_TEXTS)?;
         let mut rows = find.query(entry)?;
@@ -551,13 +552,14 @@ mod tests {
 
     fn ask(store: &Store, query: HistoryQuery) -> Vec<String> {
         let query = HistoryQuery { limit: 9, ..query };
-        let page = store.write_blocking(move |it| find_calls(it, &query)).unwrap();
-        page.rows.iter().map(|it| it.call.to_string()).collect()
+        let page = store.write_blocking(move |connection| find_calls(connection, &query)).unwrap();
+        page.rows.iter().map(|row| row.call.to_string()).collect()
     }
 
     #[test]
     fn calls_are_found_by_session_folder_tool_status_and_time_the_newest_first() {
-        let (store, all) = (seeded(), HistoryQuery::default());
+        let store = seeded();
+        let all = HistoryQuery::default();
         assert_eq!(ask(&store, all.clone()), ["call-4", "call-3", "call-2", "call-1"]);
         let one = HistoryQuery { session: Some("one".into()), ..all.clone() };
         assert_eq!(ask(&store, one.clone()), ["call-2", "call-1"]);
@@ -582,7 +584,7 @@ mod tests {
         assert!(ask(&store, HistoryQuery { since: Some(now + hour), ..all.clone() }).is_empty());
         assert!(ask(&store, HistoryQuery { until: Some(now - hour), ..all.clone() }).is_empty());
         let nobody = HistoryQuery { session: Some("nobody".into()), ..all };
-        let found = store.write_blocking(move |it| find_calls(it, &nobody));
+        let found = store.write_blocking(move |connection| find_calls(connection, &nobody));
         assert_eq!(found, Err(StoreError::NoSuchSession));
     }
 
@@ -610,8 +612,9 @@ mod tests {
         let store = seeded();
         let query =
             HistoryQuery { session: Some("two".into()), limit: 9, ..HistoryQuery::default() };
-        let page = store.write_blocking(move |it| find_calls(it, &query)).unwrap();
-        let (pending, written) = (&page.rows[0], &page.rows[1]);
+        let page = store.write_blocking(move |connection| find_calls(connection, &query)).unwrap();
+        let pending = &page.rows[0];
+        let written = &page.rows[1];
         assert_eq!((pending.result.as_ref(), pending.error.as_ref()), (None, None));
         assert!(written.arguments.ends_with("y needle\"}"), "{}", written.arguments);
         assert_eq!(written.result.as_deref(), Some("Written."));
@@ -625,9 +628,9 @@ mod tests {
         let store = seeded();
         let mut query = HistoryQuery { limit: 3, ..HistoryQuery::default() };
         let first = query.clone();
-        let page = store.write_blocking(move |it| find_calls(it, &first)).unwrap();
+        let page = store.write_blocking(move |connection| find_calls(connection, &first)).unwrap();
         assert_eq!(page.rows.len(), 3);
-        query.after = page.next.map(|it| it.to_string().parse().unwrap());
+        query.after = page.next.map(|position| position.to_string().parse().unwrap());
         assert_eq!(ask(&store, query), ["call-1"]);
         for junk in ["", "1", "a.b", "1.2.3", "9999999999999999999.1"] {
             assert!(junk.parse::<HistoryCursor>().is_err(), "{junk}");
@@ -639,10 +642,10 @@ mod tests {
         let store = seeded();
         let ask = |query: HistoryQuery| {
             let query = HistoryQuery { limit: 9, ..query };
-            store.write_blocking(move |it| find_messages(it, &query)).unwrap()
+            store.write_blocking(move |connection| find_messages(connection, &query)).unwrap()
         };
         let texts = |page: &HistoryPage<MessageRecord>| -> Vec<String> {
-            page.rows.iter().map(|it| it.text.clone()).collect()
+            page.rows.iter().map(|row| row.text.clone()).collect()
         };
         let one = HistoryQuery { session: Some("one".into()), ..HistoryQuery::default() };
         let page = ask(one.clone());
@@ -672,8 +675,8 @@ mod tests {
             let steps = store.write_blocking(move |connection| {
                 let mut find = connection.prepare(&sql)?;
                 let count = find.parameter_count();
-                let rows =
-                    find.query_map(params_from_iter(vec![1; count]), |it| it.get::<_, String>(3))?;
+                let rows = find
+                    .query_map(params_from_iter(vec![1; count]), |row| row.get::<_, String>(3))?;
                 Ok(rows.collect::<Result<Vec<_>, _>>()?)
             });
             steps.unwrap().join("; ")
@@ -696,14 +699,15 @@ mod tests {
                 "calls_with_errors",
             ),
         ] {
-            let query = store.write_blocking(move |it| call_query(it, order)).unwrap();
+            let query =
+                store.write_blocking(move |connection| call_query(connection, order)).unwrap();
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }
         for query in [TYPED_TEXTS, "SELECT user_message FROM tool_conversations WHERE id = ?"] {
             let steps = steps(query);
-            let scans = steps.split("; ").filter(|it| it.starts_with("SCAN"));
-            assert!(scans.clone().all(|it| it.contains("VIRTUAL TABLE")), "{steps}");
+            let scans = steps.split("; ").filter(|step| step.starts_with("SCAN"));
+            assert!(scans.clone().all(|step| step.contains("VIRTUAL TABLE")), "{steps}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Write jobs in their order and in bounded memory: those in the queue of the writer thread, and
-//! those that failed because of the storage and are to be retried.
+//! Write jobs in their order and in bounded memory: the jobs in the queue of the writer thread, and
+//! the jobs that failed because of the storage and are to be retried.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub(super) const MAX_JOBS: usize = 16 * 1024;
 /// The estimated size of a job besides the bytes that it retains.
 const JOB_OVERHEAD: usize = 512;
 
-/// A list of jobs. When it gets too large, the oldest are dropped for which nobody waits.
+/// A list of jobs. When it gets too large, it drops the oldest jobs without a waiting caller.
 pub(super) struct JobList {
     jobs: VecDeque<Box<dyn WriteJob>>,
     bytes: usize,
@@ -27,13 +27,13 @@ impl JobList {
         self.jobs.is_empty()
     }
 
-    /// Adds a job. Returns the jobs that found no room: older ones for which nobody waits, or the
-    /// new one if the others are too many without them.
+    /// Adds a job. Returns the jobs that were dropped to stay within the limits: older ones without a waiting
+    /// caller, or the new one if dropping those is not enough.
     pub(super) fn push(&mut self, job: Box<dyn WriteJob>) -> Vec<Box<dyn WriteJob>> {
         let mut dropped = Vec::new();
         self.bytes += size(job.as_ref());
         while self.is_too_large()
-            && let Some(oldest) = self.jobs.iter().position(|it| !it.is_awaited())
+            && let Some(oldest) = self.jobs.iter().position(|job| !job.is_awaited())
             && let Some(oldest) = self.jobs.remove(oldest)
         {
             self.bytes -= size(oldest.as_ref());
@@ -56,7 +56,7 @@ impl JobList {
     /// Takes the oldest jobs, at most `most`.
     pub(super) fn take(&mut self, most: usize) -> Vec<Box<dyn WriteJob>> {
         let taken: Vec<_> = self.jobs.drain(..most.min(self.jobs.len())).collect();
-        self.bytes -= taken.iter().map(|it| size(it.as_ref())).sum::<usize>();
+        self.bytes -= taken.iter().map(|job| size(job.as_ref())).sum::<usize>();
         taken
     }
 

@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// Opens a connection. Until [`Journal::end_log`] it reads a database with a log without shared
-    /// memory, which works while nobody else uses the database.
+    /// memory, which works while no other process uses the database.
     pub(super) fn open(self, path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
         if self == Journal::WriteAhead {
             return Connection::open_with_flags(path, flags);
@@ -106,15 +106,15 @@ fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
 /// Removes the folder that stands for a lock of a process that was killed.
 fn remove_stale_lock(database: &Path) {
     let lock = with_suffix(database, ".lock");
-    let age = std::fs::symlink_metadata(&lock).and_then(|found| found.modified());
-    let age = age.ok().and_then(|modified| modified.elapsed().ok());
+    let modified = std::fs::symlink_metadata(&lock).and_then(|metadata| metadata.modified());
+    let age = modified.ok().and_then(|modified| modified.elapsed().ok());
     if age.is_some_and(|age| age > STALE_LOCK) {
         let removed = std::fs::remove_dir(&lock);
         tracing::warn!(?removed, "a lock of the store was left by a process that was killed");
     }
 }
 
-/// Returns what is said of a database that has no write-ahead log.
+/// The notice about a database that has no write-ahead log.
 pub(super) fn notice(database: &Path) -> String {
     let folder = database.parent().unwrap_or(database);
     let system = file_system(database).map(|name| format!(" ({name})")).unwrap_or_default();
@@ -136,10 +136,10 @@ pub(super) const MOVE_ADVICE: &str = if cfg!(windows) {
 #[cfg(target_os = "linux")]
 fn file_system(database: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
-    let device = std::fs::metadata(database.parent()?).ok()?.dev();
-    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
-    let mounts = String::from_utf8_lossy(&mounts);
+    let number = std::fs::metadata(database.parent()?).ok()?.dev();
+    let device = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let bytes = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = String::from_utf8_lossy(&bytes);
     let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device))?;
     Some(mount.split_once(" - ")?.1.split(' ').next()?.to_owned())
 }

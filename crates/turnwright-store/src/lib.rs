@@ -105,7 +105,7 @@ impl From<serde_json::Error> for StoreError {
     }
 }
 
-/// What a commit must survive.
+/// The kind of failure that a commit must survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The end of the process, for example by `kill -9`.
@@ -179,8 +179,10 @@ impl SharedState {
 
     #[cfg(test)]
     fn limit_pages(&self, connection: &Connection) -> Result<(), StoreError> {
-        let most = self.max_pages.load(Ordering::Relaxed);
-        let most = if most == 0 { i64::from(u32::MAX - 1) } else { i64::from(most) };
+        let most = match self.max_pages.load(Ordering::Relaxed) {
+            0 => i64::from(u32::MAX - 1),
+            pages => i64::from(pages),
+        };
         connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
         Ok(())
     }
@@ -229,14 +231,14 @@ impl Store {
         self.0.shared.client_name.lock().clone()
     }
 
-    /// Locks a session, so that nobody else writes or deletes it. Accesses the disk.
+    /// Locks a session, so that no other process writes or deletes it. Accesses the disk.
     ///
     /// # Errors
     /// If the session is locked already, or if no session can have that id.
     pub fn lock_session(&self, session: &SessionId) -> Result<SessionLock, StoreError> {
         self.folder().map_or_else(
             || Ok(SessionLock::unlocked()),
-            |it| SessionLock::acquire(it, session, &self.client_name()),
+            |folder| SessionLock::acquire(folder, session, &self.client_name()),
         )
     }
 
@@ -264,10 +266,10 @@ impl Store {
 
     /// True if anything was ever stored.
     pub fn exists(&self) -> bool {
-        self.0.shared.path.as_ref().is_none_or(|it| it.exists())
+        self.0.shared.path.as_ref().is_none_or(|path| path.exists())
     }
 
-    /// Returns what the user should know of the file system of the database; `None` if all is well.
+    /// Returns a notice for the user about the file system of the database; `None` if all is well.
     pub fn file_system_notice(&self) -> Option<String> {
         self.0.shared.file_system_notice()
     }
@@ -277,10 +279,10 @@ impl Store {
         drop(self.submit(Durability::ProcessCrash, |_| Ok(())));
     }
 
-    /// Submits a write job without waiting for anything. Jobs run in the order of submission; those that are submitted during a
-    /// commit share the next one. If a shared commit fails, each of its jobs is run again alone, so
-    /// `work` may be called more than once. If too many are waiting, the oldest for which nobody
-    /// waits are dropped.
+    /// Submits a write job without waiting for anything. Jobs run in the order of submission; jobs that are
+    /// submitted during a commit share the next one. If a shared commit fails, each of its jobs is run again
+    /// alone, so `work` may be called more than once. If too many are waiting, the oldest jobs without a waiting
+    /// caller are dropped.
     pub fn submit<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -342,7 +344,7 @@ impl Store {
         self.0.shared.health.current_error().map_or(Ok(()), |_| flushed)
     }
 
-    /// Reads on a blocking thread with a connection of its own. Sees what is committed.
+    /// Reads on a blocking thread with a connection of its own. Sees only committed data.
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -412,7 +414,7 @@ where
     F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
     let reading = spawn_blocking(move || {
-        let result = shared.open_reader().and_then(|it| work(&it));
+        let result = shared.open_reader().and_then(|connection| work(&connection));
         (result, work)
     });
     reading.await.map_err(|_| StoreError::Closed)

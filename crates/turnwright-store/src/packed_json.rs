@@ -24,11 +24,11 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// What the view `tool_conversations` shows is never compressed.
+    /// The view `tool_conversations` shows these, so they are never compressed.
     pub(super) const ARGUMENTS: Packing = Packing { max_plain: usize::MAX, ..Packing::TEXTS };
     pub(super) const TEXTS: Packing =
         Packing { max_inline: 1024, max_plain: 1024, keeps_first_line: false };
-    /// What the user has said, which each compaction repeats.
+    /// The user's own words, which each compaction repeats.
     pub(super) const PROMPT: Packing = Packing { max_inline: 256, ..Packing::TEXTS };
     /// The message in place of a compacted conversation. Each of its parts has a heading.
     pub(super) const REPLACEMENT: Packing = Packing { keeps_first_line: true, ..Packing::PROMPT };
@@ -78,8 +78,8 @@ pub(super) fn unpack(
     let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
     for (path, id) in refs {
         let text = blobs::get_text(connection, id)?;
-        let place = resolve_path(&mut value, &path);
-        let place = place.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        let place =
+            resolve_path(&mut value, &path).ok_or_else(|| StoreError::Damaged(path.clone()))?;
         let whole = match place.as_str() {
             Some(around) if around.contains(BLOB_PLACE) => around.replacen(BLOB_PLACE, &text, 1),
             _ => text,
@@ -119,7 +119,7 @@ fn extract_long_strings(
         }
         Value::Object(fields) => {
             // Such a key cannot be written in a path.
-            for (key, field) in fields.iter_mut().filter(|(it, _)| !it.contains(['"', '\\'])) {
+            for (key, field) in fields.iter_mut().filter(|(name, _)| !name.contains(['"', '\\'])) {
                 path.push_str(&format!(".\"{key}\""));
                 extract_long_strings(field, path, packing, long);
                 path.truncate(length);
@@ -136,7 +136,7 @@ fn resolve_path<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     while !rest.is_empty() {
         if let Some(more) = rest.strip_prefix(".\"") {
             let (key, more) = more.split_once('"')?;
-            place = place.as_object_mut().and_then(|it: &mut Map<_, _>| it.get_mut(key))?;
+            place = place.as_object_mut().and_then(|fields: &mut Map<_, _>| fields.get_mut(key))?;
             rest = more;
         } else {
             let (number, more) = rest.strip_prefix('[')?.split_once(']')?;
@@ -172,7 +172,7 @@ mod tests {
         let back = unpack(&connection, &packed.body, packed.refs.as_deref()).unwrap();
         assert_eq!(back, value);
         let count: i64 =
-            connection.query_row("SELECT count(*) FROM blobs", [], |it| it.get(0)).unwrap();
+            connection.query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap();
         assert_eq!(count, 1);
     }
 
@@ -188,7 +188,7 @@ mod tests {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
                 proptest::collection::hash_map("[\\[\\]$.\"\\\\a ]{0,4}", inner, 0..4)
-                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
     }

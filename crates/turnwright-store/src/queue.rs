@@ -83,7 +83,7 @@ impl JobReceiver {
 }
 
 impl Drop for JobReceiver {
-    /// Nobody will run the jobs that are left, so those who wait for them are told.
+    /// The remaining jobs will never run, so their waiting callers are told.
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.is_closed = true;

@@ -58,7 +58,7 @@ fn os_path(bytes: &[u8]) -> PathBuf {
 /// The database key of a session.
 pub fn session_key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
-    Ok(find.query_row([session.as_str()], |it| it.get(0))?)
+    Ok(find.query_row([session.as_str()], |row| row.get(0))?)
 }
 
 /// The columns that [`session_row`] reads.
@@ -72,7 +72,7 @@ pub fn session(connection: &Connection, id: &SessionId) -> Result<SessionRow, St
 
 /// Reads a row of [`SESSION_COLUMNS`].
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    let text = |it| row.get::<_, Option<String>>(it);
+    let text = |column| row.get::<_, Option<String>>(column);
     let folders: Vec<PathBuf> = serde_json::from_str(&row.get::<_, String>(2)?).unwrap_or_default();
     Ok(SessionRow {
         id: row.get::<_, String>(0)?.into(),
@@ -96,12 +96,11 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
 
 /// The numbers of a session's last entry and last turn.
 pub fn last_numbers(connection: &Connection, session: i64) -> Result<(u64, u64), StoreError> {
-    let one = |query| -> Result<u64, StoreError> {
-        Ok(connection.query_row(query, [session], |it| it.get(0))?)
-    };
+    let entry_query = "SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?";
+    let turn_query = "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?";
     Ok((
-        one("SELECT coalesce(max(seq), 0) FROM entries WHERE session = ?")?,
-        one("SELECT coalesce(max(number), 0) FROM turns WHERE session = ?")?,
+        connection.query_row(entry_query, [session], |row| row.get(0))?,
+        connection.query_row(turn_query, [session], |row| row.get(0))?,
     ))
 }
 
@@ -121,22 +120,22 @@ impl RewoundEntries {
             "SELECT seq, body FROM entries WHERE session = ? AND kind IN ('rewound', \
              'rewind_undone') ORDER BY seq",
         )?;
-        let rows = find.query_map([session], |it| Ok((it.get(0)?, it.get::<_, String>(1)?)))?;
+        let rows = find.query_map([session], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for row in rows {
             let (seq, body) = row?;
             let body: Value = serde_json::from_str(&body)?;
             let number = |field: &str| body.get(field).and_then(Value::as_u64);
-            ranges.extend(number("to").map(|it| (it, seq)));
+            ranges.extend(number("to").map(|start| (start, seq)));
             if let Some(rewind) = number("rewind") {
-                ranges.retain(|it| it.1 != rewind);
+                ranges.retain(|range| range.1 != rewind);
             }
         }
         let mut rewound = RewoundEntries { ranges, last_plan: None };
         let mut plans = connection.prepare_cached(
             "SELECT seq FROM entries WHERE session = ? AND kind = 'plan' ORDER BY seq DESC",
         )?;
-        for seq in plans.query_map([session], |it| it.get::<_, u64>(0))? {
+        for seq in plans.query_map([session], |row| row.get::<_, u64>(0))? {
             let seq = seq?;
             if !rewound.contains(seq) {
                 rewound.last_plan = Some(seq);
@@ -148,7 +147,7 @@ impl RewoundEntries {
 
     /// The sequence number of the last rewind that was not undone.
     pub fn last_rewind(&self) -> Option<u64> {
-        self.ranges.last().map(|it| it.1)
+        self.ranges.last().map(|range| range.1)
     }
 
     /// True if the entry was rewound.
@@ -170,7 +169,8 @@ pub fn entries_page(
          ORDER BY seq LIMIT ?",
     )?;
     let mut rows = find.query(params![session, after, limit])?;
-    let (mut page, mut last) = (Vec::new(), None);
+    let mut page = Vec::new();
+    let mut last = None;
     while let Some(row) = rows.next()? {
         let seq: u64 = row.get(0)?;
         last = Some(seq);
@@ -216,7 +216,7 @@ pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEnt
         return Ok(Vec::new());
     };
     let (page, _) = entries_page(connection, session, (seq - 1, 1), &RewoundEntries::default())?;
-    Ok(match page.into_iter().next().map(|it| it.entry) {
+    Ok(match page.into_iter().next().map(|row| row.entry) {
         Some(Entry::Plan { entries }) => entries,
         _ => Vec::new(),
     })
@@ -269,12 +269,12 @@ fn query_calls(
 }
 
 fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreError> {
-    let text = |it: usize| row.get::<_, Option<String>>(it);
+    let text = |column: usize| row.get::<_, Option<String>>(column);
     let refs = text(4)?;
-    let arguments = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
-    let arguments = match rows::from_value(arguments.clone()) {
+    let unpacked = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
+    let arguments = match rows::from_value(unpacked.clone()) {
         Ok(unusable @ Arguments::Unusable { .. }) => unusable,
-        _ => Arguments::Object(arguments),
+        _ => Arguments::Object(unpacked),
     };
     let result = blobs::text(connection, text(6)?, row.get(7)?)?.unwrap_or_default();
     let card = match text(8)? {
@@ -287,7 +287,8 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     };
     let status = CallStatus::parse(&row.get::<_, String>(5)?);
     let tool: String = row.get(2)?;
-    let millis = row.get::<_, Option<f64>>(12)?.filter(|it| it.is_finite() && *it >= 0.0);
+    let millis =
+        row.get::<_, Option<f64>>(12)?.filter(|millis| millis.is_finite() && *millis >= 0.0);
     Ok(CallRow {
         call: CallId::from(row.get::<_, String>(0)?),
         turn: row.get(1)?,
@@ -300,7 +301,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
             view: card.view,
             content: card.content,
             raw_output: card.raw,
-            duration: millis.map(|it| Duration::from_secs_f64(it / 1000.0)),
+            duration: millis.map(|millis| Duration::from_secs_f64(millis / 1000.0)),
             file_changes: Vec::new(),
             file_contents: Vec::new(),
         },
@@ -315,11 +316,11 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
 
 /// The bytes with this SHA-256, in hexadecimal, if they are stored.
 pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
-    blobs::parse_hash(hash).map_or(Ok(None), |it| blobs::by_hash(connection, &it))
+    blobs::parse_hash(hash).map_or(Ok(None), |hash| blobs::by_hash(connection, &hash))
 }
 
-/// What a session and its helpers have used up, and its cost if prices are known. What a copy has from its original does not count, and the
-/// time of a helper is that of its turn.
+/// The usage of a session and its helpers, and its cost if prices are known. For a copy, the usage of its original does
+/// not count. The time of a helper is the time of its turn.
 pub fn session_spending(
     connection: &Connection,
     session: i64,
@@ -331,7 +332,7 @@ pub fn session_spending(
          LEFT JOIN usage ON at >= own.created_at AND session IN (SELECT key FROM sessions WHERE key = \
          own.key OR helper_of = own.id) WHERE own.key = ?",
         [session],
-        |it| Ok((it.get(0)?, it.get(1)?, it.get(2)?, it.get(3)?, it.get(4)?, it.get::<_, i64>(5)?)),
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get::<_, i64>(5)?)),
     )?;
     let (requests, input, output, cached, cost, millis) = row;
     let time = Duration::from_millis(millis.max(0).cast_unsigned());
@@ -349,6 +350,6 @@ pub fn last_usage(
         "SELECT input + output, window, cached FROM usage WHERE session = ? AND window IS NOT NULL \
          ORDER BY id DESC LIMIT 1",
     )?;
-    let row = |it: &Row<'_>| Ok((it.get(0)?, it.get(1)?, it.get(2)?));
-    Ok(find.query_row([session], row).optional()?)
+    let found = find.query_row([session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    Ok(found.optional()?)
 }

@@ -14,7 +14,7 @@ use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::redact;
 
-/// What a process that ended abnormally has left unfinished in a session.
+/// The work in a session that a process left unfinished when it ended abnormally.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnfinishedWork {
     /// Calls without a result, with the file changes that they were about to make.
@@ -45,7 +45,7 @@ pub struct AnswerDraft {
     pub text: String,
 }
 
-/// What is written to repair a session.
+/// The changes that repair a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repairs {
     /// The outcome of each unfinished call, with its turn.
@@ -79,15 +79,16 @@ pub fn find_unfinished(
         unfinished.calls.push((call, files));
     }
     unfinished.drafts = load_drafts(connection, session)?;
-    let last_draft = unfinished.drafts.iter().map(|it| it.seq).max().unwrap_or_default();
+    let last_draft = unfinished.drafts.iter().map(|draft| draft.seq).max().unwrap_or_default();
     unfinished.last_numbers.0 = unfinished.last_numbers.0.max(last_draft);
     let mut find = connection.prepare_cached(
         "SELECT number, EXISTS (SELECT 1 FROM entries WHERE entries.session = turns.session AND \
          entries.turn = turns.number) FROM turns WHERE session = ? AND stop IS NULL ORDER BY number",
     )?;
-    let rows = find.query_map([session], |it| Ok((it.get(0)?, it.get(1)?)))?;
+    let rows = find.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
     unfinished.turns = rows.collect::<Result<_, _>>()?;
-    unfinished.last_id_number = connection.query_row(LAST_ID_NUMBER, [session], |it| it.get(0))?;
+    unfinished.last_id_number =
+        connection.query_row(LAST_ID_NUMBER, [session], |row| row.get(0))?;
     Ok(unfinished)
 }
 
@@ -112,14 +113,13 @@ fn intended_changes(
         "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? AND call = ? \
          ORDER BY id",
     )?;
-    let row = |it: &rusqlite::Row<'_>| {
+    let rows = find.query_map(params![session, call.turn, call.call.as_str()], |row| {
         Ok((
-            path_from_value(it.get_ref(0)?),
-            it.get::<_, String>(1)?,
-            it.get::<_, Option<String>>(2)?,
+            path_from_value(row.get_ref(0)?),
+            row.get::<_, String>(1)?,
+            row.get::<_, Option<String>>(2)?,
         ))
-    };
-    let rows = find.query_map(params![session, call.turn, call.call.as_str()], row)?;
+    })?;
     let mut files = Vec::new();
     for row in rows {
         let (path, before, after): (PathBuf, _, _) = row?;
@@ -138,12 +138,18 @@ fn load_drafts(connection: &Connection, session: i64) -> Result<Vec<AnswerDraft>
     let mut rows = find.query([session])?;
     let mut drafts: Vec<AnswerDraft> = Vec::new();
     while let Some(row) = rows.next()? {
-        let (seq, is_thought, words): (u64, bool, String) = (row.get(0)?, row.get(4)?, row.get(5)?);
-        if drafts.last().is_none_or(|it| it.seq != seq) {
-            let (turn, at) = (row.get(1)?, time_from_millis(row.get(2)?));
-            let id = MessageId::from(row.get::<_, String>(3)?);
-            let (thought, text) = (String::new(), String::new());
-            drafts.push(AnswerDraft { seq, turn, at, id, reasoning: thought, text });
+        let seq: u64 = row.get(0)?;
+        let is_thought: bool = row.get(4)?;
+        let words: String = row.get(5)?;
+        if drafts.last().is_none_or(|draft| draft.seq != seq) {
+            drafts.push(AnswerDraft {
+                seq,
+                turn: row.get(1)?,
+                at: time_from_millis(row.get(2)?),
+                id: MessageId::from(row.get::<_, String>(3)?),
+                reasoning: String::new(),
+                text: String::new(),
+            });
         }
         if let Some(last) = drafts.last_mut() {
             if is_thought { &mut last.reasoning } else { &mut last.text }.push_str(&words);
@@ -157,7 +163,7 @@ pub fn last_stop(connection: &Connection, session: i64) -> Result<Option<String>
     let stop = connection.query_row(
         "SELECT stop FROM turns WHERE session = ? AND kind = 'prompt' ORDER BY number DESC LIMIT 1",
         [session],
-        |it| it.get(0),
+        |row| row.get(0),
     );
     Ok(stop.optional()?.flatten())
 }
@@ -171,7 +177,9 @@ impl SessionLog {
         is_thought: bool,
         mut words: String,
     ) -> PendingWrite {
-        let (turn, now, id) = (self.turn(), to_millis(SystemTime::now()), id.clone());
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
+        let id = id.clone();
         redact::redact_in_place(&mut words);
         self.submit_sized(Durability::ProcessCrash, words.len(), move |connection, session| {
             connection
@@ -187,8 +195,8 @@ impl SessionLog {
     /// Writes the repairs: all of them or none.
     pub fn apply_repairs(&self, repairs: Repairs) -> PendingWrite {
         let now = to_millis(SystemTime::now());
-        let outcomes: usize = repairs.calls.iter().map(|it| outcome_size(&it.2)).sum();
-        let entries: usize = repairs.entries.iter().map(|it| entry_size(&it.3)).sum();
+        let outcomes: usize = repairs.calls.iter().map(|call| outcome_size(&call.2)).sum();
+        let entries: usize = repairs.entries.iter().map(|entry| entry_size(&entry.3)).sum();
         let retained_bytes = outcomes + entries;
         self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {
@@ -214,7 +222,9 @@ impl SessionLog {
     /// Ends a call whose turn has failed while its card was open. A call whose arguments were still
     /// streaming is stored as [`Entry::IncompleteCall`] with this sequence number.
     pub fn abort_call(&self, call: &CallId, seq: u64, name: String, outcome: CallOutcome) {
-        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let call = call.clone();
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let size = outcome_size(&outcome);
         drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             let mut find = connection
@@ -223,8 +233,12 @@ impl SessionLog {
                 return finish_call(connection, session, (&call, turn, now), &outcome);
             }
             let Some(view) = outcome.view.clone() else { return Ok(()) };
-            let (name, why) = (name.clone(), outcome.text.clone());
-            let lost = Entry::IncompleteCall { call: call.clone(), name, view, reason: why };
+            let lost = Entry::IncompleteCall {
+                call: call.clone(),
+                name: name.clone(),
+                view,
+                reason: outcome.text.clone(),
+            };
             insert_entry(connection, session, (seq, turn, now), &lost)
         }));
     }

@@ -33,8 +33,6 @@ pub(super) fn take_out(card: &mut Value, result: &str) {
         return;
     }
     let start = &result[..text::ceil(result, MIN_LENGTH)];
-    // Redaction changes the length of a text.
-    let is_redacted = |text: &str| redact::bytes(text.as_bytes()).is_some();
     if is_redacted(result) {
         return;
     }
@@ -62,10 +60,10 @@ pub(super) fn take_out(card: &mut Value, result: &str) {
         }
     }
     if let Some(raw) = card.get_mut("raw").and_then(Value::as_object_mut) {
-        for (name, value) in raw.iter_mut().filter(|it| !it.0.contains(['~', '/'])) {
+        for (name, value) in raw.iter_mut().filter(|field| !field.0.contains(['~', '/'])) {
             take(format!("{RAW}{name}"), value);
         }
-        // What is nothing but the result is left out entirely.
+        // Leaves out fields that held nothing but the result.
         raw.retain(|name, value| value != "" || !places.contains_key(&format!("{RAW}{name}")));
     }
     if !places.is_empty() {
@@ -73,10 +71,15 @@ pub(super) fn take_out(card: &mut Value, result: &str) {
     }
 }
 
+/// Returns true if the text contains a key. Redaction changes the length of such a text.
+fn is_redacted(text: &str) -> bool {
+    redact::bytes(text.as_bytes()).is_some()
+}
+
 /// Puts the result back into the card.
 pub(super) fn put_back(card: &mut Value, result: &str) {
-    let places = card.as_object_mut().and_then(|it| it.remove(FIELD)).unwrap_or_default();
-    let places: BTreeMap<String, ResultPlace> = serde_json::from_value(places).unwrap_or_default();
+    let stored = card.as_object_mut().and_then(|fields| fields.remove(FIELD)).unwrap_or_default();
+    let places: BTreeMap<String, ResultPlace> = serde_json::from_value(stored).unwrap_or_default();
     for (pointer, place) in places {
         let (at, part) = match place {
             ResultPlace::Whole(at) => (at, result),
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_lost_result_is_said_to_be_lost() {
-        let (mut card, result) = (json!({ "raw": { "result": result() } }), result());
+        let mut card = json!({ "raw": { "result": result() } });
+        let result = result();
         take_out(&mut card, &result);
         put_back(&mut card, "lost");
         assert_eq!(card["raw"]["result"], "lost");

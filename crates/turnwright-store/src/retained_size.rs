@@ -12,10 +12,10 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
         Entry::Message { message, .. } | Entry::Compacted { replacement: message, .. } => {
             match message.as_ref() {
                 Message::User(user) => user.parts.iter().map(part_size).sum(),
-                Message::Assistant(it) => {
-                    let calls: usize = it.calls.iter().map(call_size).sum();
-                    let state: usize = it.provider_state.blobs.iter().map(value_size).sum();
-                    it.text.len() + it.thought.len() + calls + state
+                Message::Assistant(answer) => {
+                    let calls: usize = answer.calls.iter().map(call_size).sum();
+                    let state: usize = answer.provider_state.blobs.iter().map(value_size).sum();
+                    answer.text.len() + answer.thought.len() + calls + state
                 }
                 Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
             }
@@ -24,7 +24,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
         Entry::IncompleteCall { name, view, reason, .. } => {
             name.len() + view_size(view) + reason.len()
         }
-        Entry::Plan { entries } => entries.iter().map(|it| it.content.len()).sum(),
+        Entry::Plan { entries } => entries.iter().map(|entry| entry.content.len()).sum(),
         Entry::Cleared
         | Entry::Pruned { .. }
         | Entry::ImagesLeftOut
@@ -38,7 +38,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
 
 /// The approximate number of bytes that a call's outcome holds in memory.
 pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
-    let content = outcome.content.iter().map(|it| match it {
+    let content = outcome.content.iter().map(|part| match part {
         CallContent::Text(text) => text.len(),
         CallContent::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
         CallContent::Image(media) => media.data.len(),
@@ -49,7 +49,7 @@ pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
         + outcome.view.as_ref().map_or(0, view_size)
         + content.sum::<usize>()
         + value_size(&outcome.raw_output)
-        + outcome.file_contents.iter().map(|it| it.len()).sum::<usize>()
+        + outcome.file_contents.iter().map(|bytes| bytes.len()).sum::<usize>()
 }
 
 fn call_size(call: &ToolCall) -> usize {
@@ -71,19 +71,21 @@ fn part_size(part: &PromptPart) -> usize {
 }
 
 fn view_size(view: &CallView) -> usize {
-    let locations = view.locations.iter().map(|it| it.path.as_os_str().len());
+    let locations = view.locations.iter().map(|location| location.path.as_os_str().len());
     view.title.len() + locations.sum::<usize>()
 }
 
 fn media_size(all: &[Media]) -> usize {
-    all.iter().map(|it| it.data.len()).sum()
+    all.iter().map(|media| media.data.len()).sum()
 }
 
 fn value_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(value_size).sum(),
-        Value::Object(fields) => fields.iter().map(|it| it.0.len() + value_size(it.1)).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|field| field.0.len() + value_size(field.1)).sum()
+        }
         _ => 8,
     }
 }

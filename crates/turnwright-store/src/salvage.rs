@@ -1,5 +1,5 @@
-//! Copies a damaged database into a new one: every row that can be read, whatever is damaged around
-//! it. A session whose own row cannot be read is lost; another may lack parts. Both are named.
+//! Copies every readable row of a damaged database into a new one. A session whose own row cannot be read
+//! is lost; other sessions may lack parts. Both are named.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -57,7 +57,7 @@ const JSON_COLUMNS: [&str; 9] = [
 /// How often copying a table starts again behind a row that cannot be read.
 const MAX_RESTARTS: usize = 1_000;
 
-/// What was copied.
+/// The outcome of a salvage.
 #[derive(Debug, Default)]
 pub(super) struct SalvageReport {
     /// The number of sessions in the new database.
@@ -110,7 +110,7 @@ fn attach(connection: &Connection, damaged: &Path) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let query = "SELECT count(*) FROM damaged.sqlite_master";
-    let tables = connection.query_row(query, [], |it| it.get::<_, i64>(0));
+    let tables = connection.query_row(query, [], |row| row.get::<_, i64>(0));
     if is_readable(tables)? {
         return Ok(true);
     }
@@ -150,22 +150,23 @@ fn copy_all(source: &Connection, target: &Connection) -> Result<Vec<&'static str
     Ok(missing)
 }
 
-/// Makes what was copied consistent, and finds out what is missing.
+/// Makes the copied rows consistent, and finds the missing ones.
 fn make_consistent(
     connection: &Connection,
     missing: &[&str],
     report: &mut SalvageReport,
 ) -> Result<(), StoreError> {
-    let is_missing = |it: &SalvagedTable| missing.contains(&it.name);
     let mut gaps = BTreeSet::new();
-    for SalvagedTable { name, key, .. } in INDEXED_BY_SESSION.iter().filter(|it| is_missing(it)) {
+    for SalvagedTable { name, key, .. } in
+        INDEXED_BY_SESSION.iter().filter(|table| missing.contains(&table.name))
+    {
         let query = format!(
             "SELECT DISTINCT session FROM damaged.{name} AS old WHERE NOT EXISTS \
              (SELECT 1 FROM main.{name} AS new WHERE new.{key} = old.{key}) ORDER BY session"
         );
         report.may_miss_others |= !add_values(connection, &query, &mut gaps)?;
     }
-    report.may_miss_others |= is_missing(&BLOB_USES);
+    report.may_miss_others |= missing.contains(&BLOB_USES.name);
     if is_missing(&TURNS) {
         restore_turns(connection, &mut gaps)?;
     }
@@ -187,7 +188,7 @@ fn make_consistent(
         add_values(connection, &query, &mut report.incomplete)?;
     }
     report.sessions =
-        connection.query_row("SELECT count(*) FROM main.sessions", [], |it| it.get(0))?;
+        connection.query_row("SELECT count(*) FROM main.sessions", [], |row| row.get(0))?;
     Ok(())
 }
 
@@ -249,20 +250,22 @@ fn copy_table(
     let known = columns(source, table.name)?;
     let mut columns = columns(target, table.name)?;
     // The damaged database may be of an older version.
-    columns.retain(|it| known.contains(it));
+    columns.retain(|column| known.contains(column));
     if columns.is_empty() {
         return Ok(true);
     }
     let copy = TableCopy { source, target, table, columns };
-    let (mut is_complete, mut restarts) = (true, 0);
+    let mut is_complete = true;
+    let mut restarts = 0;
     let mut ranges = VecDeque::from([(i64::MIN, i64::MAX)]);
     while let Some((first, last)) = ranges.pop_front() {
         let Some(low) = copy.copy_range((first, last), "ASC", &mut is_complete)? else { continue };
         let Some(high) = copy.copy_range((low, last), "DESC", &mut is_complete)? else { continue };
         restarts += 1;
-        // What lies between the two is tried in halves.
+        // Tries the range between the two in halves.
         let is_bounded = low > i64::MIN && high < i64::MAX;
-        let (first, last) = (low.saturating_add(1), high.saturating_sub(1));
+        let first = low.saturating_add(1);
+        let last = high.saturating_sub(1);
         if is_bounded && first <= last && restarts < MAX_RESTARTS {
             let middle = first.midpoint(last);
             ranges.push_back((first, middle));
@@ -274,7 +277,7 @@ fn copy_table(
 
 fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, StoreError> {
     let mut find = connection.prepare("SELECT name FROM pragma_table_info(?)")?;
-    let names = find.query_map([table], |it| it.get(0))?;
+    let names = find.query_map([table], |row| row.get(0))?;
     Ok(names.collect::<Result<_, _>>()?)
 }
 
@@ -298,14 +301,14 @@ impl TableCopy<'_> {
         let mut reached = if direction == "ASC" { first } else { last };
         let SalvagedTable { name, key, second_key } = self.table;
         let list = self.column_list();
-        let second_key = second_key.map(|it| format!(", {it} {direction}")).unwrap_or_default();
+        let second_key = second_key.map(|key| format!(", {key} {direction}")).unwrap_or_default();
         let select = format!(
             "SELECT {key}, {list} FROM {name} NOT INDEXED WHERE {key} BETWEEN ? AND ? ORDER \
              BY {key} {direction}{second_key}"
         );
         let places = vec!["?"; list.split(',').count()].join(", ");
-        let insert = format!("INSERT OR IGNORE INTO {name} ({list}) VALUES ({places})");
-        let mut insert = self.target.prepare_cached(&insert)?;
+        let statement = format!("INSERT OR IGNORE INTO {name} ({list}) VALUES ({places})");
+        let mut insert = self.target.prepare_cached(&statement)?;
         let mut find = self.source.prepare(&select)?;
         let mut rows = find.query([first, last])?;
         loop {
@@ -315,7 +318,7 @@ impl TableCopy<'_> {
                     reached = row.get(0).unwrap_or(reached);
                     if is_row_valid(self.table, row, &self.columns, 1) {
                         let values = (1..=insert.parameter_count())
-                            .map(|it| row.get_ref(it).map(ToSqlOutput::Borrowed));
+                            .map(|index| row.get_ref(index).map(ToSqlOutput::Borrowed));
                         let values = values.collect::<Result<Vec<_>, _>>()?;
                         insert.execute(params_from_iter(values))?;
                     } else {

@@ -94,7 +94,7 @@ fn is_missing(path: &Path) -> bool {
 /// beside it the same mode.
 ///
 /// A database that exists is not opened for that. On Unix, closing a file gives up all locks that the process has
-/// on it, and another process would take the database for one that nobody uses.
+/// on it, and another process would think that the database is not in use.
 fn create_private_file(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         private_file::create_folder(folder)?;
@@ -108,7 +108,7 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
 #[cfg(unix)]
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    // What a dangling link leads to is created by SQLite.
+    // SQLite creates the target of a dangling link.
     let Ok(found) = fs::metadata(path) else { return Ok(()) };
     if found.permissions().mode() & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -124,10 +124,13 @@ fn make_private(_: &Path) -> std::io::Result<()> {
 
 /// Fails with [`StorageFault::Foreign`] if the database is of another program.
 fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
-    let application: i32 = connection.pragma_query_value(None, "application_id", |it| it.get(0))?;
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let is_foreign = match application {
         APPLICATION_ID => false,
-        0 => connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |it| it.get(0))?,
+        0 => {
+            connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |row| row.get(0))?
+        }
         _ => true,
     };
     if !is_foreign {
@@ -139,20 +142,20 @@ fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
 }
 
 fn version(connection: &Connection) -> Result<usize, StoreError> {
-    Ok(connection.pragma_query_value(None, "user_version", |it| it.get(0))?)
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Whether the table of sessions has the column of the third migration.
+/// Returns true if the table of sessions has the column of the third migration.
 pub(super) fn has_client_options(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 2)
 }
 
-/// Whether the tables have the columns of the fourth migration.
+/// Returns true if the tables have the columns of the fourth migration.
 pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 3)
 }
 
-/// Whether the database has the columns of the fifth migration.
+/// Returns true if the database has the columns of the fifth migration.
 pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(version(connection)? > 4)
 }
@@ -161,8 +164,8 @@ pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreEr
 fn accepts_version(connection: &Connection, own: usize) -> bool {
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
     let from: Option<usize> =
-        connection.query_row(query, [], |it| it.get(0)).optional().unwrap_or_default();
-    from.is_some_and(|it| it <= own)
+        connection.query_row(query, [], |row| row.get(0)).optional().unwrap_or_default();
+    from.is_some_and(|version| version <= own)
 }
 
 /// Configures the connection and migrates the database. A newer database that this version may not
@@ -224,7 +227,7 @@ mod tests {
     }
 
     fn number(connection: &Connection, query: &str) -> i64 {
-        connection.query_row(query, [], |it| it.get(0)).unwrap()
+        connection.query_row(query, [], |row| row.get(0)).unwrap()
     }
 
     fn readable_sessions(path: &Path) -> i64 {
@@ -252,7 +255,7 @@ mod tests {
         let path = folder.path().join("state/sessions.db");
         let connection = open_writer(Some(&path)).unwrap();
         connection.execute(ROW, []).unwrap();
-        let mode = |it: &Path| fs::metadata(it).unwrap().permissions().mode() & 0o777;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("state")), 0o700);
         for suffix in ["", "-wal", "-shm"] {
             let file = folder.path().join(format!("state/sessions.db{suffix}"));
@@ -272,7 +275,7 @@ mod tests {
         let end = format!(":{} ", fs::metadata(&path).unwrap().ino());
         let locks = || {
             let all = fs::read_to_string("/proc/locks").unwrap();
-            all.lines().filter(|it| it.contains(&end)).count()
+            all.lines().filter(|line| line.contains(&end)).count()
         };
         assert_ne!(locks(), 0);
         let second = open_writer(Some(&path)).unwrap();
@@ -296,8 +299,8 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let both = [scope.spawn(work), scope.spawn(work)];
-            for it in both {
-                it.join().unwrap();
+            for thread in both {
+                thread.join().unwrap();
             }
         });
         let connection = open(&path);

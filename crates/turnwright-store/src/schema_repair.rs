@@ -34,7 +34,7 @@ pub(super) fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Resul
     if has_log {
         // The log must not hide the new schema. Where it cannot be emptied, it has no first page.
         let connection = Connection::open(copy)?;
-        drop(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
     }
     let mut file = File::options().write(true).open(copy)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -83,8 +83,8 @@ fn child_places(first: &[u8]) -> Option<Vec<usize>> {
     }
     let cells = usize::from(u16_at(first, SCHEMA_AT + 3)?);
     let last = SCHEMA_AT + 8;
-    let cell = |it: usize| u16_at(first, last + 4 + 2 * it).map(usize::from);
-    (0..cells).map(cell).chain([Some(last)]).collect()
+    let places = (0..cells).map(|index| u16_at(first, last + 4 + 2 * index).map(usize::from));
+    places.chain([Some(last)]).collect()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

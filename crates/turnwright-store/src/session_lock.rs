@@ -1,4 +1,4 @@
-//! Locks that give each session a single writer: whoever has a session open holds a lock on a file
+//! Locks that give each session a single writer: a process with an open session holds a lock on a file
 //! with its name, which contains the process id and the name of the client.
 
 use std::fmt;
@@ -46,8 +46,8 @@ pub struct LockHolder {
 
 impl fmt::Display for LockHolder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let process = self.pid.map(|it| format!("process {it}"));
-        let age = self.age.map(|it| match it.as_secs() {
+        let process = self.pid.map(|pid| format!("process {pid}"));
+        let age = self.age.map(|age| match age.as_secs() {
             seconds @ ..120 => format!("for {seconds} s"),
             seconds @ ..7200 => format!("for {} min", seconds / 60),
             seconds @ ..172_800 => format!("for {} h", seconds / 3600),
@@ -65,9 +65,9 @@ impl fmt::Display for LockHolder {
 impl Drop for SessionLock {
     fn drop(&mut self) {
         if let Some((file, path)) = self.file.take() {
-            // The file is removed before the lock is released: nobody else has it locked, and a
+            // The file is removed before the lock is released: no other process has it locked, and a
             // process that waits for the lock checks whether the file still exists.
-            drop(fs::remove_file(path));
+            fs::remove_file(path).ok();
             drop(file);
         }
         RELEASED.notify_waiters();
@@ -82,8 +82,9 @@ impl SessionLock {
         client: &str,
     ) -> Result<SessionLock, StoreError> {
         let name = session.as_str();
-        let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
-        if name.is_empty() || name.len() > MAX_ID_LENGTH || !name.bytes().all(fits) {
+        let is_plain =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        if name.is_empty() || name.len() > MAX_ID_LENGTH || !is_plain {
             return Err(StoreError::NoSuchSession);
         }
         let folder = state.join(LOCK_FOLDER);
@@ -106,7 +107,7 @@ impl SessionLock {
         SessionLock { file: None }
     }
 
-    /// True if nobody else can have the session.
+    /// True if no other process can have the session.
     pub(super) fn is_exclusive(&self) -> bool {
         self.file.is_some()
     }
@@ -122,7 +123,8 @@ impl SessionLock {
             let freed = RELEASED.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let (state, session) = (state.to_path_buf(), session.clone());
+            let state = state.to_path_buf();
+            let session = session.clone();
             let client = client.to_owned();
             let acquiring = spawn_blocking(move || SessionLock::acquire(&state, &session, &client));
             match acquiring.await.unwrap_or(Err(StoreError::Closed)) {
@@ -152,7 +154,9 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
         }
         let ours = file.metadata()?;
         // The previous holder may have removed the file between opening and locking it.
-        if fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
+        if fs::metadata(path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == (ours.dev(), ours.ino()))
+        {
             if ours.len() > 0 {
                 file.set_len(0)?;
             }
@@ -176,7 +180,7 @@ fn lock(path: &Path, client: &str) -> Result<File, StoreError> {
                 return Ok(file);
             }
             Err(error) if is_held(&error) => {
-                let holder = File::open(path).map(|mut it| lock_holder(&mut it));
+                let holder = File::open(path).map(|mut file| lock_holder(&mut file));
                 return Err(StoreError::SessionLocked(Box::new(holder.unwrap_or_default())));
             }
             // So Windows calls a file that is removed but not closed yet.
@@ -194,26 +198,28 @@ const SHARE_READ_AND_DELETE: u32 = 1 | 4;
 #[cfg(not(unix))]
 const ACCESS_DENIED: i32 = 5;
 
-/// Whether another process has opened the file and does not share it.
+/// Returns true if another process has opened the file and does not share it.
 #[cfg(not(unix))]
 fn is_held(error: &std::io::Error) -> bool {
     const SHARING_VIOLATION: i32 = 32;
     error.raw_os_error() == Some(SHARING_VIOLATION)
 }
 
-/// What a lock file of this process says: its process id, and its client on a second line.
+/// The content of this process's lock files: its process id, and its client on a second line.
 fn holder_text(client: &str) -> String {
     format!("{}\n{}", std::process::id(), plain_name(client))
 }
 
 /// A name without characters that would hide or fake a part of a message.
 fn plain_name(name: &str) -> String {
-    let fits = |it: &char| it.is_alphanumeric() || " .-_+/()".contains(*it);
-    name.chars().filter(fits).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
+    let plain = name
+        .chars()
+        .filter(|&character| character.is_alphanumeric() || " .-_+/()".contains(character));
+    plain.take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
 }
 
 fn lock_holder(file: &mut File) -> LockHolder {
-    let written = file.metadata().and_then(|it| it.modified()).ok();
+    let written = file.metadata().and_then(|metadata| metadata.modified()).ok();
     let mut text = Vec::new();
     if file.take(MAX_LOCK_BYTES).read_to_end(&mut text).is_err() {
         return LockHolder::default();
@@ -221,17 +227,17 @@ fn lock_holder(file: &mut File) -> LockHolder {
     let text = String::from_utf8_lossy(&text);
     let mut lines = text.lines();
     LockHolder {
-        pid: lines.next().and_then(|it| it.trim().parse().ok()),
+        pid: lines.next().and_then(|line| line.trim().parse().ok()),
         client: lines.next().map(plain_name).unwrap_or_default(),
-        age: written.and_then(|it| it.elapsed().ok()),
+        age: written.and_then(|time| time.elapsed().ok()),
     }
 }
 
 /// Blocks until this process has an exclusive lock on a file, for work that only one process may do
 /// at a time. Returns `None` where locking is not possible, and the work goes ahead without it.
 pub(super) fn lock_file(path: &Path) -> Option<File> {
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-    let file = file.ok()?;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(path).ok()?;
     file.lock().ok()?;
     Some(file)
 }
@@ -303,8 +309,8 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let all: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-            for it in all {
-                it.join().unwrap();
+            for thread in all {
+                thread.join().unwrap();
             }
         });
     }
@@ -313,9 +319,11 @@ mod tests {
     fn many_sessions_can_be_locked_but_no_invalid_ids() {
         let folder = tempfile::tempdir().unwrap();
         let all: Vec<_> = (0..200)
-            .map(|it| SessionLock::acquire(folder.path(), &id(&format!("s{it}")), "").unwrap())
+            .map(|number| {
+                SessionLock::acquire(folder.path(), &id(&format!("s{number}")), "").unwrap()
+            })
             .collect();
-        assert!(all.iter().all(|it| it.file.is_some()));
+        assert!(all.iter().all(|lock| lock.file.is_some()));
         for bad in ["", "../a", "a/b", "a.b", &"x".repeat(200)] {
             let refused = SessionLock::acquire(folder.path(), &id(bad), "").unwrap_err();
             assert_eq!(refused, StoreError::NoSuchSession);

@@ -26,7 +26,7 @@ use turnwright_types::patience::timeout;
 use turnwright_types::redact;
 
 /// How long to wait for a commit: longer than for a lock of another process. After a timeout each
-/// further wait is short until a commit succeeds, so that a hanging disk blocks nobody.
+/// further wait is short until a commit succeeds, so that a hanging disk does not block sessions.
 const COMMIT_WAIT: Duration = Duration::from_secs(3);
 const SHORT_WAIT: Duration = Duration::from_millis(20);
 
@@ -81,7 +81,7 @@ pub struct PendingWrite {
 impl PendingWrite {
     /// True if it is committed or has failed.
     pub fn is_done(&self) -> bool {
-        self.waiting.clone().is_none_or(|it| it.now_or_never().is_some())
+        self.waiting.clone().is_none_or(|waiting| waiting.now_or_never().is_some())
     }
 
     /// Waits for the commit, up to a timeout. If it fails the session goes on, and
@@ -111,7 +111,7 @@ impl PendingWrite {
     #[cfg(test)]
     pub(super) async fn ended(self) {
         if let Some(waiting) = self.waiting.clone() {
-            drop(waiting.await);
+            waiting.await.ok();
         }
         self.written().await;
     }
@@ -128,8 +128,8 @@ impl SessionLog {
         SessionLog::with_changes(store, session, None)
     }
 
-    /// The log of a helper that a call of the current turn starts. What its calls change is recorded
-    /// as changes of that turn of this session, so that an undo of the turn covers it.
+    /// The log of a helper that a call of the current turn starts. The file changes of its calls are recorded
+    /// as changes of that turn of this session, so that an undo of the turn covers them.
     #[must_use]
     pub fn for_helper(&self, session: SessionId, call: &CallId) -> SessionLog {
         let Some(inner) = &self.0 else { return SessionLog::default() };
@@ -137,8 +137,8 @@ impl SessionLog {
         SessionLog::with_changes(inner.store.clone(), session, Some(target))
     }
 
-    /// If this is the log of a helper: the session in which its file changes are recorded, and what the
-    /// names of its calls begin with there.
+    /// For the log of a helper, the session in which its file changes are recorded, and the prefix of the names
+    /// of its calls there.
     pub fn recorded_elsewhere(&self) -> Option<(SessionId, String)> {
         let target = self.change_target()?;
         Some((target.log.0.as_ref()?.session.clone(), target.call_prefix()))
@@ -174,7 +174,7 @@ impl SessionLog {
         let mut notices = inner.store.health().undelivered_notices(&mut delivered);
         let unreported_error = inner.unreported_error.lock().take();
         notices.extend(
-            unreported_error.map(|it| format!("Part of this session was not saved: {it}.")),
+            unreported_error.map(|error| format!("Part of this session was not saved: {error}.")),
         );
         notices
     }
@@ -188,12 +188,12 @@ impl SessionLog {
 
     /// The store that it writes to; `None` if it writes nothing.
     pub fn store(&self) -> Option<&Store> {
-        self.0.as_ref().map(|it| &it.store)
+        self.0.as_ref().map(|inner| &inner.store)
     }
 
     /// The number of the current or last turn.
     pub fn turn(&self) -> u64 {
-        self.0.as_ref().map_or(0, |it| it.turn.load(Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |inner| inner.turn.load(Ordering::Relaxed))
     }
 
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
@@ -202,7 +202,7 @@ impl SessionLog {
         self.submit(Durability::ProcessCrash, |_, _| Ok(()))
     }
 
-    /// Stores what the client has asked for when it opened the session, as JSON.
+    /// Stores the client's requests when it opened the session, as JSON.
     pub fn set_client_options(&self, options: String) -> PendingWrite {
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
@@ -212,7 +212,7 @@ impl SessionLog {
         })
     }
 
-    /// Begins a turn. What is written from now on belongs to it, and the next write stores its
+    /// Begins a turn. All later writes belong to it, and the next one stores its
     /// beginning. The next entry holds the prompt, which begins with these words. Returns its number.
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
         let Some(inner) = &self.0 else { return 0 };
@@ -226,7 +226,8 @@ impl SessionLog {
 
     /// Ends the turn. `stop` is the stop reason as it is stored.
     pub fn end_turn(&self, stop: &'static str, minted: u64, cost: Option<f64>) -> PendingWrite {
-        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
                 .prepare_cached(
@@ -249,7 +250,7 @@ impl SessionLog {
 
     /// Reserves the sequence number of an entry that is written later.
     pub fn reserve_seq(&self) -> u64 {
-        self.0.as_ref().map_or(0, |it| it.next.fetch_add(1, Ordering::Relaxed))
+        self.0.as_ref().map_or(0, |inner| inner.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Writes the entry for a reserved sequence number and deletes its draft.
@@ -259,7 +260,8 @@ impl SessionLog {
 
     /// Like [`SessionLog::write_entry`], and removes the entries that it replaces.
     pub fn replace_entries(&self, replaced: Vec<u64>, seq: u64, entry: Entry) {
-        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let retained_bytes = entry_size(&entry);
         drop(self.submit_sized(
             Durability::ProcessCrash,
@@ -300,8 +302,10 @@ impl SessionLog {
         intent: ChangeIntent,
         durability: Durability,
     ) -> PendingWrite {
-        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
-        let retained_bytes = intent.bytes.iter().map(|it| it.len()).sum();
+        let call = call.clone();
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
+        let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_sized(durability, retained_bytes, move |connection, session| {
             connection
                 .prepare_cached(
@@ -313,9 +317,10 @@ impl SessionLog {
         })
     }
 
-    /// Records that a call starts a helper, and what it is to do, as a JSON object.
+    /// Records that a call starts a helper, with the helper's task as a JSON object.
     pub fn record_helper(&self, call: &CallId, task: String) -> PendingWrite {
-        let (call, now) = (call.clone(), to_millis(SystemTime::now()));
+        let call = call.clone();
+        let now = to_millis(SystemTime::now());
         self.submit_sized(Durability::ProcessCrash, task.len(), move |connection, session| {
             let update = "UPDATE calls SET status = ?, begun_at = ?, spawn_task = ? \
                           WHERE session = ? AND call = ?";
@@ -339,7 +344,9 @@ impl SessionLog {
             let bytes = std::mem::take(&mut outcome.file_contents);
             drop(target.record(call, files, bytes, Durability::ProcessCrash));
         }
-        let (call, turn, now) = (call.clone(), self.turn(), to_millis(SystemTime::now()));
+        let call = call.clone();
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let retained_bytes = outcome_size(&outcome);
         self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
             finish_call(connection, session, (&call, turn, now), &outcome)
@@ -365,11 +372,11 @@ impl SessionLog {
 
     /// The call that changes of this call are recorded for.
     pub fn recorded_call(&self, call: &CallId) -> CallId {
-        self.change_target().map_or_else(|| call.clone(), |it| it.call_id(call))
+        self.change_target().map_or_else(|| call.clone(), |target| target.call_id(call))
     }
 
     fn change_target(&self) -> Option<&ChangeTarget> {
-        self.0.as_ref().and_then(|it| it.changes.as_ref())
+        self.0.as_ref().and_then(|inner| inner.changes.as_ref())
     }
 
     fn submit_changes(
@@ -379,7 +386,7 @@ impl SessionLog {
         bytes: Vec<Arc<[u8]>>,
         durability: Durability,
     ) -> PendingWrite {
-        let retained_bytes = bytes.iter().map(|it| it.len()).sum();
+        let retained_bytes = bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_sized(durability, retained_bytes, move |connection, session| {
             put_file_contents(connection, session, &bytes)?;
             record_changes(connection, session, (turn, &call), &files)
@@ -393,7 +400,8 @@ impl SessionLog {
 
     /// Replaces the result text that the model reads. The card goes on showing the first one.
     pub fn replace_result(&self, call: &CallId, text: String) {
-        let (call, retained_bytes) = (call.clone(), text.len());
+        let call = call.clone();
+        let retained_bytes = text.len();
         drop(self.submit_sized(
             Durability::ProcessCrash,
             retained_bytes,
@@ -409,7 +417,9 @@ impl SessionLog {
         window: Option<u64>,
         cost: Option<f64>,
     ) {
-        let (turn, now, model) = (self.turn(), to_millis(SystemTime::now()), model.to_owned());
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
+        let model = model.to_owned();
         drop(self.submit(Durability::ProcessCrash, move |connection, session| {
             connection
                 .prepare_cached(
@@ -433,7 +443,8 @@ impl SessionLog {
 
     /// Records a permission decision; `entry` is a line of the audit log.
     pub fn record_permission(&self, entry: String) {
-        let (turn, now) = (self.turn(), to_millis(SystemTime::now()));
+        let turn = self.turn();
+        let now = to_millis(SystemTime::now());
         let size = entry.len();
         drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
             connection
@@ -494,7 +505,7 @@ impl SessionLog {
         let session = Arc::clone(inner);
         let mut submitted = inner.submitted.lock();
         let begun = submitted.begun_turn.take();
-        let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |it| it.words.len());
+        let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |begun| begun.words.len());
         let waiting = inner.store.submit_retained(durability, retained_bytes, move |connection| {
             let key = session.session_key(connection)?;
             if let Some(turn) = &begun {

@@ -17,7 +17,7 @@ use turnwright_types::ids::SessionId;
 pub struct SessionFilter {
     /// Only sessions of this folder, given as it was named and with symbolic links resolved.
     pub cwd: Option<(PathBuf, PathBuf)>,
-    /// Only archived sessions, or only those that are not.
+    /// Only archived sessions, or only others.
     pub archived: Option<bool>,
     /// Sessions that are listed even if nothing has happened in them yet.
     pub open: Vec<SessionId>,
@@ -41,8 +41,9 @@ impl SessionCursor {
 
     /// Parses the text of a cursor.
     pub fn parse(word: &str) -> Option<SessionCursor> {
-        let number = |it: &str| i64::from_str_radix(it, 16).ok().filter(|it| *it >= 0);
-        let mut numbers = word.split('.').map(number);
+        let mut numbers = word
+            .split('.')
+            .map(|digits| i64::from_str_radix(digits, 16).ok().filter(|number| *number >= 0));
         let mut next = || numbers.next().flatten();
         let cursor = SessionCursor { snapshot: next()?, last: (next()?, next()?) };
         // Only the canonical text is accepted.
@@ -71,13 +72,13 @@ pub fn list(
     let open: Vec<_> = filter.open.iter().map(SessionId::as_str).collect();
     let snapshot = match after {
         Some(cursor) => cursor.snapshot,
-        None => {
-            connection.query_row("SELECT coalesce(max(updated_at), 0) FROM sessions", [], |it| {
-                it.get(0)
-            })?
-        }
+        None => connection.query_row(
+            "SELECT coalesce(max(updated_at), 0) FROM sessions",
+            [],
+            |row| row.get(0),
+        )?,
     };
-    let last = after.map(|it| it.last);
+    let last = after.map(|cursor| cursor.last);
     // A reader may see the database before its migration.
     let no_helpers = if schema::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
     // A session that was created while the clock was ahead has turns that are older.
@@ -95,15 +96,16 @@ pub fn list(
     let mut find = connection.prepare_cached(&query)?;
     let mut rows = find.query(params![
         snapshot,
-        last.map(|it| it.0),
-        last.map(|it| it.1),
-        cwd.map(|it| path_to_value(&it.0)),
-        cwd.map(|it| path_to_value(&it.1)),
+        last.map(|last| last.0),
+        last.map(|last| last.1),
+        cwd.map(|paths| path_to_value(&paths.0)),
+        cwd.map(|paths| path_to_value(&paths.1)),
         filter.archived,
         serde_json::to_string(&open)?,
         limit + 1,
     ])?;
-    let (mut sessions, mut place) = (Vec::new(), None);
+    let mut sessions = Vec::new();
+    let mut place = None;
     while let Some(row) = rows.next()? {
         if sessions.len() == limit {
             return Ok((sessions, place.map(|last| SessionCursor { snapshot, last })));
@@ -161,7 +163,7 @@ pub fn set_folders(
     require_row(connection.execute(update, values)?)
 }
 
-/// What the client has asked for when it opened the session, as JSON.
+/// The client's requests when it opened the session, as JSON.
 pub fn client_options(
     connection: &Connection,
     id: &SessionId,
@@ -171,12 +173,12 @@ pub fn client_options(
         return Ok(None);
     }
     let query = "SELECT client_options FROM sessions WHERE id = ?";
-    Ok(connection.prepare_cached(query)?.query_row([id.as_str()], |it| it.get(0))?)
+    Ok(connection.prepare_cached(query)?.query_row([id.as_str()], |row| row.get(0))?)
 }
 
 /// The additional folders as they are stored.
 pub(super) fn folders_json(folders: &[PathBuf]) -> Result<String, StoreError> {
-    let folders: Vec<_> = folders.iter().map(|it| it.to_string_lossy()).collect();
+    let folders: Vec<_> = folders.iter().map(|folder| folder.to_string_lossy()).collect();
     Ok(serde_json::to_string(&folders)?)
 }
 
@@ -190,7 +192,7 @@ pub fn delete(connection: &Connection, id: &SessionId) -> Result<bool, StoreErro
     let Some(session) = find_session_key(connection, id)? else { return Ok(false) };
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE helper_of = ?")?;
     let helpers =
-        find.query_map([id.as_str()], |it| it.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+        find.query_map([id.as_str()], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
     for key in helpers.into_iter().chain([session]) {
         delete_by_key(connection, key)?;
     }
@@ -211,7 +213,7 @@ fn delete_by_key(connection: &Connection, session: i64) -> Result<(), StoreError
 
 fn find_session_key(connection: &Connection, id: &SessionId) -> Result<Option<i64>, StoreError> {
     let mut find = connection.prepare_cached("SELECT key FROM sessions WHERE id = ?")?;
-    Ok(find.query_row([id.as_str()], |it| it.get(0)).optional()?)
+    Ok(find.query_row([id.as_str()], |row| row.get(0)).optional()?)
 }
 
 /// The tables and columns that a fork copies.
@@ -249,9 +251,10 @@ pub fn copy_into_empty(
     from: &SessionId,
     to: &SessionId,
 ) -> Result<bool, StoreError> {
-    let (original, copy) = (session_key(connection, from)?, session_key(connection, to)?);
+    let original = session_key(connection, from)?;
+    let copy = session_key(connection, to)?;
     let query = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ? AND kind = 'prompt')";
-    if connection.query_row(query, [copy], |it| it.get(0))? {
+    if connection.query_row(query, [copy], |row| row.get(0))? {
         return Ok(false);
     }
     delete_conversation(connection, copy)?;
@@ -372,7 +375,7 @@ mod tests {
     }
 
     fn names(rows: &[SessionRow]) -> Vec<String> {
-        rows.iter().map(|it| it.id.to_string()).collect()
+        rows.iter().map(|row| row.id.to_string()).collect()
     }
 
     #[test]
@@ -395,7 +398,7 @@ mod tests {
             seen.extend(names(&page));
             next = more;
         }
-        let expected: Vec<_> = (0..20).rev().map(|it| id(it).to_string()).collect();
+        let expected: Vec<_> = (0..20).rev().map(|number| id(number).to_string()).collect();
         assert_eq!(seen, expected);
         let (again, _) = list(&connection, &SessionFilter::default(), None, 3).unwrap();
         assert_eq!(names(&again), ["s0", "s3", "s18"]);
@@ -470,17 +473,18 @@ mod tests {
             let mut find = connection
                 .prepare("SELECT status, result FROM calls WHERE session = ? ORDER BY position")
                 .unwrap();
-            let rows = find.query_map([key], |it| Ok((it.get(0)?, it.get(1)?))).unwrap();
+            let rows = find.query_map([key], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
             rows.map(Result::unwrap).collect()
         };
-        let words =
-            |session: &SessionId| status(session).into_iter().map(|it| it.0).collect::<Vec<_>>();
+        let words = |session: &SessionId| {
+            status(session).into_iter().map(|status| status.0).collect::<Vec<_>>()
+        };
         assert_eq!(words(&id(0)), ["success", "running", "pending"]);
         assert_eq!(words(&id(1)), ["success", "error", "error"]);
         assert!(status(&id(1))[1].1.as_ref().unwrap().contains("may or may not"));
         assert!(status(&id(1))[2].1.as_ref().unwrap().contains("Nothing was done here"));
         let blobs = || -> i64 {
-            connection.query_row("SELECT count(*) FROM blobs", [], |it| it.get(0)).unwrap()
+            connection.query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap()
         };
         assert!(delete(&connection, &id(0)).unwrap());
         assert_eq!((blobs(), words(&id(1)).len()), (2, 3));
@@ -496,7 +500,7 @@ mod tests {
         suggest_title(&connection, &id(0), "first").unwrap();
         let turns = |session: i64| -> i64 {
             let query = "SELECT count(*) FROM turns WHERE session = ?";
-            connection.query_row(query, [session], |it| it.get(0)).unwrap()
+            connection.query_row(query, [session], |row| row.get(0)).unwrap()
         };
         let title = || super::super::read::session(&connection, &id(1)).unwrap().title;
         let of_others = turns(0);
@@ -518,7 +522,7 @@ mod tests {
         let listed = |open: &[SessionId]| -> Vec<String> {
             let filter = SessionFilter { open: open.to_vec(), ..SessionFilter::default() };
             let (rows, _) = list(&connection, &filter, None, 9).unwrap();
-            rows.iter().map(|it| it.id.to_string()).collect()
+            rows.iter().map(|row| row.id.to_string()).collect()
         };
         assert_eq!(listed(&[id(1)]), ["s2", "s0"]);
         assert!(exists(&connection, &id(1)).unwrap());

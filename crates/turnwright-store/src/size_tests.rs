@@ -1,4 +1,4 @@
-//! What is shown in several places is stored in one.
+//! Data that is shown in several places is stored in one.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ fn add_prompt(log: &SessionLog, text: &str) {
 }
 
 fn add_message(log: &SessionLog, message: Message) {
-    let (id, message) = (MessageId::from("m"), Arc::new(message));
+    let id = MessageId::from("m");
+    let message = Arc::new(message);
     log.add_entry(Entry::Message { id, message, audience: Audience::Both });
 }
 
@@ -45,20 +46,23 @@ fn add_call(log: &SessionLog, id: &CallId) {
 }
 
 fn entries(store: &Store) -> Vec<StoredEntry> {
-    let read = |connection: &Connection| {
+    let read = store.write_blocking(|connection| {
         let key = read::session_key(connection, &SESSION.into())?;
         read::entries_page(connection, key, (0, 1_000), &RewoundEntries::default())
-    };
-    store.write_blocking(read).unwrap().0
+    });
+    read.unwrap().0
 }
 
 fn number(store: &Store, query: &'static str) -> usize {
-    store.write_blocking(move |it| Ok(it.query_row(query, [], |it| it.get(0))?)).unwrap()
+    store
+        .write_blocking(move |connection| Ok(connection.query_row(query, [], |row| row.get(0))?))
+        .unwrap()
 }
 
 /// A store with a call that has no result yet.
 fn store_with_call() -> (Store, SessionLog, CallId) {
-    let (store, call) = (Store::in_memory(), CallId::from("call-1"));
+    let store = Store::in_memory();
+    let call = CallId::from("call-1");
     let log = log(&store);
     add_prompt(&log, "read it");
     add_call(&log, &call);
@@ -102,7 +106,7 @@ fn the_id_of_an_answer_is_in_its_body_once() {
     }
     let ids: Vec<_> = entries(&store)
         .into_iter()
-        .map(|it| match it.entry {
+        .map(|row| match row.entry {
             Entry::Message { id, message, .. } => match message.as_ref() {
                 Message::Assistant(answer) => (id.to_string(), answer.id.to_string()),
                 other => panic!("{other:?}"),
@@ -138,11 +142,11 @@ fn a_card_stays_as_it_is_when_the_model_reads_another_result() {
 fn compactions_repeat_no_words_of_the_user() {
     let store = Store::in_memory();
     let log = log(&store);
-    let prompts: Vec<_> = (1..10).map(|it| text(it, 300 * it)).collect();
+    let prompts: Vec<_> = (1..10).map(|number| text(number, 300 * number)).collect();
     let mut expected = Vec::new();
     for prompt in &prompts {
         add_prompt(&log, prompt);
-        let said = prompts.iter().map(|it| format!("The user said earlier:\n{it}"));
+        let said = prompts.iter().map(|prompt| format!("The user said earlier:\n{prompt}"));
         let parts = said.map(PromptPart::Context).collect();
         let replacement = Arc::new(Message::User(UserMessage { parts }));
         let id = MessageId::from("sum-1");
@@ -150,8 +154,8 @@ fn compactions_repeat_no_words_of_the_user() {
         expected.push(compacted.clone());
         log.add_entry(compacted);
     }
-    let read = entries(&store).into_iter().map(|it| it.entry);
-    assert!(read.filter(|it| matches!(it, Entry::Compacted { .. })).eq(expected));
+    let read = entries(&store).into_iter().map(|row| row.entry);
+    assert!(read.filter(|entry| matches!(entry, Entry::Compacted { .. })).eq(expected));
     assert_eq!(number(&store, "SELECT count(*) FROM blobs"), prompts.len());
 }
 
@@ -165,7 +169,7 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beg
             .enumerate()
     {
         let call = CallId::from(format!("call-{number}"));
-        let [first, second] = lengths.map(|it| text(number, it));
+        let [first, second] = lengths.map(|length| text(number, length));
         let prompt = format!("{first}{second}");
         log.begin_turn(TurnKind::Prompt, prompt.chars().take(60).collect());
         let link = PromptPart::Context("a file".to_owned());
@@ -176,13 +180,15 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beg
         let shown = prompt.chars().take(if is_long { 60 } else { usize::MAX }).collect();
         let view = store.write_blocking(move |connection| {
             let last = "SELECT user_message FROM tool_conversations ORDER BY id DESC LIMIT 1";
-            Ok(connection.query_row(last, [], |it| it.get::<_, String>(0))?)
+            Ok(connection.query_row(last, [], |row| row.get::<_, String>(0))?)
         });
         assert_eq!(view, Ok(shown));
         // A word from the end of the prompt is found, too.
         let words = prompt.lines().last().unwrap().to_owned();
         let query = history::HistoryQuery { limit: 9, words, ..history::HistoryQuery::default() };
-        let found = store.write_blocking(move |it| history::find_calls(it, &query)).unwrap();
+        let found = store
+            .write_blocking(move |connection| history::find_calls(connection, &query))
+            .unwrap();
         assert_eq!(found.rows[0].call, call);
         assert_eq!(found.rows[0].user_message, prompt.chars().take(1_024).collect::<String>());
     }
@@ -190,9 +196,9 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beg
     log.begin_turn(TurnKind::Undo, "undo".to_owned());
     drop(log.end_turn("end_turn", 1, None));
     add_prompt(&log, &text(9, 200));
-    let of_undo = |connection: &Connection| {
+    let of_undo = store.write_blocking(|connection| {
         let query = "SELECT words FROM prompts ORDER BY number DESC LIMIT 1 OFFSET 1";
-        Ok(connection.query_row(query, [], |it| it.get::<_, String>(0))?)
-    };
-    assert_eq!(store.write_blocking(of_undo).as_deref(), Ok("undo"));
+        Ok(connection.query_row(query, [], |row| row.get::<_, String>(0))?)
+    });
+    assert_eq!(of_undo.as_deref(), Ok("undo"));
 }

@@ -63,7 +63,7 @@ const PACKED: [(&str, &str, &str, Packing); 3] = [
 pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Value, StoreError> {
     let key = session_key(connection, id)?;
     let query = format!("SELECT * FROM sessions WHERE key = {key}");
-    let session = connection.query_row(&query, [], |it| Ok(plain_columns(it, SESSION)))??;
+    let session = connection.query_row(&query, [], |row| Ok(plain_columns(row, SESSION)))??;
     let mut stored = Map::from_iter([("session".to_owned(), session.into())]);
     for (table, columns) in TABLES {
         // A turn that still runs would be taken for one that was interrupted.
@@ -99,10 +99,10 @@ fn read_row(
     columns: &[&str],
 ) -> Result<Map<String, Value>, StoreError> {
     let mut fields = plain_columns(row, columns)?;
-    for (_, body, refs, _) in PACKED.iter().filter(|it| it.0 == table) {
+    for (_, body, refs, _) in PACKED.iter().filter(|packed| packed.0 == table) {
         let text: Option<String> = row.get(*body)?;
         let refs: Option<String> = row.get(*refs)?;
-        let value = text.map(|it| unpack(connection, &it, refs.as_deref())).transpose()?;
+        let value = text.map(|text| unpack(connection, &text, refs.as_deref())).transpose()?;
         fields.insert((*body).to_owned(), value.unwrap_or_default());
     }
     if table == "calls" {
@@ -116,7 +116,7 @@ fn read_row(
 }
 
 fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, StoreError> {
-    let field = |name: &&str| {
+    let fields = columns.iter().map(|name| {
         let value = match row.get_ref(*name)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => number.into(),
@@ -126,8 +126,8 @@ fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, 
             }
         };
         Ok(((*name).to_owned(), value))
-    };
-    columns.iter().map(field).collect()
+    });
+    fields.collect()
 }
 
 /// Writes what [`read_conversation`] has returned.
@@ -139,7 +139,7 @@ pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<()
             let mut values = plain_values(row, columns);
             values.push(("session", Sql::Integer(session)));
             let result = row["result"].as_str();
-            for (_, body, refs, packing) in PACKED.iter().filter(|it| it.0 == table) {
+            for (_, body, refs, packing) in PACKED.iter().filter(|packed| packed.0 == table) {
                 if row[*body].is_null() && *body == "card" {
                     continue;
                 }
@@ -153,7 +153,8 @@ pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<()
             }
             if let Some(result) = result {
                 let (text, blob) = store_result(connection, session, result)?;
-                values.push(("result", text.map_or(Sql::Null, |it| Sql::Text(it.into_owned()))));
+                values
+                    .push(("result", text.map_or(Sql::Null, |text| Sql::Text(text.into_owned()))));
                 values.push(("result_blob", blob.map_or(Sql::Null, Sql::Integer)));
             }
             insert_row(connection, table, values)?;
@@ -163,7 +164,7 @@ pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<()
 }
 
 fn plain_values(row: &Value, columns: &[&'static str]) -> Vec<(&'static str, Sql)> {
-    let value = |name: &&'static str| {
+    let values = columns.iter().filter_map(|name| {
         let value = match &row[*name] {
             Value::String(text) => Sql::Text(text.clone()),
             Value::Number(number) => match number.as_i64() {
@@ -174,8 +175,8 @@ fn plain_values(row: &Value, columns: &[&'static str]) -> Vec<(&'static str, Sql
             _ => return None,
         };
         Some((*name, value))
-    };
-    columns.iter().filter_map(value).collect()
+    });
+    values.collect()
 }
 
 fn insert_row(
@@ -212,7 +213,7 @@ mod tests {
             let stored = read_conversation(&old, &id).unwrap();
             insert_conversation(&new, &stored).unwrap();
             assert_eq!(read_conversation(&new, &id).unwrap(), stored);
-            rows += TABLES.iter().filter_map(|it| stored[it.0].as_array()).flatten().count();
+            rows += TABLES.iter().filter_map(|table| stored[table.0].as_array()).flatten().count();
         }
         assert!(rows > 50, "{rows}");
     }
@@ -231,7 +232,7 @@ mod tests {
             .unwrap();
         let stored = read_conversation(&connection, &SessionId::from("s")).unwrap();
         let numbers = |table: &str, column: &str| -> Vec<_> {
-            stored[table].as_array().unwrap().iter().map(|it| it[column].clone()).collect()
+            stored[table].as_array().unwrap().iter().map(|row| row[column].clone()).collect()
         };
         assert_eq!(
             (numbers("turns", "number"), numbers("entries", "seq")),

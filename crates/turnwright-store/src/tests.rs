@@ -30,12 +30,12 @@ fn note(log: &SessionLog, text: &str) {
 /// The first letter of each note of a session.
 async fn notes(store: &Store, id: &str) -> Result<String, StoreError> {
     let id = SessionId::from(id);
-    let read = move |connection: &Connection| {
+    let reading = store.read(move |connection| {
         let key = read::session_key(connection, &id)?;
         read::entries_page(connection, key, (0, 100_000), &RewoundEntries::default())
-    };
-    let (page, _) = store.read(read).await?;
-    let text = page.iter().filter_map(|it| match &it.entry {
+    });
+    let (page, _) = reading.await?;
+    let text = page.iter().filter_map(|row| match &row.entry {
         Entry::Note { text, .. } => text.chars().next(),
         _ => None,
     });
@@ -55,7 +55,7 @@ fn noise(first: &str, length: usize) -> String {
 
 fn count(connection: &Connection, table: &str) -> i64 {
     let query = format!("SELECT count(*) FROM {table}");
-    connection.query_row(&query, [], |it| it.get(0)).unwrap()
+    connection.query_row(&query, [], |row| row.get(0)).unwrap()
 }
 
 /// Makes the writer thread hang, as a disk can, until the returned sender is dropped.
@@ -73,7 +73,8 @@ fn hang(store: &Store) -> mpsc::Sender<()> {
 
 /// Adds a note in a write that is said to retain this many bytes.
 fn sized_note(log: &SessionLog, text: &'static str, bytes: usize) -> PendingWrite {
-    let (seq, at) = (log.reserve_seq(), 0);
+    let seq = log.reserve_seq();
+    let at = 0;
     log.submit_sized(Durability::PowerLoss, bytes, move |connection, session| {
         let note = Entry::Note { id: MessageId::from("m"), text: text.to_owned() };
         rows::insert_entry(connection, session, (seq, 1, at), &note)
@@ -95,7 +96,7 @@ async fn while_the_disk_hangs_what_is_waited_for_stays_and_the_oldest_of_the_res
     let last = sized_note(&log, "h", MAX_QUEUED_BYTES / 3);
     assert!(too_large.is_done() && !durable.is_done() && !last.is_done());
     let notices = log.take_notices();
-    assert!(notices.iter().any(|it| it.contains("gaps")), "{notices:?}");
+    assert!(notices.iter().any(|notice| notice.contains("gaps")), "{notices:?}");
     drop(release);
     durable.ended().await;
     last.ended().await;
@@ -245,10 +246,12 @@ async fn the_final_flush_waits_for_locks_again() {
 }
 
 fn damaged(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
-    let names = names.map(|it| it.to_string_lossy().into_owned());
-    names
-        .filter(|it| it.contains("damaged") && !it.ends_with("-wal") && !it.ends_with("-shm"))
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| {
+            name.contains("damaged") && !name.ends_with("-wal") && !name.ends_with("-shm")
+        })
         .collect()
 }
 
@@ -456,7 +459,8 @@ async fn old_sessions_are_deleted_with_their_blobs() {
     connection.execute("DELETE FROM sessions WHERE id = 'new'", []).unwrap();
     run_cleanup(&connection, folder.path(), limits);
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (1, 2));
-    let free: i64 = connection.pragma_query_value(None, "freelist_count", |it| it.get(0)).unwrap();
+    let free: i64 =
+        connection.pragma_query_value(None, "freelist_count", |row| row.get(0)).unwrap();
     assert_eq!(free, 0);
 }
 

@@ -37,11 +37,11 @@ struct SearchWord {
 impl<'a> TextSearch<'a> {
     pub(super) fn new(connection: &'a Connection, words: &str) -> TextSearch<'a> {
         let lower = words.to_lowercase();
-        let words = lower.split_whitespace().take(MAX_WORDS).map(|it| {
-            let escaped = serde_json::Value::from(it).to_string();
-            let escaped = escaped.get(1..escaped.len() - 1).unwrap_or(it);
+        let words = lower.split_whitespace().take(MAX_WORDS).map(|word| {
+            let quoted = serde_json::Value::from(word).to_string();
+            let escaped = quoted.get(1..quoted.len() - 1).unwrap_or(word);
             SearchWord {
-                plain: Finder::new(it.as_bytes()).into_owned(),
+                plain: Finder::new(word.as_bytes()).into_owned(),
                 escaped: Finder::new(escaped.as_bytes()).into_owned(),
             }
         });
@@ -76,9 +76,10 @@ impl<'a> TextSearch<'a> {
                 return Ok(true);
             }
         }
-        let refs: Option<String> = row.get(json.1)?;
-        let refs: Vec<(String, i64)> =
-            refs.map_or(Ok(Vec::new()), |it| serde_json::from_str(&it))?;
+        let refs: Vec<(String, i64)> = match row.get::<_, Option<String>>(json.1)? {
+            Some(text) => serde_json::from_str(&text)?,
+            None => Vec::new(),
+        };
         let blob_id = match blob_id {
             Some(column) => row.get::<_, Option<i64>>(column)?,
             None => None,

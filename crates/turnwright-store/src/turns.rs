@@ -13,7 +13,7 @@ pub struct TurnRow {
     /// Counted from 1.
     pub number: u64,
     pub kind: TurnKind,
-    /// The beginning of what the user has typed.
+    /// The beginning of the user's text.
     pub words: String,
     pub started_at: SystemTime,
     /// When it ended; `None` if it still runs or its process ended first.

@@ -29,7 +29,7 @@ const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Something to be written.
 pub(super) trait WriteJob: Send {
-    /// What its commit must survive.
+    /// The kind of failure that its commit must survive.
     fn durability(&self) -> Durability;
     /// Writes within an open transaction. Is called again if the transaction fails.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
@@ -80,7 +80,7 @@ where
         let result = result.and_then(|()| self.value.take().ok_or(StoreError::Closed));
         if let Some(done) = self.done.take() {
             // The caller may have stopped waiting.
-            drop(done.send(result));
+            done.send(result).ok();
         }
     }
 
@@ -89,7 +89,7 @@ where
     }
 
     fn is_awaited(&self) -> bool {
-        self.done.as_ref().is_some_and(|it| !it.is_closed())
+        self.done.as_ref().is_some_and(|done| !done.is_closed())
     }
 }
 
@@ -153,12 +153,12 @@ impl WriterThread {
             return self.continue_cleanup();
         }
         // The error is reported through `health`.
-        drop(self.drain_backlog());
+        self.drain_backlog().ok();
     }
 
     fn continue_cleanup(&mut self) {
         let done = match &self.database {
-            // What was replaced is kept as it is.
+            // A replaced database is kept as it is.
             Some(OpenDatabase { connection, files: Some(files) }) if files.is_unchanged() => {
                 self.cleanup.run_slice(connection, &files.path, self.shared.limits())
             }
@@ -176,11 +176,11 @@ impl WriterThread {
         }
     }
 
-    /// Writes new jobs, after those that wait already.
+    /// Writes new jobs, after the ones that are already waiting.
     fn write_batch(&mut self, batch: Vec<Box<dyn WriteJob>>) {
         match self.drain_backlog() {
             Ok(()) => self.commit(batch),
-            Err(error) => batch.into_iter().for_each(|it| self.defer(it, &error)),
+            Err(error) => batch.into_iter().for_each(|job| self.defer(job, &error)),
         }
     }
 
@@ -214,7 +214,7 @@ impl WriterThread {
 
     fn commit(&mut self, mut batch: Vec<Box<dyn WriteJob>>) {
         let together = self.commit_batch(&mut batch);
-        let is_storage_fault = together.as_ref().is_err_and(|it| it.fault().is_some());
+        let is_storage_fault = together.as_ref().is_err_and(|error| error.fault().is_some());
         if batch.len() == 1 || together.is_ok() || is_storage_fault {
             for job in batch {
                 self.finish(job, together.clone());
@@ -259,7 +259,7 @@ impl WriterThread {
             }
             self.shared.health.set_failing(error);
         }
-        // After the fault is recorded, because whoever waits for the job may ask for it at once.
+        // After the fault is recorded, because the waiting caller may ask for it at once.
         job.complete(Err(error.clone()));
         if is_retried {
             let dropped = self.backlog.push(job);
@@ -285,7 +285,7 @@ impl WriterThread {
 
     /// Replaces the open database, in which something was damaged.
     fn replace_database(&mut self, error: StoreError) -> Result<(), StoreError> {
-        let files = self.database.take().and_then(|it| it.files).ok_or(error)?;
+        let files = self.database.take().and_then(|database| database.files).ok_or(error)?;
         corruption::replace(&self.shared, &files)
     }
 
@@ -328,7 +328,7 @@ impl WriterThread {
         connection.busy_timeout(timeout)?;
         #[cfg(test)]
         self.shared.limit_pages(connection)?;
-        let needs_full_sync = batch.iter().any(|it| it.durability() == Durability::PowerLoss);
+        let needs_full_sync = batch.iter().any(|job| job.durability() == Durability::PowerLoss);
         if needs_full_sync {
             connection.pragma_update(None, "synchronous", "FULL")?;
         }
@@ -347,7 +347,7 @@ fn run_transaction(
     let connection = &database.connection;
     let run = |words: &str| connection.prepare_cached(words)?.execute([]);
     let begun = run("BEGIN IMMEDIATE");
-    // Whoever replaces the database prevents writing meanwhile, so it is not replaced from now on.
+    // A replacer holds the write lock, so the files are stable after BEGIN.
     let is_unchanged = database.files.as_ref().is_none_or(DatabaseFiles::is_unchanged);
     if !is_unchanged {
         if begun.is_ok() {
@@ -356,8 +356,8 @@ fn run_transaction(
         return Ok(false);
     }
     begun?;
-    let done = batch.iter_mut().try_for_each(|it| it.run(connection));
-    let done = done.and_then(|()| Ok(run("COMMIT").map(drop)?));
+    let worked = batch.iter_mut().try_for_each(|job| job.run(connection));
+    let done = worked.and_then(|()| Ok(run("COMMIT").map(drop)?));
     if done.is_err() && !connection.is_autocommit() {
         run("ROLLBACK")?;
     }

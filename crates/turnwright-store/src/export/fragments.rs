@@ -16,13 +16,16 @@ pub(super) const COMPACTED: &str =
 
 /// The title of a call's card, in one line.
 pub(super) fn call_title(call: &CallRow) -> String {
-    escape_hidden_line(call.outcome.view.as_ref().map_or("", |it| &it.title))
+    escape_hidden_line(call.outcome.view.as_ref().map_or("", |view| &view.title))
 }
 
 /// How a call ended and how long it took.
 pub(super) fn outcome(call: &CallRow) -> String {
-    let took =
-        call.outcome.duration.map(|it| format!(", {}", short_duration(it))).unwrap_or_default();
+    let took = call
+        .outcome
+        .duration
+        .map(|duration| format!(", {}", short_duration(duration)))
+        .unwrap_or_default();
     let word = match call.status {
         CallStatus::Pending => "never run",
         CallStatus::Running => "end unknown",
@@ -43,7 +46,7 @@ pub(super) fn arguments(call: &CallRow) -> String {
 
 /// The title of a session, or a substitute.
 pub(super) fn session_title(session: &SessionRow) -> String {
-    let title = session.title.as_deref().filter(|it| !it.trim().is_empty());
+    let title = session.title.as_deref().filter(|title| !title.trim().is_empty());
     title.map_or_else(|| format!("Session {}", session.id.as_str()), escape_hidden_line)
 }
 
@@ -63,10 +66,10 @@ pub(super) fn stop_reason(turn: &TurnRow) -> &str {
 /// An image as a `data:` URI. Only for formats that cannot contain scripts, so not for SVG.
 pub(super) fn image_data_uri(media: &Media) -> Option<String> {
     let known = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"];
-    let mime = known.into_iter().find(|it| media.mime.eq_ignore_ascii_case(it))?;
-    let is_base64 = |it: u8| it.is_ascii_alphanumeric() || b"+/=".contains(&it);
+    let mime = known.into_iter().find(|kind| media.mime.eq_ignore_ascii_case(kind))?;
     let data = media.data.as_str();
-    data.bytes().all(is_base64).then(|| format!("data:{mime};base64,{data}"))
+    let is_base64 = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+    is_base64.then(|| format!("data:{mime};base64,{data}"))
 }
 
 /// A unified diff with three lines of context.

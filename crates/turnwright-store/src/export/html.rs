@@ -38,11 +38,7 @@ impl<'a> HtmlDocument<'a> {
     /// Writes any text, escaped.
     fn text(&mut self, text: &str) -> io::Result<()> {
         let mut rest = text;
-        let special = |it: char| {
-            matches!(it, '&' | '<' | '>' | '"' | '\'')
-                || it.is_control() && it != '\n' && it != '\t'
-        };
-        while let Some(at) = rest.find(special) {
+        while let Some(at) = rest.find(is_special) {
             let (before, after) = rest.split_at(at);
             self.out.write_all(before.as_bytes())?;
             let mut chars = after.chars();
@@ -94,7 +90,7 @@ impl<'a> HtmlDocument<'a> {
                             self.wrapped("<ol start=\"", &number.to_string(), "\">")?;
                             ("", "</ol>\n")
                         }
-                        // A browser does not lay out what is nested without end.
+                        // Browsers cannot lay out unlimited nesting.
                         _ if ends.len() > MAX_NESTING => ("", ""),
                         _ => element(&tag, is_in_head),
                     };
@@ -133,7 +129,7 @@ impl<'a> HtmlDocument<'a> {
         match message {
             Message::User(user) => {
                 self.raw("<div class=\"user\">\n")?;
-                user.parts.iter().try_for_each(|it| self.part(it))?;
+                user.parts.iter().try_for_each(|part| self.part(part))?;
                 self.raw("</div>\n")
             }
             Message::Assistant(answer) => {
@@ -147,7 +143,7 @@ impl<'a> HtmlDocument<'a> {
                 if answer.interrupted {
                     self.raw("<p class=\"aside\">The answer was cut off.</p>\n")?;
                 }
-                calls.iter().try_for_each(|it| self.call(it))
+                calls.iter().try_for_each(|call| self.call(call))
             }
             Message::Tool(_) => Ok(()),
         }
@@ -228,15 +224,11 @@ impl<'a> HtmlDocument<'a> {
         self.raw("</ul>\n")
     }
 
-    /// Writes a bar for each turn, as long as the turn took and coloured by what its time was spent
-    /// on. The style sheet moves it to the top of the page.
+    /// Writes a bar for each turn: its length is the turn's duration, its colours show how the time was
+    /// spent. The style sheet moves it to the top of the page.
     fn timeline(&mut self) -> io::Result<()> {
         let turns = std::mem::take(&mut self.turns);
-        let longest = turns.iter().map(|it| it.1.total()).max().unwrap_or_default();
-        let share = |it: std::time::Duration| {
-            let share = it.as_secs_f64() / longest.as_secs_f64().max(0.001);
-            format!("{:.2}", (share * 100.0).clamp(0.0, 100.0))
-        };
+        let longest = turns.iter().map(|turn| turn.1.total()).max().unwrap_or_default();
         self.raw("<section class=\"time\"><h2>Where the time went</h2>\n<p class=\"aside\">")?;
         self.raw("<span class=\"model\">model</span> <span class=\"tools\">tools</span> ")?;
         self.raw("<span class=\"waiting\">waiting for permission or another tool</span></p>\n")?;
@@ -248,13 +240,21 @@ impl<'a> HtmlDocument<'a> {
                 ("<span class=\"tools\" style=\"width:", time_spent.tools),
                 ("<span class=\"waiting\" style=\"width:", time_spent.waiting),
             ] {
-                self.wrapped(part, &share(time), "%\"></span>")?;
+                let share = time.as_secs_f64() / longest.as_secs_f64().max(0.001);
+                let percent = format!("{:.2}", (share * 100.0).clamp(0.0, 100.0));
+                self.wrapped(part, &percent, "%\"></span>")?;
             }
             self.raw("</span>")?;
             self.wrapped("<span class=\"aside\">", &time_summary(time_spent), "</span></a>\n")?;
         }
         self.raw("</section>\n")
     }
+}
+
+/// Returns true if the character must be escaped.
+fn is_special(character: char) -> bool {
+    matches!(character, '&' | '<' | '>' | '"' | '\'')
+        || character.is_control() && character != '\n' && character != '\t'
 }
 
 /// The start and the end of the element that a piece of Markdown becomes.
@@ -286,14 +286,16 @@ fn element(tag: &Tag<'_>, is_in_head: bool) -> (&'static str, &'static str) {
 /// Where a link or picture leads, if a browser can go there without running anything.
 fn link_target<'t>(tag: &'t Tag<'_>) -> Option<&'t str> {
     let (Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = tag else { return None };
-    let is_safe = ["http://", "https://", "mailto:"].iter().any(|it| dest_url.starts_with(it));
+    let is_safe =
+        ["http://", "https://", "mailto:"].iter().any(|scheme| dest_url.starts_with(scheme));
     is_safe.then_some(&**dest_url)
 }
 
 fn time_summary(time_spent: TimeSpent) -> String {
     let TimeSpent { tools, waiting, model } = time_spent;
-    let (model, tools, waiting) =
-        (short_duration(model), short_duration(tools), short_duration(waiting));
+    let model = short_duration(model);
+    let tools = short_duration(tools);
+    let waiting = short_duration(waiting);
     format!(
         "{}: model {model}, tools {tools}, waiting {waiting}",
         short_duration(time_spent.total())

@@ -32,7 +32,7 @@ impl<'a> JsonDocument<'a> {
 impl Document for JsonDocument<'_> {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
         let folders: Vec<_> =
-            session.additional_folders.iter().map(|it| it.to_string_lossy()).collect();
+            session.additional_folders.iter().map(|folder| folder.to_string_lossy()).collect();
         let about = json!({
             "id": session.id.as_str(),
             "title": session.title,

@@ -42,13 +42,13 @@ impl<'a> MarkdownDocument<'a> {
         match message {
             Message::User(user) => {
                 self.block("**User**")?;
-                user.parts.iter().try_for_each(|it| self.part(it))
+                user.parts.iter().try_for_each(|part| self.part(part))
             }
             Message::Assistant(answer) => {
                 if !answer.thought.is_empty() {
                     self.block("**Thoughts**")?;
                     let lines = answer.thought.trim_end().lines();
-                    let quoted: Vec<_> = lines.map(|it| format!("> {it}")).collect();
+                    let quoted: Vec<_> = lines.map(|line| format!("> {line}")).collect();
                     self.block(&quoted.join("\n"))?;
                 }
                 if !answer.text.is_empty() {
@@ -58,7 +58,7 @@ impl<'a> MarkdownDocument<'a> {
                 if answer.interrupted {
                     self.block("*The answer was cut off.*")?;
                 }
-                calls.iter().try_for_each(|it| self.call(it))
+                calls.iter().try_for_each(|call| self.call(call))
             }
             Message::Tool(_) => Ok(()),
         }
@@ -80,9 +80,12 @@ impl<'a> MarkdownDocument<'a> {
     }
 
     fn call(&mut self, call: &CallRow) -> io::Result<()> {
-        let (name, outcome) = (inline_code(&call.tool), fragments::outcome(call));
-        let title = Some(fragments::call_title(call)).filter(|it| !it.is_empty());
-        let title = title.map(|it| format!(" {}", inline_code(&it))).unwrap_or_default();
+        let name = inline_code(&call.tool);
+        let outcome = fragments::outcome(call);
+        let title = match fragments::call_title(call) {
+            title if title.is_empty() => String::new(),
+            title => format!(" {}", inline_code(&title)),
+        };
         self.block(&format!("### {name}{title}: {outcome}"))?;
         let arguments = fragments::arguments(call);
         if !arguments.is_empty() {
@@ -108,9 +111,9 @@ impl<'a> MarkdownDocument<'a> {
 
     fn plan(&mut self, entries: &[PlanEntry]) -> io::Result<()> {
         self.block("**Plan**")?;
-        let lines = entries.iter().map(|it| {
-            let mark = if it.status == PlanStatus::Completed { 'x' } else { ' ' };
-            format!("- [{mark}] {}", escape_hidden_line(&it.content))
+        let lines = entries.iter().map(|entry| {
+            let mark = if entry.status == PlanStatus::Completed { 'x' } else { ' ' };
+            format!("- [{mark}] {}", escape_hidden_line(&entry.content))
         });
         self.block(&lines.collect::<Vec<_>>().join("\n"))
     }
@@ -119,10 +122,13 @@ impl<'a> MarkdownDocument<'a> {
 impl Document for MarkdownDocument<'_> {
     fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
         self.block(&format!("# {}", fragments::session_title(session)))?;
-        let (id, cwd) =
-            (inline_code(session.id.as_str()), inline_code(&session.cwd.to_string_lossy()));
-        let model = session.model.as_deref().map(|it| format!(" with {}", inline_code(it)));
-        let (started, model) = (rfc3339(session.created_at), model.unwrap_or_default());
+        let id = inline_code(session.id.as_str());
+        let cwd = inline_code(&session.cwd.to_string_lossy());
+        let model = match &session.model {
+            Some(model) => format!(" with {}", inline_code(model)),
+            None => String::new(),
+        };
+        let started = rfc3339(session.created_at);
         self.block(&format!("Session {id} in {cwd}{model}, started {started}."))
     }
 
@@ -139,8 +145,8 @@ impl Document for MarkdownDocument<'_> {
                 self.block(text)
             }
             Entry::IncompleteCall { name, view, reason: why, .. } => {
-                let (name, title) =
-                    (inline_code(name), inline_code(&escape_hidden_line(&view.title)));
+                let name = inline_code(name);
+                let title = inline_code(&escape_hidden_line(&view.title));
                 self.block(&format!("### {name} {title}: incomplete"))?;
                 self.fenced("", why)
             }
@@ -187,5 +193,5 @@ fn inline_code(text: &str) -> String {
 
 /// The length of the longest run of backticks.
 fn longest_backtick_run(text: &str) -> usize {
-    text.split(|it| it != '`').map(str::len).max().unwrap_or_default()
+    text.split(|character| character != '`').map(str::len).max().unwrap_or_default()
 }

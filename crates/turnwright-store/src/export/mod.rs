@@ -1,7 +1,7 @@
 //! Exports a stored session as a document for people, or as JSON for programs. It is read and
 //! written page by page, so that a long session takes no more memory than a short one.
 //!
-//! What a model or a project has written never becomes markup: see `html`.
+//! Text of a model or a project never becomes markup: see `html`.
 
 mod html;
 mod json;
@@ -102,11 +102,11 @@ struct DocumentWriter<'a> {
 
 impl DocumentWriter<'_> {
     fn add(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
-        let turn = self.turns.binary_search_by_key(&entry_row.turn, |it| it.number).ok();
+        let turn = self.turns.binary_search_by_key(&entry_row.turn, |turn| turn.number).ok();
         if turn != self.current {
             self.end_turn()?;
             self.current = turn;
-            if let Some(turn) = turn.and_then(|it| self.turns.get(it)) {
+            if let Some(turn) = turn.and_then(|index| self.turns.get(index)) {
                 self.document.begin_turn(turn)?;
             }
         }
@@ -135,7 +135,7 @@ impl DocumentWriter<'_> {
 
     fn end_turn(&mut self) -> io::Result<()> {
         let clock = std::mem::take(&mut self.clock);
-        match self.current.take().and_then(|it| self.turns.get(it)) {
+        match self.current.take().and_then(|index| self.turns.get(index)) {
             Some(turn) => self.document.end_turn(turn, clock.time_spent(turn)),
             None => Ok(()),
         }

@@ -135,7 +135,8 @@ fn entries(text: &str) -> Vec<StoredEntry> {
         priority: PlanPriority::Medium,
         status,
     };
-    let (name, reason) = (text.to_owned(), text.to_owned());
+    let name = text.to_owned();
+    let reason = text.to_owned();
     let entry_row =
         |seq, entry, calls| StoredEntry { seq, turn: 1, at: at(seq * 1_000), entry, calls };
     vec![
@@ -181,7 +182,7 @@ fn exported(format: ExportFormat, text: &str) -> String {
 
 /// Lists all tags in order. Panics if a tag is not closed where it has to be.
 fn list_tags(page: &str) -> Vec<&str> {
-    let tags: Vec<_> = page.split('<').skip(1).map(|it| it.split('>').next().unwrap()).collect();
+    let tags: Vec<_> = page.split('<').skip(1).map(|tag| tag.split('>').next().unwrap()).collect();
     let mut open = Vec::new();
     for tag in &tags {
         let name = tag.split(' ').next().unwrap();
@@ -334,7 +335,7 @@ fn a_page_needs_nothing_from_elsewhere() {
         assert!(!tag.contains("http:") && !tag.contains("https:") && !tag.contains("//"), "{tag}");
         assert!(!tag.starts_with("script") && !tag.starts_with("link"), "{tag}");
         let source = tag.split("src=\"").nth(1);
-        assert!(source.is_none_or(|it| it.starts_with("data:image/")), "{tag}");
+        assert!(source.is_none_or(|source| source.starts_with("data:image/")), "{tag}");
     }
     assert!(!page.contains("@import") && !page.contains("url("), "the style needs nothing either");
     assert!(page.contains("data:image/png;base64,iVBORw=="));
@@ -366,7 +367,10 @@ fn nothing_in_a_session_becomes_a_tag() {
         for tag in list_tags(&page) {
             assert!(is_ours(tag, &plain), "{hostile}: {tag}");
         }
-        assert!(!page.contains(|it: char| it.is_control() && it != '\n'), "{hostile:?}");
+        assert!(
+            !page.contains(|character: char| character.is_control() && character != '\n'),
+            "{hostile:?}"
+        );
         assert!(!page.contains("&lt;script&gt;&#60;"), "an entity is text too");
     }
 }
@@ -375,20 +379,20 @@ fn nothing_in_a_session_becomes_a_tag() {
 fn is_ours(tag: &str, plain: &str) -> bool {
     let of_markdown =
         "p h3 h4 h5 h6 blockquote pre ul ol li table thead th tr td em strong del code br hr";
-    let is_link = tag.strip_prefix("a href=\"").and_then(|it| it.split_once('"')).is_some_and(
+    let is_link = tag.strip_prefix("a href=\"").and_then(|rest| rest.split_once('"')).is_some_and(
         |(target, rest)| {
             let schemes = ["http://", "https://", "mailto:"];
             rest == " rel=\"noopener noreferrer\""
-                && schemes.iter().any(|it| target.starts_with(it))
+                && schemes.iter().any(|scheme| target.starts_with(scheme))
         },
     );
     let name = tag.trim_start_matches('/');
-    let is_list = tag.strip_prefix("ol start=\"").and_then(|it| it.strip_suffix('"'));
+    let is_list = tag.strip_prefix("ol start=\"").and_then(|rest| rest.strip_suffix('"'));
     is_link
         || list_tags(plain).contains(&tag)
         || tag == "/a"
-        || of_markdown.split(' ').any(|it| it == name)
-        || is_list.is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()))
+        || of_markdown.split(' ').any(|word| word == name)
+        || is_list.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[test]
@@ -464,14 +468,14 @@ fn the_time_of_a_turn_goes_to_the_tools_the_waiting_and_the_model() {
         let mut clock = TurnClock::default();
         let calls = calls.iter().map(|(asked, begun, ended, took)| CallRow {
             requested_at: at(asked * 1_000),
-            started_at: begun.map(|it| at(it * 1_000)),
-            ended_at: ended.map(|it| at(it * 1_000)),
-            ..call("x", took.map(|it| it * 1_000))
+            started_at: begun.map(|seconds| at(seconds * 1_000)),
+            ended_at: ended.map(|seconds| at(seconds * 1_000)),
+            ..call("x", took.map(|seconds| seconds * 1_000))
         });
         let calls = calls.collect();
         clock.note(&StoredEntry { seq: 1, turn: 1, at: at(0), entry: Entry::Cleared, calls });
         let TimeSpent { tools, waiting, model } = clock.time_spent(&turn());
-        assert_eq!([tools, waiting, model].map(|it| it.as_secs()), *expected);
+        assert_eq!([tools, waiting, model].map(|time| time.as_secs()), *expected);
     }
 }
 
@@ -486,10 +490,11 @@ fn the_time_until_the_user_answers_a_question_of_the_model_is_no_tool_time() {
             ended_at: Some(at(8_000)),
             ..call("x", Some(7_000))
         };
-        let (entry, calls) = (Entry::Cleared, vec![question]);
+        let entry = Entry::Cleared;
+        let calls = vec![question];
         clock.note(&StoredEntry { seq: 1, turn: 1, at: at(0), entry, calls });
         let TimeSpent { tools, waiting, model } = clock.time_spent(&turn());
-        assert_eq!([tools, waiting, model].map(|it| it.as_secs()), [0, 7, 3], "{tool}");
+        assert_eq!([tools, waiting, model].map(|time| time.as_secs()), [0, 7, 3], "{tool}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::{CallRow, StoredEntry, TurnRow};
 
-/// What the time of a turn was spent on.
+/// How the time of a turn was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeSpent {
     /// At least one tool was running.
@@ -46,7 +46,7 @@ impl TurnClock {
             self.last = self.last.max(Some(ended));
             self.call_spans.push((call.requested_at, ended));
             if !ASKING_TOOLS.contains(&call.tool.as_str()) {
-                self.tool_spans.extend(started_at(call).map(|it| (it, ended)));
+                self.tool_spans.extend(started_at(call).map(|started| (started, ended)));
             }
         }
     }
@@ -70,7 +70,7 @@ impl TurnClock {
 pub(super) fn started_at(call: &CallRow) -> Option<SystemTime> {
     let ended = call.ended_at?;
     match call.outcome.duration {
-        Some(took) => ended.checked_sub(took).map(|it| it.max(call.requested_at)),
+        Some(took) => ended.checked_sub(took).map(|start| start.max(call.requested_at)),
         None => call.started_at,
     }
 }
@@ -78,9 +78,11 @@ pub(super) fn started_at(call: &CallRow) -> Option<SystemTime> {
 /// How much of the interval is covered by at least one span.
 fn covered_time(mut spans: Vec<TimeSpan>, (first, last): TimeSpan) -> Duration {
     spans.sort_by(TimeSpan::cmp);
-    let (mut sum, mut until) = (Duration::ZERO, first);
+    let mut sum = Duration::ZERO;
+    let mut until = first;
     for (from, to) in spans {
-        let (from, to) = (from.max(until), to.min(last));
+        let from = from.max(until);
+        let to = to.min(last);
         if let Ok(more) = to.duration_since(from) {
             sum += more;
             until = to;

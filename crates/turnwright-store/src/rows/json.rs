@@ -25,12 +25,12 @@ impl<T: Stored> Serialize for AsStored<&T> {
 
 /// Parses a value in its stored form.
 pub(crate) fn from_str<T: Stored>(text: &str) -> serde_json::Result<T> {
-    serde_json::from_str::<AsStored<T>>(text).map(|it| it.0)
+    serde_json::from_str::<AsStored<T>>(text).map(|stored| stored.0)
 }
 
 /// Interprets JSON as a value in its stored form.
 pub(crate) fn from_value<T: Stored>(value: serde_json::Value) -> serde_json::Result<T> {
-    serde_json::from_value::<AsStored<T>>(value).map(|it| it.0)
+    serde_json::from_value::<AsStored<T>>(value).map(|stored| stored.0)
 }
 
 impl<'de, T: Stored> Deserialize<'de> for AsStored<T> {
@@ -60,7 +60,7 @@ impl<T: Stored> Stored for Vec<T> {
 
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let items = Vec::<AsStored<T>>::deserialize(deserializer)?;
-        Ok(items.into_iter().map(|it| it.0).collect())
+        Ok(items.into_iter().map(|item| item.0).collect())
     }
 }
 
@@ -70,7 +70,7 @@ impl<T: Stored> Stored for Option<T> {
     }
 
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Option::<AsStored<T>>::deserialize(deserializer)?.map(|it| it.0))
+        Ok(Option::<AsStored<T>>::deserialize(deserializer)?.map(|stored| stored.0))
     }
 }
 

@@ -169,23 +169,24 @@ pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entr
     from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
 }
 
-/// Removes the fields of a message that say nothing, and the id that the entry has as well. The origin of an answer matters only if something has to
-/// be sent back to it.
+/// Removes the fields of a message that hold defaults, and the id, which the entry has as well. The origin of an
+/// answer matters only if something has to be sent back to it.
 fn leave_out_defaults(body: &mut Value) {
     let Value::Object(fields) = body else { return };
-    if fields.get("audience").is_some_and(|it| it == "both") {
+    if fields.get("audience").is_some_and(|audience| audience == "both") {
         fields.remove("audience");
     }
     let id = fields.get("id").cloned();
-    let answer = fields.get_mut("message").and_then(|it| it.get_mut("assistant"));
+    let answer = fields.get_mut("message").and_then(|message| message.get_mut("assistant"));
     let Some(Value::Object(answer)) = answer else { return };
     if answer.get("id") == id.as_ref() {
         answer.remove("id");
     }
-    if answer.get("interrupted").is_some_and(|it| *it == false) {
+    if answer.get("interrupted").is_some_and(|interrupted| *interrupted == false) {
         answer.remove("interrupted");
     }
-    if answer.get("echo").is_some_and(|it| it["field"].is_null() && it["blobs"] == json!([])) {
+    if answer.get("echo").is_some_and(|echo| echo["field"].is_null() && echo["blobs"] == json!([]))
+    {
         answer.remove("echo");
     }
 }
@@ -228,7 +229,7 @@ pub(super) fn finish_call(
     leave_out_unknown_lines(&mut card);
     let card = pack_card(connection, session, card, &outcome.text)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };
-    let took = outcome.duration.map(|it| (it.as_secs_f64() * 1e6).round() / 1e3);
+    let took = outcome.duration.map(|duration| (duration.as_secs_f64() * 1e6).round() / 1e3);
     connection
         .prepare_cached(
             "UPDATE calls SET status = ?, tool_name = ?, result = ?, result_blob = ?, card = ?, \
@@ -285,10 +286,15 @@ pub(super) fn replace_result(
     let mut rows = find.query(params![session, call.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(()) };
     let old = blobs::text(connection, row.get(0)?, row.get(1)?)?.unwrap_or_default();
-    let (card, refs) = (row.get::<_, Option<String>>(2)?, row.get::<_, Option<String>>(3)?);
-    let card = card.map(|it| unpack_card(connection, (&it, refs.as_deref()), &old)).transpose()?;
-    let card = card.map(|it| pack_card(connection, session, it, new)).transpose()?;
-    let (card, refs) = card.map_or((None, None), |it| (Some(it.body), it.refs));
+    let (card, refs) = match row.get::<_, Option<String>>(2)? {
+        Some(body) => {
+            let refs: Option<String> = row.get(3)?;
+            let card = unpack_card(connection, (&body, refs.as_deref()), &old)?;
+            let packed = pack_card(connection, session, card, new)?;
+            (Some(packed.body), packed.refs)
+        }
+        None => (None, None),
+    };
     let (text, blob) = store_result(connection, session, new)?;
     connection
         .prepare_cached(
@@ -331,10 +337,11 @@ pub(super) fn record_changes(
     (turn, call): (u64, &CallId),
     changes: &[FileChange],
 ) -> Result<(), StoreError> {
-    // A redacted path would be useless, so such a change is skipped.
-    let has_no_secret =
-        |it: &&FileChange| redact::bytes(it.path.as_os_str().as_encoded_bytes()).is_none();
-    for FileChange { path, before, after } in changes.iter().filter(has_no_secret) {
+    for FileChange { path, before, after } in changes {
+        // A redacted path would be useless, so such a change is skipped.
+        if redact::bytes(path.as_os_str().as_encoded_bytes()).is_some() {
+            continue;
+        }
         if after.as_ref() == Some(before) {
             // The call intended a change but did not make it.
             connection
@@ -346,7 +353,8 @@ pub(super) fn record_changes(
             continue;
         }
         let before = serde_json::to_string(&AsStored(before))?;
-        let after = after.as_ref().map(|it| serde_json::to_string(&AsStored(it))).transpose()?;
+        let after =
+            after.as_ref().map(|state| serde_json::to_string(&AsStored(state))).transpose()?;
         connection
             .prepare_cached(
                 "INSERT INTO file_versions (session, turn, call, path, before, after) \

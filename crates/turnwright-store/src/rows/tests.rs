@@ -40,14 +40,15 @@ fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
         let to = rows::insert_session(&new, &summary.row).unwrap();
         copy_entries((&old, from), (&new, to));
         assert_eq!(conversation(&new, to), conversation(&old, from));
-        let turns: Vec<_> = turn_rows(&old, from).unwrap().iter().map(|it| it.number).collect();
+        let turns: Vec<_> = turn_rows(&old, from).unwrap().iter().map(|turn| turn.number).collect();
         for version in file_versions::file_versions(&old, from, &turns).unwrap() {
             let about = (version.turn, &version.call);
             rows::record_changes(&new, to, about, &[version.change]).unwrap();
         }
     }
     for query in UNCHANGED_COLUMNS {
-        let (old, new) = (texts(&old, query), texts(&new, query));
+        let old = texts(&old, query);
+        let new = texts(&new, query);
         assert!(old.len() > 4, "{query}");
         assert_eq!(new, old, "{query}");
     }
@@ -94,7 +95,7 @@ fn copy_entries((old, from): (&Connection, i64), (new, to): (&Connection, i64)) 
             }
         }
         rows::insert_entry(new, to, (stored.seq, stored.turn, 0), &stored.entry).unwrap();
-        for row in stored.calls.into_iter().filter(|it| it.ended_at.is_some()) {
+        for row in stored.calls.into_iter().filter(|call| call.ended_at.is_some()) {
             rows::finish_call(new, to, (&row.call, row.turn, 0), &row.outcome).unwrap();
         }
     }
@@ -105,13 +106,13 @@ fn entries(connection: &Connection, session: i64) -> Vec<StoredEntry> {
     read::entries_page(connection, session, all, &RewoundEntries::default()).unwrap().0
 }
 
-/// What a session holds, without times.
+/// The content of a session, without times.
 fn conversation(connection: &Connection, session: i64) -> Vec<impl PartialEq + std::fmt::Debug> {
     let mut entries = entries(connection, session);
     entries.iter_mut().for_each(forget_idle_origin);
-    let call = |it: CallRow| (it.call, it.turn, it.arguments, it.outcome);
-    let row = |it: StoredEntry| {
-        (it.seq, it.turn, it.entry, it.calls.into_iter().map(call).collect::<Vec<_>>())
+    let call = |call: CallRow| (call.call, call.turn, call.arguments, call.outcome);
+    let row = |entry: StoredEntry| {
+        (entry.seq, entry.turn, entry.entry, entry.calls.into_iter().map(call).collect::<Vec<_>>())
     };
     entries.into_iter().map(row).collect()
 }
@@ -129,15 +130,15 @@ fn forget_idle_origin(stored: &mut StoredEntry) {
 
 fn texts(connection: &Connection, query: &str) -> Vec<String> {
     let mut find = connection.prepare(query).unwrap();
-    let rows = find.query_map([], |it| it.get(0)).unwrap();
+    let rows = find.query_map([], |row| row.get(0)).unwrap();
     rows.map(Result::unwrap).collect()
 }
 
 /// Every variant and field that is stored, with its name.
 #[test]
 fn the_stored_names_are_these() {
-    let plan = r#"{"content":"c","priority":"high","status":"in_progress"}"#;
-    let plan = plan.to_owned()
+    let first = r#"{"content":"c","priority":"high","status":"in_progress"}"#;
+    let plan = first.to_owned()
         + r#",{"content":"c","priority":"medium","status":"pending"}"#
         + r#",{"content":"c","priority":"low","status":"completed"}"#;
     for entry in [

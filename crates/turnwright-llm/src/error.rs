@@ -32,14 +32,14 @@ pub enum LlmError {
         // Errors are returned in every result, so they are kept small.
         host: Box<str>,
         status: u16,
-        /// The proxy through which the request went, which may be what has answered.
+        /// The proxy through which the request went; it may be the proxy that answered.
         proxy: Option<Box<String>>,
         /// The provider's message, with secrets redacted.
         message: String,
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
         kind: ErrorKind,
-        /// What to do if the key is refused; `None` if nothing is known about the key.
+        /// Advice for a refused key; `None` if nothing is known about the key.
         key_advice: Option<Box<String>>,
         /// The model's output that the server failed to parse (quirk C.1 #23).
         failed_generation: Option<Box<String>>,
@@ -57,7 +57,7 @@ pub enum LlmError {
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
         kind: ErrorKind,
-        /// What to do if the key is refused; `None` if nothing is known about the key.
+        /// Advice for a refused key; `None` if nothing is known about the key.
         key_advice: Option<Box<String>>,
     },
     /// The stream ended before the reply was complete.
@@ -93,7 +93,7 @@ pub enum LlmError {
     #[error("{host} sent {what}")]
     EmptyReply {
         host: String,
-        /// What the reply contained instead, and its finish reason.
+        /// Describes what the reply contained instead, and its finish reason.
         what: String,
     },
     /// The configuration is unusable.
@@ -184,18 +184,21 @@ fn with_advice(
         ErrorKind::UrlNotFound => "Check the base URL",
         _ => "",
     });
-    let later = wait.filter(|it| *it > MAX_RETRY_WAIT).map(|it| match it.as_secs().div_ceil(60) {
-        minutes @ ..120 => format!("Prompt again in {minutes} min"),
-        minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
-        minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
-    });
+    let later =
+        wait.filter(|wait| *wait > MAX_RETRY_WAIT).map(|wait| match wait.as_secs().div_ceil(60) {
+            minutes @ ..120 => format!("Prompt again in {minutes} min"),
+            minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
+            minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
+        });
     let sentences = [advice.to_owned(), later.unwrap_or_default()];
-    let sentences: Vec<_> = sentences.iter().filter(|it| !it.is_empty()).collect();
-    sentences.iter().fold(message.to_owned(), |text, sentence| {
-        let text = text.trim_end_matches('.');
-        let stop = if text.ends_with(['?', '!']) { "" } else { "." };
-        format!("{text}{stop} {sentence}")
-    })
+    sentences.iter().filter(|sentence| !sentence.is_empty()).fold(
+        message.to_owned(),
+        |text, sentence| {
+            let text = text.trim_end_matches('.');
+            let stop = if text.ends_with(['?', '!']) { "" } else { "." };
+            format!("{text}{stop} {sentence}")
+        },
+    )
 }
 
 impl LlmError {
@@ -236,13 +239,15 @@ impl LlmError {
         *has_answered && !matches!(fault, ConnectionFault::Tls(_))
     }
 
-    /// What the user can do once the request is not retried any more, unless the message says it.
+    /// The next step for the user after the last retry, unless the message already names one.
     pub fn next_step(&self) -> Option<&'static str> {
         if self.message().and_then(hint).is_some() {
             return None;
         }
         match self.kind() {
-            ErrorKind::RateLimit if self.retry_after().is_none_or(|it| it <= MAX_RETRY_WAIT) => {
+            ErrorKind::RateLimit
+                if self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT) =>
+            {
                 Some("Wait a minute and prompt again, or choose another model")
             }
             ErrorKind::Unavailable | ErrorKind::EmptyReply => {
@@ -259,29 +264,26 @@ impl LlmError {
     /// True if a request has more tokens than may be sent in a minute.
     pub fn exceeds_minute_limit(&self) -> bool {
         matches!(self.kind(), ErrorKind::ContextOverflow { .. })
-            && self.message().is_some_and(|it| is_minute_limit(&it.to_lowercase()))
+            && self.message().is_some_and(|message| is_minute_limit(&message.to_lowercase()))
     }
 
     /// True if the failure depends on what the model generated. If it happens twice, further
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
-        let is_unreadable = |message: &str| {
-            let message = message.to_lowercase();
-            UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
-        };
-        matches!(self, LlmError::EmptyReply { .. }) || self.message().is_some_and(is_unreadable)
+        let message = self.message().unwrap_or_default().to_lowercase();
+        matches!(self, LlmError::EmptyReply { .. })
+            || UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.
     pub(super) fn is_effort_rejection(&self) -> bool {
-        let is_rejected = |message: &str| {
-            let message = message.to_lowercase();
-            let is_about_effort = message.contains("effort")
-                || message.contains("reasoning")
-                || message.contains("thinking");
-            is_about_effort && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
-        };
-        matches!(self.kind(), ErrorKind::BadRequest) && self.message().is_some_and(is_rejected)
+        let message = self.message().unwrap_or_default().to_lowercase();
+        let is_about_effort = message.contains("effort")
+            || message.contains("reasoning")
+            || message.contains("thinking");
+        matches!(self.kind(), ErrorKind::BadRequest)
+            && is_about_effort
+            && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
     }
 
     /// True if the model wants a signed thought in the conversation that is not there, for example because
@@ -322,7 +324,7 @@ impl LlmError {
     pub(super) fn failed_generation(&self) -> Option<&str> {
         match self {
             LlmError::Status { failed_generation, .. } => {
-                failed_generation.as_ref().map(|it| it.as_str())
+                failed_generation.as_deref().map(String::as_str)
             }
             _ => None,
         }

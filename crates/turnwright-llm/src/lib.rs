@@ -90,9 +90,11 @@ pub struct Request {
 impl Request {
     /// The media that the conversation contains.
     pub fn media(&self) -> Modalities {
-        let any =
-            |has: fn(&Message) -> bool| self.has_media && self.messages.iter().any(|it| has(it));
-        Modalities { images: any(Message::has_images), audio: any(Message::has_audio) }
+        let has_media = self.has_media;
+        Modalities {
+            images: has_media && self.messages.iter().any(|message| message.has_images()),
+            audio: has_media && self.messages.iter().any(|message| message.has_audio()),
+        }
     }
 }
 
@@ -215,7 +217,7 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// Records the actual size of the context window in tokens.
     fn record_window(&self, _tokens: u64) {}
 
-    /// What was learned about the model.
+    /// The facts learned about the model.
     fn profile(&self) -> ModelProfile {
         ModelProfile::default()
     }
@@ -289,7 +291,7 @@ pub trait Model: Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(vec![self.name().to_owned()])))
     }
 
-    /// Whether there is a server that may be asked for its models.
+    /// Returns true if there is a server that may be asked for its models.
     fn has_model_list(&self) -> bool {
         false
     }
@@ -350,12 +352,12 @@ pub enum Delta {
 #[derive(Debug, Default)]
 pub struct DeltaBatch {
     pub deltas: Vec<Delta>,
-    /// Whether content has arrived, also if it is held back and no delta shows it yet.
+    /// True once content has arrived, even if it is held back and no delta shows it yet.
     has_content: bool,
 }
 
 impl DeltaBatch {
-    /// Returns whether the model has sent anything since the last call: text, reasoning or a part of
+    /// Returns true if the model has sent anything since the last call: text, reasoning or a part of
     /// a call. Comments and empty deltas only show that the connection is alive.
     pub fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.has_content) || !self.deltas.is_empty()

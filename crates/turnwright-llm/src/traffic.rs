@@ -10,13 +10,13 @@ use futures_util::stream::BoxStream;
 use reqwest::Response;
 use turnwright_http::ConnectionFault;
 
-/// Decides what becomes of the requests to an endpoint.
+/// Decides how the requests to an endpoint are handled.
 pub trait Traffic: Debug + Send + Sync {
     /// A request is about to be sent. `body` renders its body, which costs a copy of the conversation.
     fn begin(&self, path: &str, body: &dyn Fn() -> Vec<u8>) -> Exchange;
 }
 
-/// What becomes of one request.
+/// How one request is handled.
 pub enum Exchange {
     /// It is sent, and nobody looks at it.
     Live,

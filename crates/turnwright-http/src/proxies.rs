@@ -28,14 +28,14 @@ impl Proxies {
         let http = if is_cgi { ["http_proxy"; 2] } else { ["HTTP_PROXY", "http_proxy"] };
         let proxy = |names| first(names).or_else(|| all.clone());
         let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
-        let entries = |list: String| {
+        let direct = lists.flat_map(|list| {
             let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
             words.filter(|entry| !entry.is_empty()).collect::<Vec<_>>()
-        };
+        });
         Proxies {
             http: proxy(http),
             https: proxy(["HTTPS_PROXY", "https_proxy"]),
-            direct: lists.flat_map(entries).collect(),
+            direct: direct.collect(),
         }
     }
 
@@ -61,19 +61,19 @@ impl Proxies {
         let is_this_machine = host == "localhost"
             || host.ends_with(".localhost")
             || address.is_some_and(|own: IpAddr| own.is_loopback() || own.is_unspecified());
-        let is_direct = |entry: &String| {
+        let is_direct = self.direct.iter().any(|entry| {
             let (pattern, port) = split_port(entry);
             (port.is_none() || port == url.port_or_known_default())
                 && matches_host(pattern, host, address)
-        };
-        proxy.as_deref().filter(|_| !is_this_machine && !self.direct.iter().any(is_direct))
+        });
+        proxy.as_deref().filter(|_| !is_this_machine && !is_direct)
     }
 }
 
 /// From now on, clients use these proxies.
 pub fn use_proxies(proxies: Proxies) {
     // Fails if some were set before. A process has one environment.
-    drop(PROXIES.set(proxies));
+    PROXIES.set(proxies).ok();
 }
 
 /// Has a client use the proxies of this process.
@@ -113,15 +113,19 @@ fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     if let Some(address) = address {
         return pattern == "*" || is_in_network(pattern, address);
     }
-    let is_below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     match pattern.strip_prefix("*.") {
-        Some(name) => is_below(name),
+        Some(name) => is_below(host, name),
         None if pattern == "*" => true,
         None => {
             let name = pattern.trim_start_matches('.');
-            !name.is_empty() && (host == name || is_below(name))
+            !name.is_empty() && (host == name || is_below(host, name))
         }
     }
+}
+
+/// True if the host is a subdomain of this name.
+fn is_below(host: &str, name: &str) -> bool {
+    host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
 }
 
 fn is_in_network(pattern: &str, address: IpAddr) -> bool {
@@ -129,14 +133,17 @@ fn is_in_network(pattern: &str, address: IpAddr) -> bool {
     let (Ok(network), Ok(length)) = (network.parse::<IpAddr>(), length.parse::<u32>()) else {
         return false;
     };
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(own) => (u128::from(own.to_bits()), 32_u32),
-        IpAddr::V6(own) => (own.to_bits(), 128),
-    };
-    let (own, width) = bits(address);
-    let (common, other_width) = bits(network.to_canonical());
+    let (own, width) = bits_and_width(address);
+    let (common, other_width) = bits_and_width(network.to_canonical());
     let rest = width.saturating_sub(length);
     width == other_width && own.checked_shr(rest) == common.checked_shr(rest)
+}
+
+fn bits_and_width(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
 }
 
 #[cfg(test)]

@@ -105,14 +105,14 @@ impl AccessRules {
             return Err(AccessDenial::Token);
         };
         let value = value.to_str().unwrap_or_default();
-        let token =
+        let scheme_and_token =
             value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = token.map_or("", |(_, token)| token.trim());
+        let token = scheme_and_token.map_or("", |(_, token)| token.trim());
         let is_right = digest(&SHA256, token.as_bytes()).as_ref() == self.token.as_ref();
         if is_right { Ok(()) } else { Err(AccessDenial::Token) }
     }
 
-    /// Whether the request comes from no web page, or from one that is allowed.
+    /// True if the request comes from no web page, or from one that is allowed.
     pub(crate) fn allows_origin(&self, headers: &HeaderMap) -> bool {
         headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
@@ -174,7 +174,8 @@ mod tests {
         type Row = (&'static [&'static str], &'static [&'static str], Result<(), AccessDenial>);
 
         let rules = AccessRules::new("secret", vec!["https://a.example".to_owned()]);
-        let (token, origin) = (Err(AccessDenial::Token), Err(AccessDenial::Origin));
+        let token = Err(AccessDenial::Token);
+        let origin = Err(AccessDenial::Origin);
         let table: [Row; 14] = [
             (&["Bearer secret"], &[], Ok(())),
             (&["bearer secret"], &[], Ok(())),

@@ -42,7 +42,8 @@ impl Handshakes {
             oldest.cancel();
         }
         sockets.next += 1;
-        let (id, evicted) = (sockets.next, CancellationToken::new());
+        let id = sockets.next;
+        let evicted = CancellationToken::new();
         sockets.waiting.push_back((id, evicted.clone()));
         Handshake { id, all: self.clone(), evicted }
     }
@@ -74,7 +75,7 @@ mod tests {
         let waiting: Vec<_> = (0..=MAX_WAITING).map(|_| all.begin()).collect();
         let evicted: Vec<_> = waiting.iter().map(|socket| socket.evicted.is_cancelled()).collect();
         assert!(!admitted.evicted.is_cancelled());
-        assert_eq!(evicted.iter().filter(|it| **it).count(), 1);
+        assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
         assert!(evicted[0]);
         drop(waiting);
         assert!(all.0.lock().waiting.is_empty());

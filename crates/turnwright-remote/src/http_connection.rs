@@ -151,7 +151,9 @@ impl HttpConnection {
         state.last_used = Instant::now();
         let session = session.map(str::to_owned);
         match state.streams.get_mut(&session) {
-            Some(stream) if stream.is_of_closed_session => drop(state.streams.remove(&session)),
+            Some(stream) if stream.is_of_closed_session => {
+                state.streams.remove(&session);
+            }
             Some(stream) => stream.waiting = Some(events),
             None => {}
         }
@@ -190,7 +192,7 @@ impl HttpConnection {
                     let message = Bytes::copy_from_slice(line.trim_ascii_end());
                     let answer = FirstAnswer { message, is_failure: envelope.is_failure() };
                     // If it cannot be sent, the client has given up.
-                    drop(first.send(answer));
+                    first.send(answer).ok();
                     return;
                 }
                 Some(Answer::Stream { session, ends_session }) => {
@@ -206,11 +208,13 @@ impl HttpConnection {
             // The stream is forgotten then, and what waits in it. Nobody reads it, so the connection's gets this.
             let is_read = !ends_session || state.is_carried(session.as_ref());
             let target = session.as_deref().filter(|_| is_read);
-            state.stream(target).map(|it| it.events.clone())
+            state.stream(target).map(|stream| stream.events.clone())
         };
         match events {
             // It fails only if the connection is over.
-            Some(events) => drop(events.send(QueuedEvent { event: event(line), room }).await),
+            Some(events) => {
+                events.send(QueuedEvent { event: event(line), room }).await.ok();
+            }
             None => {
                 tracing::warn!("a message is lost, because the connection has too many streams");
             }
@@ -259,7 +263,7 @@ impl ConnectionState {
         Some(stream)
     }
 
-    /// Whether a response carries the stream.
+    /// True if a response carries the stream.
     fn is_carried(&self, session: Option<&String>) -> bool {
         let stream = self.streams.get(&session.cloned());
         stream.is_some_and(|stream| stream.waiting.is_none())
@@ -268,10 +272,12 @@ impl ConnectionState {
     /// Forgets the stream of a session that was closed, at once or when its response ends.
     fn end_session(&mut self, session: Option<String>) {
         match self.streams.entry(session) {
-            Entry::Occupied(mut it) if it.get().waiting.is_none() => {
-                it.get_mut().is_of_closed_session = true;
+            Entry::Occupied(mut entry) if entry.get().waiting.is_none() => {
+                entry.get_mut().is_of_closed_session = true;
             }
-            Entry::Occupied(it) => drop(it.remove()),
+            Entry::Occupied(entry) => {
+                entry.remove();
+            }
             Entry::Vacant(_) => {}
         }
     }

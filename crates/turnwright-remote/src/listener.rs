@@ -36,7 +36,7 @@ const BACKLOG: u32 = 1_024;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long nothing is accepted after the system had no room for another socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What those are told who come when there is no room.
+/// The response to clients for which there is no room.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
@@ -106,7 +106,8 @@ impl Listener {
     ) {
         let Listener { socket, access, tls } = self;
         let server = Arc::new(HttpServer::new(access, filter, observe, serve));
-        let (handshakes, places) = (Handshakes::default(), Arc::new(Semaphore::new(MAX_SOCKETS)));
+        let handshakes = Handshakes::default();
+        let places = Arc::new(Semaphore::new(MAX_SOCKETS));
         while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
             let (stream, _) = match accepted {
                 Ok(accepted) => accepted,
@@ -121,11 +122,12 @@ impl Listener {
                 continue;
             };
             // Small messages go out at once.
-            drop(stream.set_nodelay(true));
+            stream.set_nodelay(true).ok();
             give_up_if_unreachable(&stream);
             let handshake = handshakes.begin();
             let evicted = handshake.evicted.clone();
-            let (socket_server, socket_tls) = (Arc::clone(&server), tls.clone());
+            let socket_server = Arc::clone(&server);
+            let socket_tls = tls.clone();
             let socket_stop = stop.clone();
             server.tasks.spawn(async move {
                 let serving = serve_socket(stream, socket_tls, socket_server, handshake);
@@ -167,7 +169,7 @@ fn give_up_if_unreachable(stream: &TcpStream) {
     let _ = stream;
 }
 
-/// Tells a client that there is no room, if its socket takes so much at once.
+/// Tells a client that there is no room, if its socket takes that much at once.
 fn refuse(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         drop(stream.write(NO_ROOM));
@@ -196,7 +198,8 @@ async fn serve_http(
     handshake: Handshake,
 ) {
     let service = service_fn(|request| {
-        let (server, handshake) = (&server, &handshake);
+        let server = &server;
+        let handshake = &handshake;
         async move { Ok::<_, Infallible>(server.answer(request, || handshake.admit()).await) }
     });
     let serving = http1::Builder::new()

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 /// The bytes of incomplete messages that all connections together may hold.
 const MAX_INCOMPLETE: usize = 256 * 1024 * 1024;
-/// What each of them may hold in any case.
+/// The bytes that each of them may hold in any case.
 const OWN_SHARE: usize = 256 * 1024;
 
 /// When something was read from a socket. Clones share it.
@@ -121,7 +121,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedSocket<S> {
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
         *self.last_read.0.lock() = Instant::now();
         let read = buffer.filled().len() - before;
-        let has_room = self.incomplete.as_ref().is_none_or(|it| it.add(read));
+        let has_room = self.incomplete.as_ref().is_none_or(|part| part.add(read));
         Poll::Ready(if has_room { Ok(()) } else { Err(ErrorKind::OutOfMemory.into()) })
     }
 }
@@ -189,13 +189,14 @@ mod tests {
     fn incomplete_messages_of_all_connections_together_are_bounded() {
         let all = IncompleteMessages::default();
         let parts: Vec<_> = (0..4).map(|_| all.part()).collect();
-        assert!(parts.iter().all(|it| it.add(MAX_INCOMPLETE / 4)), "just so much");
+        assert!(parts.iter().all(|part| part.add(MAX_INCOMPLETE / 4)), "just so much");
         assert!(!parts[0].add(1), "no more");
         let small = all.part();
         assert!(small.add(OWN_SHARE), "small messages go on");
         parts[1].clear();
         assert!(parts[2].add(1), "one was completed");
-        drop((parts, small));
+        drop(parts);
+        drop(small);
         assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 }

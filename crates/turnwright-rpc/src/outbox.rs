@@ -69,7 +69,7 @@ struct WriteQueue {
 }
 
 impl WriteQueue {
-    /// Whether there is something to write now. At the end no batch holds it back.
+    /// True if there is something to write now. At the end no batch holds it back.
     fn is_due(&self) -> bool {
         !self.buffer.is_empty() && (self.batches == 0 || self.is_closing)
     }

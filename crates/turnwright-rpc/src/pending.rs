@@ -143,9 +143,9 @@ impl Peer {
     /// Hands a response to the request that waits for it. A response without a pending request is
     /// ignored (R-TR-11).
     pub fn complete(&self, id: &RequestId, response: Response) {
-        let request = id
-            .as_u64()
-            .and_then(|id| self.pending.requests.lock().as_mut().and_then(|it| it.remove(&id)));
+        let request = id.as_u64().and_then(|id| {
+            self.pending.requests.lock().as_mut().and_then(|requests| requests.remove(&id))
+        });
         let Some(PendingRequest { sender, on_late_result }) = request else {
             return tracing::debug!(%id, "response without a pending request");
         };
@@ -159,7 +159,7 @@ impl Peer {
 
     /// Fails all pending requests, and every later one.
     pub fn fail_all(&self) {
-        drop(self.pending.requests.lock().take());
+        *self.pending.requests.lock() = None;
     }
 }
 

@@ -45,8 +45,9 @@ pub(super) fn parse(
 ) -> ErrorReport {
     let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
     let choice_error = value.pointer("/choices/0/error");
-    let message = find_message(&value).or_else(|| find_message(choice_error?));
-    let message = message.unwrap_or_else(|| plain_text(body));
+    let message = find_message(&value)
+        .or_else(|| find_message(choice_error?))
+        .unwrap_or_else(|| plain_text(body));
     let status = http_status.or_else(|| find_status(&value));
     let mut codes = Vec::new();
     collect_codes(&value, &mut codes);

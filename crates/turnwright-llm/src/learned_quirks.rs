@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::quirks::{QuirkPatch, Quirks, patches_for_refusal};
 use super::{ErrorKind, LlmError, Modalities, Price};
 
-/// What was learned about a model. It is stored on disk as its profile.
+/// The facts learned about a model. They are stored on disk as its profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelProfile {

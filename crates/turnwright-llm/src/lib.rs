@@ -116,7 +116,7 @@ pub struct ModelSettings {
     /// The limit of a reply in tokens.
     pub max_output: Option<u64>,
     pub price: Option<Price>,
-    /// What was learned about the model in earlier processes.
+    /// The facts that earlier processes have learned about the model.
     pub profile: ModelProfile,
     /// The user's quirks.
     pub overrides: QuirkPatch,

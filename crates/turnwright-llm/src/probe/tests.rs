@@ -219,9 +219,9 @@ fn the_continued_conversation_is_valid() {
         questions::two_cities(),
         &observed("Let me see.", &[city("Paris"), city("Oslo")]),
     );
-    let kinds: Vec<_> = request.messages.iter().map(|it| format!("{it:?}")).collect();
+    let kinds: Vec<_> = request.messages.iter().map(|message| format!("{message:?}")).collect();
     assert_eq!(kinds.len(), 4);
     for id in ["call-0", "call-1"] {
-        assert_eq!(kinds.iter().filter(|it| it.contains(id)).count(), 2, "{kinds:?}");
+        assert_eq!(kinds.iter().filter(|kind| kind.contains(id)).count(), 2, "{kinds:?}");
     }
 }

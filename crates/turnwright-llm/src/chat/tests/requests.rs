@@ -45,7 +45,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
 fn messages(messages: &[Message]) -> String {
     let body: Value = serde_json::from_str(&render(messages, &[])).unwrap();
     let all = body["messages"].as_array().unwrap();
-    all.iter().skip(1).fold(String::new(), |text, it| format!("{text}{it}\n"))
+    all.iter().skip(1).fold(String::new(), |text, message| format!("{text}{message}\n"))
 }
 
 fn user(text: &str) -> Message {

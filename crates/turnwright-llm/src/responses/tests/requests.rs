@@ -52,9 +52,13 @@ fn render(request: &Request, quirks: &Quirks) -> String {
 
 /// The rendered items, one per line.
 fn items(messages: &[Message], quirks: &Quirks) -> String {
-    let body = render(&request(messages, &[], ReasoningEffort::Default), quirks);
-    let body: Value = serde_json::from_str(&body).unwrap();
-    body["input"].as_array().unwrap().iter().fold(String::new(), |text, it| format!("{text}{it}\n"))
+    let rendered = render(&request(messages, &[], ReasoningEffort::Default), quirks);
+    let body: Value = serde_json::from_str(&rendered).unwrap();
+    body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .fold(String::new(), |text, item| format!("{text}{item}\n"))
 }
 
 fn user(text: &str) -> Message {

@@ -18,7 +18,7 @@ pub enum ConnectionFault {
     TimedOut,
     /// The other side closed the connection instead of answering.
     Closed,
-    /// The encrypted connection could not be made, for the reason of the TLS library.
+    /// The encrypted connection could not be made, for the TLS library's reason.
     Tls(String),
     /// The server's certificate is not accepted, for this reason.
     Certificate(String),

@@ -1,6 +1,5 @@
-//! The proxies of the environment, and the hosts that are reached without one: those that `NO_PROXY` lists in
-//! the forms of curl and Go, and this machine itself in any case. What is asked of it is none of the
-//! proxy's business.
+//! The proxies of the environment, and the hosts that are reached directly: those listed in `NO_PROXY`, in
+//! the forms of curl and Go, and always this machine itself, whose requests are none of the proxy's business.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -23,7 +22,7 @@ impl Proxies {
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Proxies {
         let first = |names: [&str; 2]| names.into_iter().find_map(&variable);
         let all = first(["ALL_PROXY", "all_proxy"]);
-        // A web server that runs a program passes a header of the request on as HTTP_PROXY.
+        // A web server that runs a CGI program passes a header of the request on as HTTP_PROXY.
         let is_cgi = variable("REQUEST_METHOD").is_some();
         let http = if is_cgi { ["http_proxy"; 2] } else { ["HTTP_PROXY", "http_proxy"] };
         let proxy = |names| first(names).or_else(|| all.clone());
@@ -39,8 +38,8 @@ impl Proxies {
         }
     }
 
-    /// `NO_PROXY` for libraries that know only names and addresses in it; `None` without a proxy. A port is left
-    /// out, as all that is reached through them are the servers of logins.
+    /// `NO_PROXY` for libraries that know only names and addresses in it; `None` without a proxy. Ports are
+    /// left out, because these libraries only reach login servers.
     pub fn plain_direct_list(&self) -> Option<String> {
         self.http.as_ref().or(self.https.as_ref())?;
         let mut list = "localhost,127.0.0.0/8,0.0.0.0,::1,::".to_owned();
@@ -70,13 +69,13 @@ impl Proxies {
     }
 }
 
-/// From now on, clients use these proxies.
+/// Makes later clients use these proxies.
 pub fn use_proxies(proxies: Proxies) {
     // Fails if some were set before. A process has one environment.
     PROXIES.set(proxies).ok();
 }
 
-/// Has a client use the proxies of this process.
+/// Makes a client use the proxies of this process.
 pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
     let builder = builder.no_proxy();
     match PROXIES.get() {
@@ -102,7 +101,7 @@ fn plain_entry(entry: &str) -> String {
     if place.contains("]:") { place.to_owned() } else { place.replace(['[', ']'], "") }
 }
 
-/// Splits an entry into the host and the only port that is meant, if it has one.
+/// Splits an entry into the host and the port, if the entry is limited to one.
 fn split_port(entry: &str) -> (&str, Option<u16>) {
     let is_address = entry.parse::<IpAddr>().is_ok() || entry.contains('/');
     let (host, port) = entry.rsplit_once(':').filter(|_| !is_address).unwrap_or((entry, ""));

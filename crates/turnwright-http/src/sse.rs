@@ -46,7 +46,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder of events that have at most so many bytes.
+    /// Creates a decoder of events with at most this many bytes.
     pub fn with_limit(max_event_bytes: usize) -> Decoder {
         Decoder {
             max_event_bytes,

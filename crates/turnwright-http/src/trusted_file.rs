@@ -1,5 +1,5 @@
-//! The certificates in the file that `SSL_CERT_FILE` names. On Linux the clients read the variable themselves;
-//! the certificate stores of Windows and macOS know nothing of it.
+//! The certificates in the file that `SSL_CERT_FILE` names. On Linux the clients read the variable
+//! themselves; the certificate stores of Windows and macOS ignore it.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use reqwest::Certificate;
 
 static TRUSTED_FILE: OnceLock<PathBuf> = OnceLock::new();
 
-/// From now on, clients trust the certificates in this file besides those of the system.
+/// Makes later clients trust the certificates in this file besides the system's.
 pub fn trust_certificates_in(file: PathBuf) {
     // Fails if a file was named before. A process has one environment.
     TRUSTED_FILE.set(file).ok();

@@ -72,8 +72,7 @@ pub enum LlmError {
         .limit.as_secs()
     )]
     TimedOut { host: String, limit: Duration },
-    /// The model sent nothing for too long. Servers that keep the connection alive and say nothing
-    /// are as silent as others.
+    /// The model sent nothing for too long. Servers that only keep the connection alive count as silent, too.
     #[error(
         "{host} sent nothing for {} s, so the request was ended. Check the server and prompt again; \
          if the model needs longer, set `silence_seconds` in the settings",
@@ -202,7 +201,7 @@ fn with_advice(
 }
 
 impl LlmError {
-    /// An error in an answer that is not one of the server's own.
+    /// An error in an answer that the server has not reported itself.
     pub fn in_stream(host: String, message: String, kind: ErrorKind) -> LlmError {
         let status = None;
         LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
@@ -221,8 +220,8 @@ impl LlmError {
         }
     }
 
-    /// True if the same request may succeed a little later. The user has waited for a silent server
-    /// long enough.
+    /// True if the same request may succeed a little later. A silent server does not count: the user has
+    /// waited long enough.
     pub fn is_transient(&self) -> bool {
         let is_lasting = match self {
             LlmError::Silent { .. } => true,
@@ -232,8 +231,8 @@ impl LlmError {
         self.kind().is_transient() && !is_lasting
     }
 
-    /// True if a server that has answered before cannot be reached. It may be starting anew, or the network
-    /// may be away for a moment.
+    /// True if a server that has answered before cannot be reached. It may be restarting, or the network may
+    /// be down for a moment.
     pub fn is_outage(&self) -> bool {
         let LlmError::Connect { fault, has_answered, .. } = self else { return false };
         *has_answered && !matches!(fault, ConnectionFault::Tls(_))
@@ -286,8 +285,8 @@ impl LlmError {
             && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
     }
 
-    /// True if the model wants a signed thought in the conversation that is not there, for example because
-    /// another model has made the calls. It does without if it does not think.
+    /// True if the model requires a signed thought that the conversation lacks, for example because another
+    /// model made the calls. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
         message.contains("expected `thinking`")

@@ -36,7 +36,7 @@ pub(super) struct ErrorReport {
 }
 
 /// Parses an error body. The HTTP status, which an error in a stream does not have, and the delay from the
-/// headers take precedence over the body's. `now` is what dates in the body are compared with.
+/// headers take precedence over the body's. Dates in the body are compared with `now`.
 pub(super) fn parse(
     body: &str,
     http_status: Option<u16>,

@@ -90,7 +90,7 @@ pub(super) struct ErrorDetails<'a> {
 
 pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
-    // Gateways wrap all that their provider answers as a failure of the server: the text says more.
+    // Gateways report any answer of their provider as a server failure, so the text says more.
     let is_vague = details
         .status
         .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));
@@ -136,11 +136,11 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
         return ErrorKind::RateLimit;
     }
     match by_status(status.or(details.status)) {
-        // Nobody knows what it was, and the request was accepted.
+        // The cause is unknown, and the request was accepted.
         ErrorKind::BadRequest if is_vague && status.is_none() && !has_any(&text, INVALID) => {
             ErrorKind::Unavailable
         }
-        // The path that was asked for is there.
+        // The requested path exists.
         ErrorKind::UrlNotFound if is_vague => ErrorKind::BadRequest,
         kind => kind,
     }
@@ -150,7 +150,7 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
 fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
     let is_lasting =
         !has_retry_delay || has_any(text, &["insufficient_quota", "limit: 0", "perday"]);
-    // Alibaba's limits of a minute. LiteLLM calls all that it relays a `throttling_error`.
+    // Alibaba's limits per minute. LiteLLM calls everything that it relays a `throttling_error`.
     let is_momentary = has_any(text, &["throttling.", "allocated quota exceeded"]);
     has_any(text, QUOTA) && is_lasting && !is_momentary
 }
@@ -271,7 +271,8 @@ const REFUSED: &[&str] = &[
 const NO_TOOLS: &[&str] =
     &["does not support tools", "support tool use", "--enable-auto-tool-choice", "--jinja"];
 
-/// The model is there and does not fit: Ollama, LM Studio. Each answers so until something else is closed.
+/// The model exists but does not fit: Ollama, LM Studio. Both answer like this until something else is
+/// closed.
 const NO_MEMORY: &[&str] = &[
     "requires more system memory",
     "insufficient system resources",
@@ -311,7 +312,7 @@ const AUTH: &[&str] = &[
     "authentication_error",
     "authentication error",
     "expired_key",
-    // LiteLLM looks for a key that it does not know in a database that it may not have.
+    // LiteLLM looks up an unknown key in a database, which it may not have.
     "no_db_connection",
     "no connected db",
     "invalid authentication",
@@ -321,7 +322,7 @@ const AUTH: &[&str] = &[
 const RATE_LIMIT: &[&str] =
     &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
 
-/// Says of an error without a status that the request is at fault.
+/// Phrases that blame the request, for errors without a status.
 const INVALID: &[&str] = &[
     "invalid_request",
     "invalid request",

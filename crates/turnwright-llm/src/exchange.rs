@@ -163,7 +163,7 @@ impl ReplyContext {
         LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
     }
 
-    /// The error for data that could not be parsed; `what` it should have been.
+    /// The error for data that could not be parsed; `what` names the expected data.
     pub(super) fn event_error(
         &self,
         error: &serde_json::Error,
@@ -178,7 +178,7 @@ impl ReplyContext {
         self.malformed_error(&format!("the stream contains an invalid {what}: {start}"))
     }
 
-    /// The error for a body that could not be parsed; `what` it should have been.
+    /// The error for a body that could not be parsed; `what` names the expected data.
     pub(super) fn document_error(&self, error: &serde_json::Error, what: &str) -> LlmError {
         if error.is_eof() {
             return self.truncated_error();

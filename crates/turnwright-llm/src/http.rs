@@ -58,7 +58,7 @@ pub struct Endpoint {
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
     has_answered: AtomicBool,
-    /// True once it has done what it was asked.
+    /// True once a request has succeeded.
     has_succeeded: AtomicBool,
     /// Observes the requests, or answers them.
     traffic: Option<Arc<dyn Traffic>>,
@@ -130,7 +130,7 @@ impl Endpoint {
         })
     }
 
-    /// Has all requests pass through `traffic`.
+    /// Routes all requests through `traffic`.
     #[must_use]
     pub fn with_traffic(mut self, traffic: Arc<dyn Traffic>) -> Endpoint {
         self.traffic = Some(traffic);
@@ -142,7 +142,7 @@ impl Endpoint {
         self
     }
 
-    /// Sets what errors advise if the server refuses the key, such as where the key comes from.
+    /// Sets the advice in errors about a refused key, such as where the key comes from.
     #[must_use]
     pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
         self.key_advice = advice;
@@ -315,7 +315,7 @@ impl Endpoint {
         Ok(model_list::parse_model_list(&self.read_short(request, "/models").await?))
     }
 
-    /// Asks for something that lies beside the versioned API, and reads the answer as JSON.
+    /// Requests a path outside the versioned API, and reads the answer as JSON.
     pub(super) async fn outside_version(
         &self,
         method: Method,
@@ -358,8 +358,7 @@ impl Endpoint {
 
     async fn request_to(&self, method: Method, url: Url) -> Result<RequestBuilder, LlmError> {
         let client = self.client().await?;
-        // Compression would delay the pieces of a stream. A server that compresses all the same is
-        // understood.
+        // Compression would delay the pieces of a stream. A server that compresses anyway is understood.
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {

@@ -68,10 +68,10 @@ pub use retry_after::MAX_RETRY_WAIT;
 pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 pub use turnwright_http::ConnectionFault;
 
-/// How long a model may send nothing unless it is set otherwise.
+/// How long a model may send nothing by default.
 pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
-/// The size of a context window in tokens that is assumed unless it is set otherwise.
+/// The size of a context window in tokens that is assumed by default.
 pub const DEFAULT_ASSUMED_WINDOW: u64 = 128_000;
 
 /// A request to a model.
@@ -124,7 +124,7 @@ pub struct ModelSettings {
     pub extra_body: Map<String, Value>,
     /// Forbids listing the server's models.
     pub listing_disabled: bool,
-    /// The server has listed this model lately, so the profile has what the list says of it.
+    /// True if the server has listed this model lately, so the profile has the facts from the list.
     pub was_listed: bool,
     /// The longest silence of the model; `None` for [`DEFAULT_SILENCE_LIMIT`].
     pub silence_limit: Option<Duration>,
@@ -139,7 +139,7 @@ impl Debug for ModelSettings {
 }
 
 impl ModelSettings {
-    /// A model of which nothing but the name is known.
+    /// A model with only its name known.
     pub fn named(model: impl Into<String>) -> ModelSettings {
         let model = model.into();
         ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
@@ -188,7 +188,7 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// The size of the context window in tokens.
     fn window(&self) -> Option<u64>;
 
-    /// The size of the context window that the user has set or the server has told, in tokens.
+    /// The size of the context window that the user has set or the server has reported, in tokens.
     fn told_window(&self) -> Option<u64> {
         self.window()
     }
@@ -203,8 +203,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Asks a local server for the size of the window if it may know it only now, because it has
-    /// loaded the model.
+    /// Asks a local server for the size of the window, which it may only know now that it has loaded the
+    /// model.
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -296,8 +296,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Prepares what is slow to create, such as the TLS client, and asks a local server how it was
-    /// started. May be called repeatedly.
+    /// Creates slow parts such as the TLS client ahead of time, and asks a local server how it was started.
+    /// May be called repeatedly.
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -318,8 +318,8 @@ pub trait Model: Debug + Send + Sync + 'static {
 
 /// A reply that is being received.
 pub trait ReplyStream: Send {
-    /// Waits for more of the reply and appends it to `batch`. Returns the reply's end once it has
-    /// been received. Cancel safe: what was not returned comes with the next call.
+    /// Waits for more of the reply and appends it to `batch`. Returns the reply's end once it has been
+    /// received. Cancel safe: anything not returned comes with the next call.
     fn next<'a>(
         &'a mut self,
         batch: &'a mut DeltaBatch,

@@ -87,7 +87,7 @@ fn listed_model(entry: &Value) -> Option<ListedModel> {
     Some(ListedModel { name, window, price: price(entry), server })
 }
 
-/// The window where LiteLLM has only its older field for it, which elsewhere limits the answer.
+/// The window from LiteLLM's older field, if it has no newer one. Elsewhere the field limits the answer.
 fn all_tokens(model: &Value) -> Option<u64> {
     let facts = model.get("model_info").unwrap_or(model);
     let is_window = ["max_input_tokens", "max_output_tokens"]

@@ -63,12 +63,12 @@ pub struct RemoteModel {
     learned_quirks: Arc<LearnedQuirks>,
     prefix_cache: PrefixCache,
     local_server: OnceLock<LocalServer>,
-    /// The local server was asked for its window before the first request.
+    /// Set once the local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
-    /// The list that the server gave when it was asked first, perhaps for the window alone.
+    /// The first list that the server gave, perhaps requested only for the window.
     first_list: tokio::sync::OnceCell<Result<Vec<String>, LlmError>>,
     has_given_first_list: AtomicBool,
-    /// The local server was asked for its window after an answer.
+    /// True once the local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
     sends_finish_reasons: Arc<AtomicBool>,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
@@ -285,8 +285,8 @@ impl RemoteModel {
         }
     }
 
-    /// Asks the server that usually has this port, once, before the first request: the window decides
-    /// which tools that has.
+    /// Asks the server that usually has this port, once, before the first request: the window decides which
+    /// tools the request has.
     async fn ask_server_at_start(&self) {
         let ask = async {
             let port = self.endpoint.port();
@@ -386,8 +386,7 @@ impl RemoteModel {
     }
 }
 
-/// A reply whose first error is learned from, because some servers refuse a request within the
-/// stream.
+/// Learns from the first error of a reply, because some servers refuse a request within the stream.
 struct LearningStream {
     inner: Box<dyn ReplyStream>,
     learned_quirks: Arc<LearnedQuirks>,
@@ -457,7 +456,7 @@ impl Model for RemoteModel {
 
     fn window(&self) -> Option<u64> {
         self.told_window().or_else(|| {
-            // How much the model could hold does not matter where the server decides.
+            // The model's maximum does not matter if the server decides.
             self.settings.usual_window.filter(|_| self.local_server().is_none())
         })
     }

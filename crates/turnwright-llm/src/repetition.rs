@@ -16,8 +16,8 @@ const WINDOW: usize = MAX_UNIT * MIN_COPIES;
 /// that the user has asked for.
 pub(super) const LONG_UNIT: usize = 60;
 
-/// In a code block or a table, which may well have the same line again and again, so many checks in a row
-/// must find a repetition: it covers four times as many bytes.
+/// The number of consecutive checks that must find a repetition in a code block or a table, where a line may
+/// well recur: it covers four times as many bytes.
 const QUOTED_CHECKS: usize = 3 * MIN_BYTES / CHECK_INTERVAL;
 
 /// Watches one stream.
@@ -78,7 +78,7 @@ impl RepetitionDetector {
 /// Tracks whether the end of a Markdown text is in a code block or a table.
 #[derive(Debug, Default)]
 struct LineWatch {
-    /// The first byte of the current line that is no space, or of the last line.
+    /// The first byte of the current line that is not a space, or of the last line.
     start: u8,
     /// How many of these bytes the current line begins with, and whether they have ended.
     run: usize,

@@ -1,5 +1,5 @@
-//! The body of a request in pieces, most of which the prefix cache shares with the next request. What
-//! was rendered once is not copied again, however long the conversation is.
+//! The body of a request in pieces, most of which the prefix cache shares with the next request. Rendered
+//! bytes are not copied again, however long the conversation is.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

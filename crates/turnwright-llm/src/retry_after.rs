@@ -24,10 +24,10 @@ const PHRASES: [&str; 8] = [
     "wait ",
 ];
 
-/// Words of error messages that name a date from which on requests are accepted again.
+/// Words of error messages that name the date from which requests are accepted again.
 const DATE_WORDS: [&str; 6] = ["reset", "重置", "again", "retry", "regain", "until"];
 
-/// The time at the server as far as the response says: the clock here may be wrong.
+/// The server's time, if the response states it: the clock here may be wrong.
 pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
     let date =
         headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
@@ -120,17 +120,17 @@ fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
 fn from_message(message: &str, now: SystemTime) -> Option<Duration> {
     let text = message.to_ascii_lowercase();
     let names_date = DATE_WORDS.iter().any(|word| text.contains(word));
-    // Zhipu's times are those of Beijing, in both of its languages.
+    // Zhipu's times are Beijing time, in both of its languages.
     let is_zhipu = text.contains("your limit will reset at ") || text.contains("重置");
     let offset_hours = if is_zhipu { 8 } else { 0 };
     let starts = text.match_indices(['1', '2']).filter(|_| names_date);
     let mut dates = starts.filter_map(|(at, _)| parse_date(&text[at..], offset_hours));
-    // One in the past is no reset.
+    // A date in the past is not a reset.
     let wait = dates.find_map(|date| date.duration_since(now).ok());
     wait.or_else(|| {
         PHRASES.iter().find_map(|phrase| {
             let after = text[text.find(phrase)? + phrase.len()..].trim_start_matches("for ");
-            // A date in the past is not so many seconds.
+            // A date in the past is not a number of seconds.
             parse_duration(after).filter(|_| parse_date(after, 0).is_none())
         })
     })
@@ -188,13 +188,13 @@ fn seconds_per_unit(word: &str) -> Option<f64> {
     }
 }
 
-/// `None` for what is not a duration, such as a negative number.
+/// `None` for a number that is not a duration, such as a negative one.
 fn checked_seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok()
 }
 
-/// Parses a date with a time at the start of a text: `2026-01-02T03:04:05.678Z`, also with an offset, a
-/// space or `at` in between, or without seconds. Without a zone, it is one of this offset from UTC.
+/// Parses a date with a time at the start of a text: `2026-01-02T03:04:05.678Z`, also with an offset, a space
+/// or `at` in between, or without seconds. Without a zone, the date has the given offset from UTC.
 fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
     let (year, rest) = leading_number(text, 4)?;
     let (month, rest) = leading_number(rest.strip_prefix('-')?, 2)?;
@@ -227,7 +227,7 @@ fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(since))
 }
 
-/// The number of so many digits at the start of a text, and what follows it.
+/// The number with this many digits at the start of a text, and the rest of the text.
 fn leading_number(text: &str, digits: usize) -> Option<(u32, &str)> {
     let (number, rest) = text.split_at_checked(digits)?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());

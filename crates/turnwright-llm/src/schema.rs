@@ -1,6 +1,5 @@
-//! Converts a tool's JSON Schema to the subset that the strictest servers accept (quirks C.4 #10
-//! and #10b). Does no I/O. What the subset cannot express is added to the descriptions, for the
-//! model to read.
+//! Converts a tool's JSON Schema to the subset that the strictest servers accept (quirks C.4 #10 and #10b).
+//! Does no I/O. Keywords outside the subset are added to the descriptions, for the model to read.
 
 #[cfg(test)]
 mod tests;

@@ -14,8 +14,8 @@ const TAGS: [(&str, &str); 4] = [
 const CLOSERS: [&str; 4] = [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1];
 /// With more white space before it, a tag is part of the answer.
 const MAX_LEADING_SPACE: usize = 256;
-/// How much is held back of a reply that may be reasoning without an opening tag, until it is
-/// decided that it is.
+/// The number of bytes held back of a reply that may be reasoning without an opening tag; a longer one counts
+/// as reasoning.
 const MAX_HELD_BYTES: usize = 64 * 1024;
 
 /// How the model's chat template starts a reply.

@@ -13,12 +13,13 @@ use uuid::Uuid;
 /// The token and the web pages that are allowed.
 #[derive(Debug)]
 pub struct AccessRules {
-    /// Compared instead of the token, so that the time tells nothing of it.
+    /// Compared instead of the token, so that the timing reveals nothing about it.
     token: Digest,
     origins: Vec<String>,
     /// Further names that requests may be for.
     hosts: Vec<String>,
-    /// Where the agent listens without TLS. With it, the certificate tells which names are served.
+    /// The address where the agent listens without TLS. With TLS, the certificate determines the served
+    /// names.
     unencrypted: Option<IpAddr>,
 }
 
@@ -68,7 +69,7 @@ impl AccessRules {
         AccessRules { hosts, ..self }
     }
 
-    /// Has requests checked for the host that they name, for an agent that listens here without TLS.
+    /// Checks the host that requests name, for an agent that listens here without TLS.
     pub(crate) fn listening_unencrypted(self, address: IpAddr) -> AccessRules {
         AccessRules { unencrypted: Some(address), ..self }
     }

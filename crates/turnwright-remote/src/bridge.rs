@@ -35,9 +35,9 @@ use turnwright_rpc::{Stdio, read_line};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the agent may take to send its last messages after the input has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The lines that wait for the agent.
+/// The maximum number of lines that wait for the agent.
 const MAX_WAITING_LINES: usize = 8;
-/// Stands for a line that is not UTF-8, which no text frame can carry. It is no JSON either.
+/// Replaces a line that is not UTF-8, which no text frame can carry. It is not JSON either.
 const NOT_TEXT: &str = "\u{fffd}";
 
 /// Why a bridge could not be opened, or has ended before its input.
@@ -117,7 +117,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         return Err(BridgeError::Unencrypted(host.to_owned()));
     }
     let built = spawn_blocking(move || {
-        // No other server and no proxy gets the token as it is.
+        // Neither another server nor a proxy gets the token in plain text.
         let mut builder = client_builder().http1_only().redirect(Policy::none());
         if scheme == "http" {
             builder = builder.no_proxy();
@@ -187,7 +187,7 @@ fn read_lines(input: File) -> io::Result<mpsc::Receiver<Utf8Bytes>> {
     Ok(lines)
 }
 
-/// The next line that is not blank. What cannot be sent as it is goes as something that the agent refuses in
+/// The next line that is not blank. A line that cannot be sent is replaced with one that the agent refuses in
 /// the same way.
 fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     loop {
@@ -205,8 +205,8 @@ fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     }
 }
 
-/// Sends lines until there are no more. In between it sends signs of life unasked: while nobody reads our
-/// output, what the agent asks is not read either.
+/// Sends lines until there are no more. In between it sends unsolicited signs of life: while nobody reads our
+/// output, the agent's pings are not read either.
 async fn send_lines(
     sink: &mut (impl Sink<Message, Error = SocketError> + Unpin),
     mut lines: mpsc::Receiver<Utf8Bytes>,

@@ -1,4 +1,4 @@
-//! A connection as the program gets it.
+//! A connection as the program sees it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use turnwright_rpc::{LineObserver, LineReader, Outbox};
 /// A client's connection, of whatever transport.
 #[derive(Debug)]
 pub struct RemoteConnection {
-    /// Identifies it among those of its listener.
+    /// Identifies the connection within its listener.
     pub number: u64,
     /// The client's messages, until the connection is closed or lost.
     pub input: LineReader,

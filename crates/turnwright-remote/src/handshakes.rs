@@ -1,5 +1,5 @@
-//! The sockets whose clients have not shown the token yet. When there are too many, the oldest is closed: so
-//! those who open sockets and say nothing keep nobody else out.
+//! The sockets whose clients have not shown the token yet. When there are too many, the oldest is closed, so
+//! that clients which open sockets and send nothing keep nobody else out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http_server::MAX_CONNECTIONS;
 
-/// The sockets that may wait for their first authorised request at a time: all clients may come back at once.
+/// The maximum number of sockets that wait for their first authorised request: all clients may come back at
+/// once.
 const MAX_WAITING: usize = MAX_CONNECTIONS;
 
 /// The sockets that are waiting, oldest first. Clones share them.
@@ -50,7 +51,7 @@ impl Handshakes {
 }
 
 impl Handshake {
-    /// The client has shown the token: the socket is not closed for others any more.
+    /// Notes that the client has shown the token: the socket is no longer closed for others.
     pub(crate) fn admit(&self) {
         self.all.0.lock().waiting.retain(|(id, _)| *id != self.id);
     }

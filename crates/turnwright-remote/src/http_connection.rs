@@ -20,13 +20,14 @@ use turnwright_rpc::{LineSender, OutboxDrain};
 /// How long a connection lives without an open stream and without a request, or with a stream that has no
 /// room because nobody reads it.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// The streams that a connection may have.
+/// The maximum number of streams of a connection.
 const MAX_STREAMS: usize = 256;
-/// The requests of a client that may be unanswered.
+/// The maximum number of a client's unanswered requests.
 const MAX_REQUESTS: usize = 1_024;
-/// The bytes of events that may wait for their streams. A larger event is sent if no other one waits.
+/// The maximum number of bytes of events that wait for their streams. A larger event is sent if no other one
+/// waits.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
-/// The events of a stream that may wait.
+/// The maximum number of events of a stream that wait.
 const MAX_WAITING_EVENTS: usize = 1_024;
 
 /// A connection, shared by its requests.
@@ -54,8 +55,8 @@ struct EventStream {
     events: mpsc::Sender<QueuedEvent>,
     /// `None` while a response carries the stream.
     waiting: Option<EventReceiver>,
-    /// The session was closed while a response carried the stream. The official clients use the stream again
-    /// when they load the session, and one of them takes its end for the end of the connection.
+    /// True if the session was closed while a response carried the stream. The official clients use the
+    /// stream again when they load the session, and one of them takes its end for the end of the connection.
     is_of_closed_session: bool,
 }
 
@@ -105,7 +106,7 @@ impl HttpConnection {
         answer
     }
 
-    /// Notes a request of the client's. Returns false if there are too many without an answer.
+    /// Notes a client's request. Returns false if there are too many without an answer.
     #[must_use]
     pub(crate) fn expect_answer(&self, request: &Envelope<'_>, session: Option<&str>) -> bool {
         let (Some(id), true) = (request.id, request.is_request()) else { return true };
@@ -120,7 +121,7 @@ impl HttpConnection {
         true
     }
 
-    /// Gives a message of the client's to the program. Waits while too much is queued. Returns false if the
+    /// Passes a client's message to the program. Waits while too much is queued. Returns false if the
     /// connection is over.
     pub(crate) async fn receive(&self, message: Vec<u8>) -> bool {
         let Some(lines) = self.lines.lock().clone() else { return false };
@@ -144,7 +145,7 @@ impl HttpConnection {
         Ok(events)
     }
 
-    /// The response that carried a stream has ended.
+    /// Takes a stream back, because the response that carried it has ended.
     pub(crate) fn return_stream(&self, session: Option<&str>, events: EventReceiver) {
         let mut state = self.state.lock();
         state.open_streams = state.open_streams.saturating_sub(1);
@@ -205,7 +206,8 @@ impl HttpConnection {
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
         let events = {
             let mut state = self.state.lock();
-            // The stream is forgotten then, and what waits in it. Nobody reads it, so the connection's gets this.
+            // The stream is then forgotten, with its waiting events. Nobody reads it, so the connection's
+            // stream gets this.
             let is_read = !ends_session || state.is_carried(session.as_ref());
             let target = session.as_deref().filter(|_| is_read);
             state.stream(target).map(|stream| stream.events.clone())
@@ -239,7 +241,7 @@ impl HttpConnection {
         }
     }
 
-    /// Ends the streams after what is queued.
+    /// Ends the streams after the queued events.
     fn finish(&self) {
         let mut state = self.state.lock();
         state.streams.clear();

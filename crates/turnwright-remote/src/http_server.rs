@@ -102,7 +102,7 @@ impl HttpServer {
         }
     }
 
-    /// Makes the queues of a new connection: our ends, and those of the program.
+    /// Creates the queues of a new connection: our ends and the program's.
     pub(crate) fn open(&self, end: ConnectionEnd) -> (LineSender, OutboxDrain, RemoteConnection) {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let observer = (self.observe)(number);

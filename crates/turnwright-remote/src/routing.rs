@@ -21,7 +21,7 @@ const SESSION_METHODS: [&str; 10] = [
     "session/set_model",
 ];
 
-/// The parts of a message that decide about its way.
+/// The parts of a message that determine its route.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Envelope<'a> {
     /// The text of the id.
@@ -47,7 +47,7 @@ impl<'a> Envelope<'a> {
         serde_json::from_slice(message).ok()
     }
 
-    /// The session that the message names. Those of the connection itself name none.
+    /// The session that the message names. Messages about the connection itself name none.
     pub(crate) fn session(&self) -> Option<String> {
         if self.is_about_connection() {
             return None;

@@ -140,7 +140,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     tokio::join!(reading, writing, serving);
 }
 
-/// Gives the client's messages to the program, until the client closes the connection or it is lost. Returns
+/// Passes the client's messages to the program, until the client closes the connection or it is lost. Returns
 /// why the connection is closed, if the client is still there.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,

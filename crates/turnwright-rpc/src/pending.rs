@@ -60,7 +60,7 @@ pub enum RequestError {
 }
 
 impl Peer {
-    /// Creates a peer to which `outbox` leads. It is told with `$/cancel_request` that a request is withdrawn.
+    /// Creates a peer to which `outbox` leads. Withdrawn requests are announced with `$/cancel_request`.
     pub fn new(outbox: Outbox) -> Peer {
         Peer::with_withdrawal(outbox, "$/cancel_request")
     }
@@ -134,7 +134,7 @@ impl Peer {
         }
     }
 
-    /// Sends a request whose response makes no difference, and does not wait for it.
+    /// Sends a request whose response does not matter, and does not wait for it.
     pub fn send_request_ignoring_response(&self, method: &str, params: &impl Serialize) {
         let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
         self.outbox.request(id, method, params);

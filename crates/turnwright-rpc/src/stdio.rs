@@ -208,7 +208,7 @@ fn is_hung_up(input: &File) -> bool {
     polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-/// `PeekNamedPipe` fails only when nothing is left to read, so the state of the pipe is asked for.
+/// `PeekNamedPipe` fails only when nothing is left to read, so the state of the pipe is queried instead.
 #[cfg(windows)]
 #[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 fn is_hung_up(input: &File) -> bool {
@@ -247,8 +247,8 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
     }
 }
 
-/// Returns true if the program was started with SIGHUP ignored, as `nohup` does it. Then it goes on when its
-/// terminal is closed.
+/// Returns true if the program was started with SIGHUP ignored, as `nohup` does. It then keeps running when
+/// its terminal is closed.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 pub fn is_hangup_ignored() -> bool {

@@ -388,8 +388,8 @@ impl ChatAssembler {
         Ok(Some(position))
     }
 
-    /// The slot from which on the calls only repeat earlier ones. The last call counts once its
-    /// arguments are complete.
+    /// The first slot from which the calls only repeat earlier ones. The last call counts once its arguments
+    /// are complete.
     fn first_repeat(&self, is_end: bool) -> Option<usize> {
         let last = self.slots.last().filter(|_| self.context.quirks.loops)?;
         let is_complete = is_end || last.arguments.is_json_object();
@@ -522,7 +522,7 @@ fn cached_tokens(usage: &Value) -> u64 {
         "/cached_tokens",
         "/cache_read_input_tokens",
     ];
-    // A server may send a field that it does not fill as 0.
+    // A server may send 0 in a field that it does not fill.
     let counts = pointers.iter().filter_map(|pointer| usage.pointer(pointer)?.as_u64());
     counts.max().unwrap_or(0).min(MAX_TOKENS)
 }

@@ -348,7 +348,7 @@ fn tool_call<'a>(
         {
             fields.iter().map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect()
         }
-        // Earlier versions have stored nothing but the extra content.
+        // Earlier versions stored only the extra content.
         Some(content) if is_own => BTreeMap::from([(SIGNED_FIELDS[0], Cow::Borrowed(content))]),
         _ if substitute => {
             let content = json!({ "google": { "thought_signature": SIGNATURE_PLACEHOLDER } });

@@ -9,7 +9,7 @@ use crate::json_limits;
 /// The fields that are streamed in fragments.
 const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "thinking"];
 
-/// True for a block of Anthropic's.
+/// True for a block from Anthropic.
 pub(super) fn is_thinking_block(piece: &Value) -> bool {
     matches!(piece["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }

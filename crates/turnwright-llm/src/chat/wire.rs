@@ -150,7 +150,7 @@ impl ChoiceDelta<'_> {
     }
 }
 
-/// The fields of a call that go back to where they came from.
+/// The fields of a call that are sent back to their origin.
 pub(super) const SIGNED_FIELDS: [&str; 3] =
     ["extra_content", "thought_signature", "provider_specific_fields"];
 

@@ -41,7 +41,7 @@ impl LeakFilter {
         if self.shown == 0 && self.may_be_bare() {
             return "";
         }
-        // Text before that which has not been shown is white space.
+        // Text before this position that has not been shown is white space.
         let unsearched = self.searched.saturating_sub(longest_opener()).max(self.shown);
         let from = text::floor(&self.text, unsearched);
         let rest = &self.text[from..];

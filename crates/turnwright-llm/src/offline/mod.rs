@@ -86,7 +86,7 @@ impl ReplyStream for ScriptedReply {
     }
 }
 
-/// The reply to a request that the user has not typed, which is one for a summary.
+/// The reply to a request that the user has not typed, which asks for a summary.
 const NO_SUMMARY: &str = "The offline model cannot summarise a conversation.";
 
 /// Depends on the conversation alone: the same conversation gets the same reply.

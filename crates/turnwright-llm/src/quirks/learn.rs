@@ -31,7 +31,7 @@ pub(crate) fn patches_for_refusal(
         .collect()
 }
 
-/// A phrase that servers use, and what follows from it.
+/// A phrase that servers use, and the resulting quirks.
 struct LearningRule {
     /// Alternatives: a message matches if it contains all phrases of one of these lists.
     phrases: &'static [&'static [&'static str]],
@@ -158,7 +158,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         applies_to_500: true,
     },
     LearningRule {
-        // Nothing that may be about a single image: what is learned applies to all later requests.
+        // No phrase that may be about a single image: the lesson applies to all later requests.
         phrases: &[
             &["unknown variant", "image_url"],
             &["image_url", "not support"],

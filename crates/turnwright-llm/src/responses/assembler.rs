@@ -147,7 +147,7 @@ impl ReplyAssembler for ResponsesAssembler {
 
 impl ResponsesAssembler {
     pub(crate) fn new(context: ReplyContext) -> ResponsesAssembler {
-        // Calls in the text are not looked for, so it does without the tools.
+        // Calls in the text are not looked for, so the tools are not needed.
         let text_pipeline = TextPipeline::new(&context.quirks, None);
         ResponsesAssembler {
             context,

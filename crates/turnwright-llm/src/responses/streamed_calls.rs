@@ -89,7 +89,7 @@ impl StreamedCall {
     }
 }
 
-/// The slot from which on the calls only repeat earlier ones. With the first repetition the reply ends,
+/// The first slot from which the calls only repeat earlier ones. With the first repetition the reply ends,
 /// because the rest would only be more of the same.
 pub(super) fn first_repeat(calls: &[StreamedCall], context: &ReplyContext) -> Option<usize> {
     let calls: Vec<_> = calls

@@ -176,7 +176,7 @@ impl LearnedQuirks {
         }
     }
 
-    /// Stores what is known, even if it is nothing.
+    /// Stores the known facts, even if there are none.
     pub(super) fn save(&self) {
         self.change(|_| ());
     }

@@ -243,12 +243,12 @@ mod tests {
             {"id":"c","pricing":{"prompt":0.000001,"completion":0.000002}},{"id":"d"},
             {"id":"e","model_info":{"input_cost_per_token":0.000003,"output_cost_per_token":0.000015,
             "cache_read_input_token_cost":null}}]}"#;
-        let rounded = |price: Price| {
-            [price.input, price.cached, price.output].map(|dollars| (dollars * 1e3).round() / 1e3)
-        };
         let prices: Vec<_> = parse_model_list(body.as_bytes())
             .into_iter()
-            .map(|model| model.price.map(rounded))
+            .map(|model| {
+                let Price { input, cached, output } = model.price?;
+                Some([input, cached, output].map(|dollars| (dollars * 1e3).round() / 1e3))
+            })
             .collect();
         let litellm = Some([3.0, 3.0, 15.0]);
         assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None, litellm]);

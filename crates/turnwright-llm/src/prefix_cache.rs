@@ -13,7 +13,7 @@ use turnwright_types::message::Message;
 const MAX_CONVERSATIONS: usize = 16;
 /// Longer prefixes are not cached.
 const MAX_PREFIX_BYTES: usize = 8 * 1024 * 1024;
-/// The most bytes of all prefixes, those of closed sessions included.
+/// The most bytes of all prefixes, including closed sessions.
 const MAX_BYTES: usize = 2 * MAX_PREFIX_BYTES;
 
 #[derive(Debug, Default)]
@@ -88,9 +88,9 @@ mod tests {
     fn the_prefixes_used_last_are_kept_as_far_as_they_fit() {
         for (bytes, kept) in [(10, MAX_CONVERSATIONS), (5 * 1024 * 1024, 3), (9 * 1024 * 1024, 0)] {
             let cache = PrefixCache::default();
-            let conversation =
-                |number: usize| [Arc::new(Message::User(UserMessage::text(number.to_string())))];
-            let all: Vec<_> = (0..20).map(conversation).collect();
+            let all: Vec<_> = (0..20_usize)
+                .map(|number| [Arc::new(Message::User(UserMessage::text(number.to_string())))])
+                .collect();
             for messages in &all {
                 let mut prefix = cache.take(messages, Quirks::default());
                 prefix.json.append(vec![b'x'; bytes]);

@@ -170,15 +170,15 @@ mod tests {
     /// Reads the pieces one after the other; true for each one that brings content.
     fn progress<A: ReplyAssembler>(assembler: A, pieces: &[&str]) -> Vec<bool> {
         let mut reader = ReplyReader::new(assembler);
-        let mut read = |piece: &&str| {
+        let progress = pieces.iter().map(|piece| {
             let mut batch = DeltaBatch::default();
             reader.feed(piece.as_bytes(), &mut batch).unwrap();
             let progress = batch.take_progress();
             batch.deltas.clear();
             assert!(!batch.take_progress(), "{piece} counts twice");
             progress
-        };
-        pieces.iter().map(&mut read).collect()
+        });
+        progress.collect()
     }
 
     #[test]
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_document_are_progress_and_the_space_before_them_is_not() {
-        let assembler = || ChatAssembler::new(recorded_context("m", &[]));
+        let assembler = ChatAssembler::new(recorded_context("m", &[]));
         let pieces = ["\n\n", "{", "  \n", "\"choices\""];
-        assert_eq!(progress(assembler(), &pieces), [false, true, false, true]);
+        assert_eq!(progress(assembler, &pieces), [false, true, false, true]);
     }
 }

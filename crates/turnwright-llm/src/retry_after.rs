@@ -260,10 +260,10 @@ mod tests {
     }
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let pair = |(name, value): &(&str, &str)| {
+        let parsed = pairs.iter().map(|(name, value)| {
             (HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap())
-        };
-        pairs.iter().map(pair).collect()
+        });
+        parsed.collect()
     }
 
     /// C.1 #39.

@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 /// The files of a certificate and its key, in the format PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those of the authorities in between.
+    /// The certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }

@@ -173,7 +173,7 @@ async fn receive(
                 return match error {
                     Error::Utf8(_) => CloseCode::Invalid,
                     Error::Capacity(_) => CloseCode::Size,
-                    Error::Io(it) if it.kind() == ErrorKind::OutOfMemory => CloseCode::Again,
+                    Error::Io(error) if error.kind() == ErrorKind::OutOfMemory => CloseCode::Again,
                     Error::Protocol(_) => CloseCode::Protocol,
                     _ => CloseCode::Away,
                 };

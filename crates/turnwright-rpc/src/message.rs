@@ -81,7 +81,7 @@ impl RpcError {
         RpcError { code: -32600, message: format!("Invalid request: {why}"), data: None }
     }
 
-    /// The parameters are not those of the method. The message says why.
+    /// The parameters do not fit the method. The message says why.
     pub fn invalid_params(message: &str) -> RpcError {
         RpcError { code: -32602, message: message.to_owned(), data: None }
     }

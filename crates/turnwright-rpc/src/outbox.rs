@@ -96,7 +96,7 @@ impl Outbox {
     }
 
     /// Like [`Outbox::start`], with a filter that every message passes through, and an observer that sees
-    /// each line as it is sent. Short messages are written by those who send them.
+    /// each line as it is sent. Short messages are written by their senders.
     pub fn start_observed(
         output: File,
         filter: OutgoingFilter,

@@ -149,8 +149,9 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         end in any::<prop::sample::Index>(),
     ) {
-        let nested = |inner: String, name: &&str| format!("{{{name:?}:{inner}}}");
-        let whole = names.iter().fold(value.to_owned(), nested);
+        let whole = names
+            .iter()
+            .fold(value.to_owned(), |inner, name| format!("{{{name:?}:{inner}}}"));
         let mut places: Vec<_> = cuts.iter().chain([&end]).map(|cut| cut.index(whole.len())).collect();
         places.sort_unstable();
         let mut body = String::new();
@@ -254,11 +255,11 @@ fn an_endless_reply_is_stopped() {
 #[test]
 fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
     let chunk = |calls: std::ops::Range<usize>| {
-        let call = |number: usize| {
+        let calls = calls.map(|number| {
             json!({ "index": number, "id": format!("c{number}"),
                 "function": { "name": "f", "arguments": format!("{{\"x\":{number}}}") } })
-        };
-        let calls: Vec<_> = calls.map(call).collect();
+        });
+        let calls: Vec<_> = calls.collect();
         format!("data: {}\n\n", json!({ "choices": [{ "delta": { "tool_calls": calls } }] }))
     };
     let one_by_one: String = (0..1000).map(|number| chunk(number..number + 1)).collect();

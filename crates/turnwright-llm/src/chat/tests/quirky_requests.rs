@@ -160,9 +160,9 @@ fn signed_fields_of_a_call_go_back_as_they_came_and_to_their_origin_alone() {
         json!({ "thought_signature": "s" }),
         json!({ "provider_specific_fields": { "thought_signature": "s" }, "extra_content": {} }),
     ] {
-        let calls = || vec![call(1, "a", Some(fields.clone()))];
         let sent = |origin: &str| {
-            let reply = rendered_reply(&Quirks::default(), answer(origin, "", "", calls()));
+            let calls = vec![call(1, "a", Some(fields.clone()))];
+            let reply = rendered_reply(&Quirks::default(), answer(origin, "", "", calls));
             let Value::Object(mut call) = reply["tool_calls"][0].clone() else { unreachable!() };
             call.retain(|name, _| !["id", "type", "function"].contains(&name.as_str()));
             Value::Object(call)

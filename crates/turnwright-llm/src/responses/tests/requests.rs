@@ -66,18 +66,18 @@ fn user(text: &str) -> Message {
 }
 
 fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> AssistantMessage {
-    let call = |(id, name, arguments): &(&str, &str, Arguments)| ToolCall {
+    let calls = calls.iter().map(|(id, name, arguments)| ToolCall {
         id: format!("call-{id}").into(),
         provider_id: (*id).to_owned(),
         name: (*name).to_owned(),
         arguments: arguments.clone(),
         extra: None,
-    };
+    });
     AssistantMessage {
         id: "msg".into(),
         text: text.to_owned(),
         thought: "not sent".to_owned(),
-        calls: calls.iter().map(call).collect(),
+        calls: calls.collect(),
         interrupted: false,
         provider_state: ProviderState::default(),
     }

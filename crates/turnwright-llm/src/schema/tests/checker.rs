@@ -18,8 +18,8 @@ fn is_node(schema: &Value, level: usize) -> bool {
         return false;
     }
     let has_only = |known: &[&str]| {
-        let known = |key: &String| key == "description" || known.contains(&key.as_str());
-        fields.keys().all(known) && fields.get("description").is_none_or(Value::is_string)
+        fields.keys().all(|key| key == "description" || known.contains(&key.as_str()))
+            && fields.get("description").is_none_or(Value::is_string)
     };
     let count = |key: &str| fields.get(key).is_none_or(is_short);
     let number = |key: &str| fields.get(key).is_none_or(Value::is_number);

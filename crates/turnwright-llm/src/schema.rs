@@ -180,9 +180,8 @@ impl<'a> SchemaConverter<'a> {
             kinds.extend(kind.or(parts.is_broken.then_some("object")));
         }
         let values = parts.values();
-        self.spend(
-            values.iter().map(|value| NAME_COST + value.as_str().map_or(0, str::len)).sum(),
-        )?;
+        let sizes = values.iter().map(|value| NAME_COST + value.as_str().map_or(0, str::len));
+        self.spend(sizes.sum())?;
         let branches = parts.branches(&kinds);
         let is_deep = level > self.depth;
         let description = self.describe(parts, kinds.contains(&"object"))?;
@@ -213,11 +212,7 @@ impl<'a> SchemaConverter<'a> {
         level: usize,
         kind: Option<&'static str>,
     ) -> Option<Vec<Value>> {
-        schemas
-            .iter()
-            .take(MAX_BRANCHES)
-            .map(|schema| self.convert_node(schema, level, kind))
-            .collect()
+        schemas.iter().take(MAX_BRANCHES).map(|node| self.convert_node(node, level, kind)).collect()
     }
 
     /// Converts alternatives into one schema.
@@ -243,13 +238,13 @@ impl<'a> SchemaConverter<'a> {
                 let tuple = list(parts.get("prefixItems")).chain(list(parts.get("items")));
                 let mut items: Vec<&Value> = tuple.take(MAX_BRANCHES).collect();
                 items.extend(parts.get("items").filter(|schema| schema.is_object()));
-                let mut fields = parts.copied_fields(kind, ["minItems", "maxItems"], is_short);
+                let mut fields = parts.typed_fields(kind, ["minItems", "maxItems"], is_short);
                 fields.insert("items".to_owned(), self.convert_alternatives(&items, level + 1)?);
                 fields
             }
-            "string" => parts.copied_fields(kind, ["minLength", "maxLength"], is_short),
+            "string" => parts.typed_fields(kind, ["minLength", "maxLength"], is_short),
             "number" | "integer" => {
-                parts.copied_fields(kind, ["minimum", "maximum"], Value::is_number)
+                parts.typed_fields(kind, ["minimum", "maximum"], Value::is_number)
             }
             _ => return Some(bare(kind)),
         };
@@ -283,9 +278,8 @@ impl<'a> SchemaConverter<'a> {
             properties.insert((*name).to_owned(), self.convert_alternatives(schemas, level + 1)?);
         }
         let mut seen = HashSet::new();
-        required.retain(|name| {
-            !name.is_empty() && properties.contains_key(*name) && seen.insert(*name)
-        });
+        required
+            .retain(|key| !key.is_empty() && properties.contains_key(*key) && seen.insert(*key));
         let mut fields = Map::from_iter([("type".to_owned(), json!("object"))]);
         if !properties.is_empty() {
             fields.insert("properties".to_owned(), Value::Object(properties));
@@ -342,10 +336,14 @@ impl<'a> SchemaConverter<'a> {
         hint("Greater than ", parts.exclusive_bound("exclusiveMinimum", "minimum"));
         hint("Less than ", parts.exclusive_bound("exclusiveMaximum", "maximum"));
         hint("Multiple of ", parts.get("multipleOf").filter(|factor| factor.is_number()));
-        hint("Minimum length: ", parts.large_size("minLength"));
-        hint("Maximum length: ", parts.large_size("maxLength"));
-        hint("Minimum number of items: ", parts.large_size("minItems"));
-        hint("Maximum number of items: ", parts.large_size("maxItems"));
+        for (before, key) in [
+            ("Minimum length: ", "minLength"),
+            ("Maximum length: ", "maxLength"),
+            ("Minimum number of items: ", "minItems"),
+            ("Maximum number of items: ", "maxItems"),
+        ] {
+            hint(before, parts.get(key).filter(|size| size.is_u64() && !is_short(size)));
+        }
         if is_object {
             let values = parts.get("additionalProperties").and_then(|schema| schema.get("type"));
             hint("Any keys, each with a value of type ", values.filter(|kind| kind.is_string()));
@@ -366,12 +364,7 @@ impl<'a> MergedSchema<'a> {
     }
 
     /// Returns the type and the keywords whose values fit.
-    fn copied_fields(
-        &self,
-        kind: &str,
-        keys: [&str; 2],
-        is_fit: fn(&Value) -> bool,
-    ) -> Map<String, Value> {
+    fn typed_fields(&self, kind: &str, keys: [&str; 2], is_fit: fn(&Value) -> bool) -> JsonObject {
         let mut fields = Map::from_iter([("type".to_owned(), json!(kind))]);
         for key in keys {
             if let Some(value) = self.get(key).filter(|value| is_fit(value)) {
@@ -384,11 +377,6 @@ impl<'a> MergedSchema<'a> {
     /// An exclusive bound, unless there is also `other`, the inclusive one.
     fn exclusive_bound(&self, key: &str, other: &str) -> Option<&'a Value> {
         self.get(key).filter(|bound| bound.is_number() && self.get(other).is_none())
-    }
-
-    /// A length or number of items that is too large to stay a keyword.
-    fn large_size(&self, key: &str) -> Option<&'a Value> {
-        self.get(key).filter(|size| size.is_u64() && !is_short(size))
     }
 
     /// The possible types, except null.
@@ -432,9 +420,8 @@ impl<'a> MergedSchema<'a> {
     fn branches(&self, kinds: &[&str]) -> Vec<&'a Value> {
         let has_properties = kinds == ["object"] && self.get("properties").is_some();
         let branches = self.all_branches();
-        let has_shape = branches
-            .iter()
-            .any(|branch| SHAPE_KEYWORDS.iter().any(|key| branch.get(key).is_some()));
+        let mut keys = SHAPE_KEYWORDS.iter();
+        let has_shape = keys.any(|key| branches.iter().any(|branch| branch.get(key).is_some()));
         let says_more = !has_properties && (kinds.is_empty() || has_shape);
         if says_more { branches } else { Vec::new() }
     }
@@ -451,12 +438,10 @@ fn list(value: Option<&Value>) -> std::slice::Iter<'_, Value> {
 }
 
 fn is_null(schema: &Value) -> bool {
+    let values = schema.get("enum").and_then(Value::as_array);
     schema.get("type").is_some_and(|kind| kind == "null")
         || schema.get("const").is_some_and(Value::is_null)
-        || schema
-            .get("enum")
-            .and_then(Value::as_array)
-            .is_some_and(|values| values.len() == 1 && values[0].is_null())
+        || values.is_some_and(|values| values.len() == 1 && values[0].is_null())
 }
 
 /// The names that occur exactly `times` times.
@@ -465,11 +450,8 @@ fn in_all<'a>(names: &[&'a str], times: usize) -> Vec<&'a str> {
     for name in names {
         *counts.entry(name).or_default() += 1;
     }
-    names
-        .iter()
-        .filter(|name| counts.remove(**name).is_some_and(|count| count == times))
-        .copied()
-        .collect()
+    let common = names.iter().filter(|name| counts.remove(**name) == Some(times));
+    common.copied().collect()
 }
 
 /// The target of a local JSON pointer.
@@ -491,9 +473,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 /// The approximate size in bytes as JSON.
 fn json_size(value: &Value) -> usize {
     match value {
-        Value::Object(fields) => {
-            fields.iter().map(|(key, value)| key.len() + 4 + json_size(value)).sum()
-        }
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + 4 + json_size(value)).sum(),
         Value::Array(all) => all.iter().map(|item| 2 + json_size(item)).sum(),
         Value::String(text) => text.len(),
         _ => 4,

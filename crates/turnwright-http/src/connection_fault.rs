@@ -18,7 +18,7 @@ pub enum ConnectionFault {
     TimedOut,
     /// The other side closed the connection instead of answering.
     Closed,
-    /// The encrypted connection could not be made, for the reason of the TLS library.
+    /// The encrypted connection could not be made, for the TLS library's reason.
     Tls(String),
     /// The server's certificate is not accepted, for this reason.
     Certificate(String),
@@ -62,7 +62,7 @@ impl ConnectionFault {
 }
 
 fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
-    // What an I/O error wraps is not its source, and it may wrap another I/O error.
+    // An error that an I/O error wraps is not its source, and may be an I/O error again.
     if let Some(inner) = error.get_ref() {
         if let Some(error) = inner.downcast_ref::<rustls::Error>() {
             return Some(match error {

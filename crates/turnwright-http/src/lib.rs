@@ -1,5 +1,5 @@
-//! What HTTP clients share: the TLS provider, the proxies of the environment, the user agent, why a connection
-//! failed, and the decoder of server-sent events.
+//! The parts that HTTP clients share: the TLS provider, the proxies of the environment, the user agent, why a
+//! connection failed, and the decoder of server-sent events.
 
 mod connection_fault;
 mod proxies;
@@ -50,7 +50,7 @@ pub fn build_client(builder: ClientBuilder, tls: Tls) -> reqwest::Result<Client>
     }
     let no_roots = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map(|it| it.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+        .map(|config| config.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
     match no_roots {
         Ok(config) => builder.tls_backend_preconfigured(config).build(),
         Err(_) => builder.build(),
@@ -60,5 +60,5 @@ pub fn build_client(builder: ClientBuilder, tls: Tls) -> reqwest::Result<Client>
 /// Installs the TLS provider for all clients of this process.
 pub fn install_tls_provider() {
     // Fails if one is installed already, which is just as good.
-    drop(CryptoProvider::install_default(ring::default_provider()));
+    CryptoProvider::install_default(ring::default_provider()).ok();
 }

@@ -1,6 +1,5 @@
-//! The proxies of the environment, and the hosts that are reached without one: those that `NO_PROXY` lists in
-//! the forms of curl and Go, and this machine itself in any case. What is asked of it is none of the
-//! proxy's business.
+//! The proxies of the environment, and the hosts that are reached directly: those listed in `NO_PROXY`, in
+//! the forms of curl and Go, and always this machine itself, whose requests are none of the proxy's business.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -23,24 +22,24 @@ impl Proxies {
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Proxies {
         let first = |names: [&str; 2]| names.into_iter().find_map(&variable);
         let all = first(["ALL_PROXY", "all_proxy"]);
-        // A web server that runs a program passes a header of the request on as HTTP_PROXY.
+        // A web server that runs a CGI program passes a header of the request on as HTTP_PROXY.
         let is_cgi = variable("REQUEST_METHOD").is_some();
         let http = if is_cgi { ["http_proxy"; 2] } else { ["HTTP_PROXY", "http_proxy"] };
         let proxy = |names| first(names).or_else(|| all.clone());
         let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
-        let entries = |list: String| {
+        let direct = lists.flat_map(|list| {
             let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
             words.filter(|entry| !entry.is_empty()).collect::<Vec<_>>()
-        };
+        });
         Proxies {
             http: proxy(http),
             https: proxy(["HTTPS_PROXY", "https_proxy"]),
-            direct: lists.flat_map(entries).collect(),
+            direct: direct.collect(),
         }
     }
 
-    /// `NO_PROXY` for libraries that know only names and addresses in it; `None` without a proxy. A port is left
-    /// out, as all that is reached through them are the servers of logins.
+    /// `NO_PROXY` for libraries that know only names and addresses in it; `None` without a proxy. Ports are
+    /// left out, because these libraries only reach login servers.
     pub fn plain_direct_list(&self) -> Option<String> {
         self.http.as_ref().or(self.https.as_ref())?;
         let mut list = "localhost,127.0.0.0/8,0.0.0.0,::1,::".to_owned();
@@ -61,22 +60,22 @@ impl Proxies {
         let is_this_machine = host == "localhost"
             || host.ends_with(".localhost")
             || address.is_some_and(|own: IpAddr| own.is_loopback() || own.is_unspecified());
-        let is_direct = |entry: &String| {
+        let is_direct = self.direct.iter().any(|entry| {
             let (pattern, port) = split_port(entry);
             (port.is_none() || port == url.port_or_known_default())
                 && matches_host(pattern, host, address)
-        };
-        proxy.as_deref().filter(|_| !is_this_machine && !self.direct.iter().any(is_direct))
+        });
+        proxy.as_deref().filter(|_| !is_this_machine && !is_direct)
     }
 }
 
-/// From now on, clients use these proxies.
+/// Makes later clients use these proxies.
 pub fn use_proxies(proxies: Proxies) {
     // Fails if some were set before. A process has one environment.
-    drop(PROXIES.set(proxies));
+    PROXIES.set(proxies).ok();
 }
 
-/// Has a client use the proxies of this process.
+/// Makes a client use the proxies of this process.
 pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
     let builder = builder.no_proxy();
     match PROXIES.get() {
@@ -102,7 +101,7 @@ fn plain_entry(entry: &str) -> String {
     if place.contains("]:") { place.to_owned() } else { place.replace(['[', ']'], "") }
 }
 
-/// Splits an entry into the host and the only port that is meant, if it has one.
+/// Splits an entry into the host and the port, if the entry is limited to one.
 fn split_port(entry: &str) -> (&str, Option<u16>) {
     let is_address = entry.parse::<IpAddr>().is_ok() || entry.contains('/');
     let (host, port) = entry.rsplit_once(':').filter(|_| !is_address).unwrap_or((entry, ""));
@@ -113,15 +112,19 @@ fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     if let Some(address) = address {
         return pattern == "*" || is_in_network(pattern, address);
     }
-    let is_below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     match pattern.strip_prefix("*.") {
-        Some(name) => is_below(name),
+        Some(name) => is_below(host, name),
         None if pattern == "*" => true,
         None => {
             let name = pattern.trim_start_matches('.');
-            !name.is_empty() && (host == name || is_below(name))
+            !name.is_empty() && (host == name || is_below(host, name))
         }
     }
+}
+
+/// True if the host is a subdomain of this name.
+fn is_below(host: &str, name: &str) -> bool {
+    host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
 }
 
 fn is_in_network(pattern: &str, address: IpAddr) -> bool {
@@ -129,14 +132,17 @@ fn is_in_network(pattern: &str, address: IpAddr) -> bool {
     let (Ok(network), Ok(length)) = (network.parse::<IpAddr>(), length.parse::<u32>()) else {
         return false;
     };
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(own) => (u128::from(own.to_bits()), 32_u32),
-        IpAddr::V6(own) => (own.to_bits(), 128),
-    };
-    let (own, width) = bits(address);
-    let (common, other_width) = bits(network.to_canonical());
+    let (own, width) = bits_and_width(address);
+    let (common, other_width) = bits_and_width(network.to_canonical());
     let rest = width.saturating_sub(length);
     width == other_width && own.checked_shr(rest) == common.checked_shr(rest)
+}
+
+fn bits_and_width(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder of events that have at most so many bytes.
+    /// Creates a decoder of events with at most this many bytes.
     pub fn with_limit(max_event_bytes: usize) -> Decoder {
         Decoder {
             max_event_bytes,
@@ -86,7 +86,7 @@ impl Decoder {
                 bytes = &bytes[1..];
             }
         }
-        while let Some(end) = bytes.iter().position(|it| *it == b'\n' || *it == b'\r') {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n' || *byte == b'\r') {
             let (line, rest) = bytes.split_at(end);
             let is_cr = rest[0] == b'\r';
             if self.partial.is_empty() {
@@ -139,10 +139,10 @@ impl Decoder {
             self.dispatch(on_event);
             return;
         }
-        let colon = line.iter().position(|it| *it == b':').unwrap_or(line.len());
-        let (field, value) = line.split_at(colon);
-        let value = value.strip_prefix(b":").unwrap_or(value);
-        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (field, separated) = line.split_at(colon);
+        let spaced = separated.strip_prefix(b":").unwrap_or(separated);
+        let value = spaced.strip_prefix(b" ").unwrap_or(spaced);
         match field {
             b"data" => self.append(value),
             b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
@@ -154,8 +154,8 @@ impl Decoder {
                 self.id = Some(String::from_utf8_lossy(value).into_owned());
             }
             b"retry" => {
-                let digits = std::str::from_utf8(value).ok().filter(|it| !it.starts_with('+'));
-                let millis = digits.and_then(|it| it.parse().ok());
+                let digits = std::str::from_utf8(value).ok().filter(|text| !text.starts_with('+'));
+                let millis = digits.and_then(|digits| digits.parse().ok());
                 self.retry = millis.map(Duration::from_millis).or(self.retry);
             }
             // Comments (an empty field name) and unknown fields.
@@ -192,10 +192,10 @@ mod tests {
         let mut events = Vec::new();
         for chunk in chunks {
             decoder
-                .push(chunk, |it| events.push((it.name.to_owned(), it.data.to_owned())))
+                .push(chunk, |event| events.push((event.name.to_owned(), event.data.to_owned())))
                 .unwrap();
         }
-        decoder.finish(|it| events.push((it.name.to_owned(), it.data.to_owned())));
+        decoder.finish(|event| events.push((event.name.to_owned(), event.data.to_owned())));
         events
     }
 
@@ -203,9 +203,9 @@ mod tests {
     fn check(stream: &str, expected: &[(&str, &str)]) {
         for ending in ["\n", "\r\n", "\r"] {
             let stream = stream.replace('\n', ending);
-            let events = decode([stream.as_bytes()]);
+            let decoded = decode([stream.as_bytes()]);
             let events: Vec<_> =
-                events.iter().map(|(name, data)| (name.as_str(), data.as_str())).collect();
+                decoded.iter().map(|(name, data)| (name.as_str(), data.as_str())).collect();
             assert_eq!(events, expected, "line ending {ending:?}");
         }
     }

@@ -36,20 +36,21 @@ pub(super) fn wire_call_id<'a>(
 }
 
 fn is_safe(id: &str) -> bool {
-    let fits = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
-    (1..=40).contains(&id.len()) && id.chars().all(fits) && !id.starts_with(GENERATED_PREFIX)
+    (1..=40).contains(&id.len())
+        && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        && !id.starts_with(GENERATED_PREFIX)
 }
 
 fn is_nine_chars(id: &str) -> bool {
     id.len() == 9
-        && id.chars().all(|it| it.is_ascii_alphanumeric())
+        && id.chars().all(|c| c.is_ascii_alphanumeric())
         && !id.starts_with(GENERATED_PREFIX)
 }
 
 fn is_function_id(id: &str) -> bool {
-    let number = id.strip_prefix("functions.").and_then(|it| it.rsplit_once(':'));
-    number.is_some_and(|(name, number)| {
-        !name.is_empty() && number.parse::<u64>().is_ok_and(|it| it < FIRST_GENERATED_NUMBER)
+    let parts = id.strip_prefix("functions.").and_then(|rest| rest.rsplit_once(':'));
+    parts.is_some_and(|(name, number)| {
+        !name.is_empty() && number.parse::<u64>().is_ok_and(|value| value < FIRST_GENERATED_NUMBER)
     })
 }
 

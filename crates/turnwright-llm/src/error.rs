@@ -32,14 +32,14 @@ pub enum LlmError {
         // Errors are returned in every result, so they are kept small.
         host: Box<str>,
         status: u16,
-        /// The proxy through which the request went, which may be what has answered.
+        /// The proxy through which the request went; it may be the proxy that answered.
         proxy: Option<Box<String>>,
         /// The provider's message, with secrets redacted.
         message: String,
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
         kind: ErrorKind,
-        /// What to do if the key is refused; `None` if nothing is known about the key.
+        /// Advice for a refused key; `None` if nothing is known about the key.
         key_advice: Option<Box<String>>,
         /// The model's output that the server failed to parse (quirk C.1 #23).
         failed_generation: Option<Box<String>>,
@@ -57,7 +57,7 @@ pub enum LlmError {
         /// The delay that the provider asks for.
         retry_after: Option<Duration>,
         kind: ErrorKind,
-        /// What to do if the key is refused; `None` if nothing is known about the key.
+        /// Advice for a refused key; `None` if nothing is known about the key.
         key_advice: Option<Box<String>>,
     },
     /// The stream ended before the reply was complete.
@@ -72,8 +72,7 @@ pub enum LlmError {
         .limit.as_secs()
     )]
     TimedOut { host: String, limit: Duration },
-    /// The model sent nothing for too long. Servers that keep the connection alive and say nothing
-    /// are as silent as others.
+    /// The model sent nothing for too long. Servers that only keep the connection alive count as silent, too.
     #[error(
         "{host} sent nothing for {} s, so the request was ended. Check the server and prompt again; \
          if the model needs longer, set `silence_seconds` in the settings",
@@ -93,7 +92,7 @@ pub enum LlmError {
     #[error("{host} sent {what}")]
     EmptyReply {
         host: String,
-        /// What the reply contained instead, and its finish reason.
+        /// Describes what the reply contained instead, and its finish reason.
         what: String,
     },
     /// The configuration is unusable.
@@ -184,22 +183,25 @@ fn with_advice(
         ErrorKind::UrlNotFound => "Check the base URL",
         _ => "",
     });
-    let later = wait.filter(|it| *it > MAX_RETRY_WAIT).map(|it| match it.as_secs().div_ceil(60) {
-        minutes @ ..120 => format!("Prompt again in {minutes} min"),
-        minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
-        minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
-    });
+    let later =
+        wait.filter(|wait| *wait > MAX_RETRY_WAIT).map(|wait| match wait.as_secs().div_ceil(60) {
+            minutes @ ..120 => format!("Prompt again in {minutes} min"),
+            minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
+            minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
+        });
     let sentences = [advice.to_owned(), later.unwrap_or_default()];
-    let sentences: Vec<_> = sentences.iter().filter(|it| !it.is_empty()).collect();
-    sentences.iter().fold(message.to_owned(), |text, sentence| {
-        let text = text.trim_end_matches('.');
-        let stop = if text.ends_with(['?', '!']) { "" } else { "." };
-        format!("{text}{stop} {sentence}")
-    })
+    sentences.iter().filter(|sentence| !sentence.is_empty()).fold(
+        message.to_owned(),
+        |text, sentence| {
+            let text = text.trim_end_matches('.');
+            let stop = if text.ends_with(['?', '!']) { "" } else { "." };
+            format!("{text}{stop} {sentence}")
+        },
+    )
 }
 
 impl LlmError {
-    /// An error in an answer that is not one of the server's own.
+    /// An error in an answer that the server has not reported itself.
     pub fn in_stream(host: String, message: String, kind: ErrorKind) -> LlmError {
         let status = None;
         LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
@@ -218,8 +220,8 @@ impl LlmError {
         }
     }
 
-    /// True if the same request may succeed a little later. The user has waited for a silent server
-    /// long enough.
+    /// True if the same request may succeed a little later. A silent server does not count: the user has
+    /// waited long enough.
     pub fn is_transient(&self) -> bool {
         let is_lasting = match self {
             LlmError::Silent { .. } => true,
@@ -229,20 +231,22 @@ impl LlmError {
         self.kind().is_transient() && !is_lasting
     }
 
-    /// True if a server that has answered before cannot be reached. It may be starting anew, or the network
-    /// may be away for a moment.
+    /// True if a server that has answered before cannot be reached. It may be restarting, or the network may
+    /// be down for a moment.
     pub fn is_outage(&self) -> bool {
         let LlmError::Connect { fault, has_answered, .. } = self else { return false };
         *has_answered && !matches!(fault, ConnectionFault::Tls(_))
     }
 
-    /// What the user can do once the request is not retried any more, unless the message says it.
+    /// The next step for the user after the last retry, unless the message already names one.
     pub fn next_step(&self) -> Option<&'static str> {
         if self.message().and_then(hint).is_some() {
             return None;
         }
         match self.kind() {
-            ErrorKind::RateLimit if self.retry_after().is_none_or(|it| it <= MAX_RETRY_WAIT) => {
+            ErrorKind::RateLimit
+                if self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT) =>
+            {
                 Some("Wait a minute and prompt again, or choose another model")
             }
             ErrorKind::Unavailable | ErrorKind::EmptyReply => {
@@ -259,33 +263,30 @@ impl LlmError {
     /// True if a request has more tokens than may be sent in a minute.
     pub fn exceeds_minute_limit(&self) -> bool {
         matches!(self.kind(), ErrorKind::ContextOverflow { .. })
-            && self.message().is_some_and(|it| is_minute_limit(&it.to_lowercase()))
+            && self.message().is_some_and(|message| is_minute_limit(&message.to_lowercase()))
     }
 
     /// True if the failure depends on what the model generated. If it happens twice, further
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
-        let is_unreadable = |message: &str| {
-            let message = message.to_lowercase();
-            UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
-        };
-        matches!(self, LlmError::EmptyReply { .. }) || self.message().is_some_and(is_unreadable)
+        let message = self.message().unwrap_or_default().to_lowercase();
+        matches!(self, LlmError::EmptyReply { .. })
+            || UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.
     pub(super) fn is_effort_rejection(&self) -> bool {
-        let is_rejected = |message: &str| {
-            let message = message.to_lowercase();
-            let is_about_effort = message.contains("effort")
-                || message.contains("reasoning")
-                || message.contains("thinking");
-            is_about_effort && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
-        };
-        matches!(self.kind(), ErrorKind::BadRequest) && self.message().is_some_and(is_rejected)
+        let message = self.message().unwrap_or_default().to_lowercase();
+        let is_about_effort = message.contains("effort")
+            || message.contains("reasoning")
+            || message.contains("thinking");
+        matches!(self.kind(), ErrorKind::BadRequest)
+            && is_about_effort
+            && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
     }
 
-    /// True if the model wants a signed thought in the conversation that is not there, for example because
-    /// another model has made the calls. It does without if it does not think.
+    /// True if the model requires a signed thought that the conversation lacks, for example because another
+    /// model made the calls. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
         message.contains("expected `thinking`")
@@ -322,7 +323,7 @@ impl LlmError {
     pub(super) fn failed_generation(&self) -> Option<&str> {
         match self {
             LlmError::Status { failed_generation, .. } => {
-                failed_generation.as_ref().map(|it| it.as_str())
+                failed_generation.as_deref().map(String::as_str)
             }
             _ => None,
         }

@@ -36,7 +36,7 @@ pub(super) struct ErrorReport {
 }
 
 /// Parses an error body. The HTTP status, which an error in a stream does not have, and the delay from the
-/// headers take precedence over the body's. `now` is what dates in the body are compared with.
+/// headers take precedence over the body's. Dates in the body are compared with `now`.
 pub(super) fn parse(
     body: &str,
     http_status: Option<u16>,
@@ -45,8 +45,9 @@ pub(super) fn parse(
 ) -> ErrorReport {
     let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
     let choice_error = value.pointer("/choices/0/error");
-    let message = find_message(&value).or_else(|| find_message(choice_error?));
-    let message = message.unwrap_or_else(|| plain_text(body));
+    let message = find_message(&value)
+        .or_else(|| find_message(choice_error?))
+        .unwrap_or_else(|| plain_text(body));
     let status = http_status.or_else(|| find_status(&value));
     let mut codes = Vec::new();
     collect_codes(&value, &mut codes);
@@ -64,8 +65,8 @@ pub(super) fn parse(
     if let Some(categories) = azure_filter_categories(&value) {
         message = format!("{message} ({categories})");
     }
-    let failed_generation = value.pointer("/error/failed_generation").and_then(Value::as_str);
-    let failed_generation = failed_generation.map(str::to_owned);
+    let failed_generation =
+        value.pointer("/error/failed_generation").and_then(Value::as_str).map(str::to_owned);
     ErrorReport {
         message,
         status,
@@ -99,9 +100,9 @@ pub(super) fn shorten(text: &str) -> String {
 }
 
 fn html_title(page: &str) -> &str {
-    let start = page.find("<title>").map(|it| it + "<title>".len());
-    let title = start.map(|it| page[it..].split('<').next().unwrap_or_default().trim());
-    title.filter(|it| !it.is_empty()).unwrap_or("no title")
+    let rest = page.split_once("<title>").map(|(_, rest)| rest);
+    let title = rest.map(|rest| rest.split('<').next().unwrap_or_default().trim());
+    title.filter(|title| !title.is_empty()).unwrap_or("no title")
 }
 
 /// The message of an error document.
@@ -110,9 +111,9 @@ pub(super) fn find_message(value: &Value) -> Option<String> {
         // Gateways embed the provider's whole document in their own message.
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
             let inner = serde_json::from_str::<Value>(text).ok();
-            inner.and_then(|it| find_message(&it)).or_else(|| Some(text.clone()))
+            inner.and_then(|document| find_message(&document)).or_else(|| Some(text.clone()))
         }
-        Value::String(text) => Some(text.clone()).filter(|it| !it.trim().is_empty()),
+        Value::String(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
         Value::Array(items) => items.iter().find_map(find_message),
         Value::Object(fields) => {
             let found = MESSAGE_FIELDS.iter().enumerate().find_map(|(position, place)| {
@@ -121,10 +122,11 @@ pub(super) fn find_message(value: &Value) -> Option<String> {
             });
             // OpenRouter's own message only says that a provider failed; the raw message says why.
             let metadata = fields.get("metadata");
-            let raw = metadata.and_then(|it| it.get("raw")).and_then(find_message);
-            let provider = metadata.and_then(|it| it.get("provider_name")).and_then(Value::as_str);
+            let raw = metadata.and_then(|metadata| metadata.get("raw")).and_then(find_message);
+            let provider =
+                metadata.and_then(|metadata| metadata.get("provider_name")).and_then(Value::as_str);
             let found = match provider {
-                Some(provider) => found.map(|it| format!("{it} ({provider})")),
+                Some(provider) => found.map(|message| format!("{message} ({provider})")),
                 None => found,
             };
             match (found, raw) {
@@ -142,18 +144,20 @@ pub(super) fn find_message(value: &Value) -> Option<String> {
 
 /// The request field that Mistral and others complain about (C.1 #22).
 fn field_location(fields: &Map<String, Value>) -> Option<String> {
-    let steps = fields.get("loc")?.as_array()?.iter().filter(|it| **it != "body");
-    let step = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
-    let place = steps.map(step).collect::<Vec<_>>().join(".");
+    let steps = fields.get("loc")?.as_array()?.iter().filter(|step| **step != "body");
+    let place = steps
+        .map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned))
+        .collect::<Vec<_>>()
+        .join(".");
     if place.is_empty() { None } else { Some(place) }
 }
 
 /// Only reads known fields, because some servers echo the whole request.
 fn collect_codes(value: &Value, codes: &mut Vec<String>) {
     match value {
-        Value::Array(items) => items.iter().take(16).for_each(|it| collect_codes(it, codes)),
+        Value::Array(items) => items.iter().take(16).for_each(|item| collect_codes(item, codes)),
         Value::Object(fields) => {
-            for code in CODE_FIELDS.iter().filter_map(|it| fields.get(*it)) {
+            for code in CODE_FIELDS.iter().filter_map(|field| fields.get(*field)) {
                 match code {
                     Value::String(text) => codes.push(text.to_lowercase()),
                     Value::Number(number) => codes.push(number.to_string()),
@@ -162,8 +166,8 @@ fn collect_codes(value: &Value, codes: &mut Vec<String>) {
             }
             CODE_CONTAINERS
                 .iter()
-                .filter_map(|it| fields.get(*it))
-                .for_each(|it| collect_codes(it, codes));
+                .filter_map(|container| fields.get(*container))
+                .for_each(|inner| collect_codes(inner, codes));
         }
         _ => {}
     }
@@ -176,12 +180,15 @@ fn azure_filter_categories(value: &Value) -> Option<String> {
 
 /// The categories that a content filter flagged, with their severity.
 pub(super) fn filter_categories(result: &Value) -> Option<String> {
-    let hit = |(name, found): (&String, &Value)| {
-        let severity = found.get("severity").and_then(Value::as_str);
-        let text = severity.map_or_else(|| name.clone(), |it| format!("{name}: {it}"));
-        (found.get("filtered") == Some(&Value::Bool(true))).then_some(text)
-    };
-    let hits: Vec<_> = result.as_object()?.iter().filter_map(hit).collect();
+    let hits: Vec<_> = result
+        .as_object()?
+        .iter()
+        .filter(|(_, found)| found.get("filtered") == Some(&Value::Bool(true)))
+        .map(|(name, found)| {
+            let severity = found.get("severity").and_then(Value::as_str);
+            severity.map_or_else(|| name.clone(), |severity| format!("{name}: {severity}"))
+        })
+        .collect();
     if hits.is_empty() { None } else { Some(hits.join(", ")) }
 }
 
@@ -198,9 +205,12 @@ fn find_status(value: &Value) -> Option<u16> {
     match value {
         Value::Array(items) => items.iter().find_map(find_status),
         Value::Object(fields) => {
-            let inner = ["error", "base_resp", "choices"].iter().filter_map(|it| fields.get(*it));
-            let own = ["code", "status_code", "status", "type"].iter();
-            let own = own.filter_map(|it| fields.get(*it)).find_map(status_of_code);
+            let inner =
+                ["error", "base_resp", "choices"].iter().filter_map(|field| fields.get(*field));
+            let own = ["code", "status_code", "status", "type"]
+                .iter()
+                .filter_map(|field| fields.get(*field))
+                .find_map(status_of_code);
             inner.clone().find_map(find_status).or(own)
         }
         _ => None,
@@ -209,7 +219,7 @@ fn find_status(value: &Value) -> Option<u16> {
 
 fn status_of_code(code: &Value) -> Option<u16> {
     if let Some(number) = number(code) {
-        return u16::try_from(number).ok().filter(|it| (400..600).contains(it));
+        return u16::try_from(number).ok().filter(|status| (400..600).contains(status));
     }
     let code = code.as_str()?.to_ascii_lowercase();
     let table = [

@@ -72,7 +72,7 @@ impl ErrorKind {
     }
 }
 
-/// What an error is classified by.
+/// The facts by which an error is classified.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ErrorDetails<'a> {
     /// The HTTP status, or its equivalent in the body.
@@ -90,18 +90,17 @@ pub(super) struct ErrorDetails<'a> {
 
 pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
-    let has = |phrases: &[&str]| phrases.iter().any(|it| text.contains(it));
-    // Gateways wrap all that their provider answers as a failure of the server: the text says more.
+    // Gateways report any answer of their provider as a server failure, so the text says more.
     let is_vague = details
         .status
         .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));
     let status = if is_vague { quoted_status(&text) } else { details.status };
-    let is = |statuses: &[u16]| status.is_none_or(|it| statuses.contains(&it));
-    if details.status == Some(413) || has(OVERFLOW) {
+    let is = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
+    if details.status == Some(413) || has_any(&text, OVERFLOW) {
         return super::overflow::parse_overflow(details.body, &text);
     }
     if let Some(kind) =
-        minimax_kind(details.body).or_else(|| details.codes.iter().find_map(|it| zai_kind(it)))
+        minimax_kind(details.body).or_else(|| details.codes.iter().find_map(|code| zai_kind(code)))
     {
         return kind;
     }
@@ -111,36 +110,37 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     if status == Some(429) {
         return ErrorKind::RateLimit;
     }
-    if is(&[400, 403, 422, 451]) && has(REFUSED) {
+    if is(&[400, 403, 422, 451]) && has_any(&text, REFUSED) {
         return ErrorKind::Refused;
     }
     // The server failed to parse the model's call; another attempt may succeed.
-    if has(&["tool_use_failed"]) {
+    if has_any(&text, &["tool_use_failed"]) {
         return ErrorKind::Unavailable;
     }
-    if has(NO_TOOLS) || has(NO_MEMORY) {
+    if has_any(&text, NO_TOOLS) || has_any(&text, NO_MEMORY) {
         return ErrorKind::BadRequest;
     }
-    let is_temporary = is_vague && has(&["try again", "temporar", "currently", "overload"]);
-    let lacks_model = has(NO_MODEL) || !is_temporary && mentions_missing_model(&text);
+    let is_temporary =
+        is_vague && has_any(&text, &["try again", "temporar", "currently", "overload"]);
+    let lacks_model = has_any(&text, NO_MODEL) || !is_temporary && mentions_missing_model(&text);
     if is(&[400, 403, 404, 422, 503]) && lacks_model {
         return ErrorKind::ModelNotFound;
     }
-    if is(&[400, 403]) && has(&["unsupported_country"]) {
+    if is(&[400, 403]) && has_any(&text, &["unsupported_country"]) {
         return ErrorKind::BadRequest;
     }
-    if is(&[400, 422]) && has(AUTH) {
+    if is(&[400, 422]) && has_any(&text, AUTH) {
         return ErrorKind::Auth;
     }
-    if is(&[400, 403]) && has(RATE_LIMIT) {
+    if is(&[400, 403]) && has_any(&text, RATE_LIMIT) {
         return ErrorKind::RateLimit;
     }
     match by_status(status.or(details.status)) {
-        // Nobody knows what it was, and the request was accepted.
-        ErrorKind::BadRequest if is_vague && status.is_none() && !has(INVALID) => {
+        // The cause is unknown, and the request was accepted.
+        ErrorKind::BadRequest if is_vague && status.is_none() && !has_any(&text, INVALID) => {
             ErrorKind::Unavailable
         }
-        // The path that was asked for is there.
+        // The requested path exists.
         ErrorKind::UrlNotFound if is_vague => ErrorKind::BadRequest,
         kind => kind,
     }
@@ -148,11 +148,15 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
 
 /// Returns true if a quota is used up for longer than a moment. Google and Alibaba call every limit a quota.
 fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
-    let has = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
-    let is_lasting = !has_retry_delay || has(&["insufficient_quota", "limit: 0", "perday"]);
-    // Alibaba's limits of a minute. LiteLLM calls all that it relays a `throttling_error`.
-    let is_momentary = has(&["throttling.", "allocated quota exceeded"]);
-    has(QUOTA) && is_lasting && !is_momentary
+    let is_lasting =
+        !has_retry_delay || has_any(text, &["insufficient_quota", "limit: 0", "perday"]);
+    // Alibaba's limits per minute. LiteLLM calls everything that it relays a `throttling_error`.
+    let is_momentary = has_any(text, &["throttling.", "allocated quota exceeded"]);
+    has_any(text, QUOTA) && is_lasting && !is_momentary
+}
+
+fn has_any(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
 }
 
 /// The status of an error that the message quotes, as in `Error code: 401 - {…}`.
@@ -267,7 +271,8 @@ const REFUSED: &[&str] = &[
 const NO_TOOLS: &[&str] =
     &["does not support tools", "support tool use", "--enable-auto-tool-choice", "--jinja"];
 
-/// The model is there and does not fit: Ollama, LM Studio. Each answers so until something else is closed.
+/// The model exists but does not fit: Ollama, LM Studio. Both answer like this until something else is
+/// closed.
 const NO_MEMORY: &[&str] = &[
     "requires more system memory",
     "insufficient system resources",
@@ -307,7 +312,7 @@ const AUTH: &[&str] = &[
     "authentication_error",
     "authentication error",
     "expired_key",
-    // LiteLLM looks for a key that it does not know in a database that it may not have.
+    // LiteLLM looks up an unknown key in a database, which it may not have.
     "no_db_connection",
     "no connected db",
     "invalid authentication",
@@ -317,7 +322,7 @@ const AUTH: &[&str] = &[
 const RATE_LIMIT: &[&str] =
     &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
 
-/// Says of an error without a status that the request is at fault.
+/// Phrases that blame the request, for errors without a status.
 const INVALID: &[&str] = &[
     "invalid_request",
     "invalid request",
@@ -339,7 +344,7 @@ const INVALID: &[&str] = &[
 fn mentions_missing_model(text: &str) -> bool {
     let Some(at) = text.find("model") else { return false };
     let after = text::first_chars(&text[at..], 160);
-    ["does not exist", "not found", "is not available"].iter().any(|it| after.contains(it))
+    ["does not exist", "not found", "is not available"].iter().any(|phrase| after.contains(phrase))
 }
 
 /// C.1 #19: MiniMax reports errors in the body, with HTTP status 200.

@@ -1,4 +1,4 @@
-//! What both protocols need to render a request and to read its reply.
+//! The parts that both protocols share to render a request and to read its reply.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -91,11 +91,14 @@ impl RenderedTools {
         specs: &ToolSpecs,
         render: fn(&ToolSpec, &ToolAliases) -> T,
     ) -> RenderedTools {
-        let aliases = ToolAliases::new(specs.iter().map(|it| it.name.as_ref()));
+        let aliases = ToolAliases::new(specs.iter().map(|spec| spec.name.as_ref()));
         let mut json = Vec::new();
         if !specs.is_empty() {
             json.reserve(8 * 1024);
-            write_json(&mut json, &specs.iter().map(|it| render(it, &aliases)).collect::<Vec<_>>());
+            write_json(
+                &mut json,
+                &specs.iter().map(|spec| render(spec, &aliases)).collect::<Vec<_>>(),
+            );
         }
         RenderedTools { specs: Arc::clone(specs), aliases, json }
     }
@@ -103,23 +106,23 @@ impl RenderedTools {
     /// Finds leaked calls at the end of a text.
     pub(super) fn find_leaked(&self, text: &str) -> Option<(usize, Vec<LeakedCall>)> {
         let names = self.wire_names();
-        let schemas = self.specs.iter().map(|it| &it.parameters);
+        let schemas = self.specs.iter().map(|spec| &spec.parameters);
         let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
         leaked_calls::find_leaked_calls(text, &declared)
     }
 
     /// The tools' names as they are sent to the model.
     pub(super) fn wire_names(&self) -> Vec<String> {
-        self.specs.iter().map(|it| self.aliases.to_wire(&it.name).into_owned()).collect()
+        self.specs.iter().map(|spec| self.aliases.to_wire(&spec.name).into_owned()).collect()
     }
 }
 
-/// What is needed to read a reply.
+/// The context for reading a reply.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplyContext {
     pub(super) host: String,
     pub(super) secrets: Secrets,
-    /// What to do if the key is refused.
+    /// Advice for a refused key.
     pub(super) key_advice: Option<String>,
     /// The origin that the reply is marked with.
     pub(super) origin: Arc<str>,
@@ -160,7 +163,7 @@ impl ReplyContext {
         LlmError::Malformed { host: self.host.clone(), what: what.to_owned() }
     }
 
-    /// The error for data that could not be parsed; `what` it should have been.
+    /// The error for data that could not be parsed; `what` names the expected data.
     pub(super) fn event_error(
         &self,
         error: &serde_json::Error,
@@ -175,7 +178,7 @@ impl ReplyContext {
         self.malformed_error(&format!("the stream contains an invalid {what}: {start}"))
     }
 
-    /// The error for a body that could not be parsed; `what` it should have been.
+    /// The error for a body that could not be parsed; `what` names the expected data.
     pub(super) fn document_error(&self, error: &serde_json::Error, what: &str) -> LlmError {
         if error.is_eof() {
             return self.truncated_error();
@@ -217,6 +220,6 @@ impl ReplyContext {
 
     /// The declared name of the tool that the model calls by `name`.
     pub(super) fn tool_name<'a>(&'a self, name: &'a str) -> &'a str {
-        self.tools.as_ref().map_or(name, |it| it.aliases.from_wire(name))
+        self.tools.as_ref().map_or(name, |tools| tools.aliases.from_wire(name))
     }
 }

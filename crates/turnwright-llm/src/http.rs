@@ -50,7 +50,7 @@ pub struct Endpoint {
     headers: HeaderMap,
     /// Values that must never be repeated in messages.
     secrets: Vec<Secret>,
-    /// What to do about a key that the server refuses, for messages.
+    /// Advice on a key that the server refuses, for messages.
     key_advice: Option<String>,
     client: OnceCell<Client>,
     drains: DrainTasks,
@@ -58,7 +58,7 @@ pub struct Endpoint {
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
     has_answered: AtomicBool,
-    /// True once it has done what it was asked.
+    /// True once a request has succeeded.
     has_succeeded: AtomicBool,
     /// Observes the requests, or answers them.
     traffic: Option<Arc<dyn Traffic>>,
@@ -91,14 +91,14 @@ impl Endpoint {
     pub fn new(base_url: &str, key: Option<Secret>) -> Result<Endpoint, LlmError> {
         let base = Url::parse(base_url.trim_end_matches('/'))
             .ok()
-            .filter(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| {
                 LlmError::Config(format!(
                     "The base URL `{base_url}` is not an http or https URL. Use something like \
                      https://api.openai.com/v1"
                 ))
             })?;
-        if key.as_ref().is_some_and(|it| bearer_value(it).is_none()) {
+        if key.as_ref().is_some_and(|key| bearer_value(key).is_none()) {
             return Err(LlmError::Config(format!(
                 "The key for {} contains invalid characters. Paste it again without spaces or \
                  line breaks",
@@ -114,15 +114,14 @@ impl Endpoint {
         }
         let base = complete_azure_url(base);
         let secrets = key.iter().cloned().collect();
-        let (headers, client) = (HeaderMap::new(), OnceCell::new());
         Ok(Endpoint {
             base,
             key,
             key_header: KeyHeader::Bearer,
-            headers,
+            headers: HeaderMap::new(),
             secrets,
             key_advice: None,
-            client,
+            client: OnceCell::new(),
             drains: DrainTasks::default(),
             has_version_path: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
@@ -131,7 +130,7 @@ impl Endpoint {
         })
     }
 
-    /// Has all requests pass through `traffic`.
+    /// Routes all requests through `traffic`.
     #[must_use]
     pub fn with_traffic(mut self, traffic: Arc<dyn Traffic>) -> Endpoint {
         self.traffic = Some(traffic);
@@ -143,7 +142,7 @@ impl Endpoint {
         self
     }
 
-    /// Sets what errors advise if the server refuses the key, such as where the key comes from.
+    /// Sets the advice in errors about a refused key, such as where the key comes from.
     #[must_use]
     pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
         self.key_advice = advice;
@@ -244,7 +243,7 @@ impl Endpoint {
         }
     }
 
-    /// What has turned out to be missing between the base URL and the paths of the API.
+    /// The path that was found to be missing between the base URL and the paths of the API.
     fn version_path(&self) -> &'static str {
         if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" }
     }
@@ -316,7 +315,7 @@ impl Endpoint {
         Ok(model_list::parse_model_list(&self.read_short(request, "/models").await?))
     }
 
-    /// Asks for something that lies beside the versioned API, and reads the answer as JSON.
+    /// Requests a path outside the versioned API, and reads the answer as JSON.
     pub(super) async fn outside_version(
         &self,
         method: Method,
@@ -359,8 +358,7 @@ impl Endpoint {
 
     async fn request_to(&self, method: Method, url: Url) -> Result<RequestBuilder, LlmError> {
         let client = self.client().await?;
-        // Compression would delay the pieces of a stream. A server that compresses all the same is
-        // understood.
+        // Compression would delay the pieces of a stream. A server that compresses anyway is understood.
         let request = client.request(method, url).header(ACCEPT_ENCODING, "identity");
         let Some(key) = &self.key else { return Ok(request) };
         let (name, value) = match self.key_header {
@@ -376,7 +374,7 @@ impl Endpoint {
     }
 
     fn begin_exchange(&self, path: &str, body: &dyn Fn() -> Vec<u8>) -> Exchange {
-        self.traffic.as_ref().map_or(Exchange::Live, |it| it.begin(path, body))
+        self.traffic.as_ref().map_or(Exchange::Live, |traffic| traffic.begin(path, body))
     }
 
     async fn send(
@@ -389,18 +387,18 @@ impl Endpoint {
         let mut observer = None;
         let response = match exchange {
             Exchange::Played(playing) => playing.await.and_then(PlayedResponse::into_response),
-            Exchange::Live => request.send().await.map_err(|it| ConnectionFault::of(&it)),
+            Exchange::Live => request.send().await.map_err(|error| ConnectionFault::of(&error)),
             Exchange::Observed(observes) => {
                 observer = Some(observes);
-                request.send().await.map_err(|it| ConnectionFault::of(&it))
+                request.send().await.map_err(|error| ConnectionFault::of(&error))
             }
         };
         let response = match (response, &mut observer) {
             (Ok(response), Some(observer)) => {
-                let text = |it: (&'_ HeaderName, &'_ HeaderValue)| it.1.to_str().is_ok();
-                let headers = response.headers().iter().filter(|it| text(*it));
-                let mut headers =
-                    headers.map(|it| (it.0.as_str(), it.1.to_str().unwrap_or_default()));
+                let mut headers = response
+                    .headers()
+                    .iter()
+                    .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
                 observer.on_head(response.status().as_u16(), &mut headers);
                 drop(headers);
                 response
@@ -443,8 +441,8 @@ impl Endpoint {
         let location = response
             .headers()
             .get("location")
-            .and_then(|it| it.to_str().ok())
-            .map(|it| format!("it redirects to {it}"));
+            .and_then(|value| value.to_str().ok())
+            .map(|target| format!("it redirects to {target}"));
         let mut bytes = Vec::new();
         let read_error = async {
             while let Ok(Some(chunk)) = body.chunk().await {
@@ -455,7 +453,7 @@ impl Endpoint {
             }
         };
         // A partial body will do: the status says most of it.
-        drop(tokio::time::timeout(ERROR_BODY_TIMEOUT, read_error).await);
+        tokio::time::timeout(ERROR_BODY_TIMEOUT, read_error).await.ok();
         // Redact before the text is shortened, because even a part of the key must not be shown.
         let text = self.secrets().redact(&String::from_utf8_lossy(&bytes));
         let ErrorReport { message, mut kind, retry_after, failed_generation, .. } =
@@ -469,7 +467,8 @@ impl Endpoint {
         }
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
         let message = self.secrets().redact(&location.unwrap_or(message));
-        let failed_generation = failed_generation.map(|it| Box::new(self.secrets().redact(&it)));
+        let failed_generation =
+            failed_generation.map(|output| Box::new(self.secrets().redact(&output)));
         let proxy = turnwright_http::proxy_of(&self.base).map(Box::new);
         let key_advice = match status {
             403 | 407 if proxy.is_some() => Some(PROXY_ADVICE.to_owned()),
@@ -489,7 +488,7 @@ impl Endpoint {
         }
     }
 
-    /// What to do if the key is refused.
+    /// Advice for a refused key.
     pub(super) fn key_advice(&self) -> Option<String> {
         self.key_advice.clone()
     }
@@ -507,7 +506,7 @@ pub(super) struct Secrets(Vec<Secret>);
 impl Secrets {
     /// Replaces the secrets in a text: some servers repeat the key that they reject.
     pub(super) fn redact(&self, text: &str) -> String {
-        let keys = self.0.iter().map(Secret::expose).filter(|it| it.len() >= 4);
+        let keys = self.0.iter().map(Secret::expose).filter(|key| key.len() >= 4);
         keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
     }
 }
@@ -532,7 +531,7 @@ fn sensitive_value(text: &str) -> Option<HeaderValue> {
 /// Azure's portal shows only the host of a resource; its API without versions is at `/openai/v1`
 /// (quirk C.4 #22).
 fn complete_azure_url(mut base: Url) -> Url {
-    let is_azure = base.host_str().is_some_and(|it| it.ends_with(".azure.com"));
+    let is_azure = base.host_str().is_some_and(|host| host.ends_with(".azure.com"));
     if is_azure && matches!(base.path(), "" | "/" | "/openai") {
         base.set_path("/openai/v1");
     }
@@ -594,7 +593,7 @@ impl ReplyBody {
         drains.spawn(async move {
             let reading = async { while let Ok(Some(_)) = response.chunk().await {} };
             // If the server does not finish the body in time, the connection is dropped.
-            drop(tokio::time::timeout(DRAIN_TIMEOUT, reading).await);
+            tokio::time::timeout(DRAIN_TIMEOUT, reading).await.ok();
         });
     }
 }
@@ -640,7 +639,7 @@ mod tests {
             let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
             std::thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                while stream.read(&mut [0; 1024]).is_ok_and(|it| it > 0) {
+                while stream.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {
                     stream.write_all(head.as_bytes()).unwrap();
                 }
             });
@@ -664,7 +663,8 @@ mod tests {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 counter.fetch_add(1, Ordering::SeqCst);
-                let (counter, barrier) = (Arc::clone(&counter), Arc::clone(&answers_together));
+                let counter = Arc::clone(&counter);
+                let barrier = Arc::clone(&answers_together);
                 std::thread::spawn(move || {
                     let mut request = [0; 1024];
                     assert!(stream.read(&mut request).is_ok_and(|count| count > 0));

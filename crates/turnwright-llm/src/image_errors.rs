@@ -64,9 +64,9 @@ impl LlmError {
     fn mentions_images_with(&self, phrases: &[&str]) -> bool {
         let refusals = [400, 404, 413, 415, 422, 500];
         let message = self.message().unwrap_or_default().to_ascii_lowercase();
-        self.status().is_none_or(|it| refusals.contains(&it))
+        self.status().is_none_or(|status| refusals.contains(&status))
             && message.contains("image")
-            && phrases.iter().any(|it| message.contains(it))
+            && phrases.iter().any(|phrase| message.contains(phrase))
     }
 }
 

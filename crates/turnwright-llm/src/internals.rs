@@ -27,11 +27,11 @@ pub fn assemble_reply<'a>(
         Protocol::Responses => read_reply(responses::ResponsesAssembler::new(context), pieces),
     };
     outcome?;
-    let bytes = |delta: &Delta| match delta {
+    let bytes = batch.deltas.iter().map(|delta| match delta {
         Delta::Text(text) | Delta::Thought(text) | Delta::CallArguments { text, .. } => text.len(),
         Delta::CallNamed { name, .. } => name.len(),
-    };
-    Ok(batch.deltas.iter().map(bytes).sum())
+    });
+    Ok(bytes.sum())
 }
 
 pub fn render_body(model: &RemoteModel, request: &Request) -> Vec<u8> {
@@ -45,10 +45,10 @@ pub fn provider_safe_schema(schema: &Value) -> Value {
 /// Finds leaked calls at the end of a text: their position, and the name and arguments of each.
 pub fn find_leaked(text: &str, tools: &[(&str, &Value)]) -> Option<(usize, Vec<(String, Value)>)> {
     let (start, calls) = leaked_calls::find_leaked_calls(text, tools)?;
-    Some((start, calls.into_iter().map(|it| (it.name, it.arguments)).collect()))
+    Some((start, calls.into_iter().map(|call| (call.name, call.arguments)).collect()))
 }
 
-/// The text that is shown of a reply that may contain leaked calls, and the number of calls.
+/// The visible text of a reply that may contain leaked calls, and the number of calls.
 pub fn filter_leaked_calls<'a>(
     tools: &[(&str, &Value)],
     pieces: impl IntoIterator<Item = &'a str>,
@@ -70,7 +70,8 @@ pub fn split_thinking<'a>(
 ) -> (String, String) {
     let mut splitter =
         ThinkSplitter::new(if begins_in_thought { ThinkMode::Implicit } else { ThinkMode::Plain });
-    let (mut reasoning, mut plain_text) = (String::new(), String::new());
+    let mut reasoning = String::new();
+    let mut plain_text = String::new();
     let mut out = |piece: ReplyPiece<'_>| match piece {
         ReplyPiece::Thought(text) => reasoning.push_str(text),
         ReplyPiece::Text(text) => plain_text.push_str(text),
@@ -86,10 +87,12 @@ pub fn split_thinking<'a>(
 /// 2026.
 pub fn retry_delay(headers: &[(&str, &str)], body: &str) -> Option<Duration> {
     let now = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
-    let pair = |it: &(&str, &str)| {
-        Some((HeaderName::try_from(it.0).ok()?, HeaderValue::from_str(it.1).ok()?))
-    };
-    let headers: HeaderMap = headers.iter().filter_map(pair).collect();
+    let headers: HeaderMap = headers
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((HeaderName::try_from(*name).ok()?, HeaderValue::from_str(value).ok()?))
+        })
+        .collect();
     let value = serde_json::from_str(body).unwrap_or_default();
     retry_after::from_headers(&headers, now).or_else(|| retry_after::from_body(&value, body, now))
 }

@@ -36,7 +36,9 @@ fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
     while let Some(byte) = bytes.next() {
         match byte {
             b'"' => return,
-            b'\\' => drop(bytes.next()),
+            b'\\' => {
+                bytes.next();
+            }
             _ => {}
         }
     }
@@ -48,9 +50,9 @@ pub(super) fn memory_size(value: &Value) -> usize {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(memory_size).sum(),
         Value::Object(fields) => {
-            let field =
-                |(name, value): (&String, &Value)| FIELD_COST + name.len() + memory_size(value);
-            OBJECT_COST + fields.iter().map(field).sum::<usize>()
+            let sizes =
+                fields.iter().map(|(name, value)| FIELD_COST + name.len() + memory_size(value));
+            OBJECT_COST + sizes.sum::<usize>()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     };

@@ -127,9 +127,9 @@ pub fn looks_like_leaked_call(text: &str) -> bool {
         let has_arguments = tail.contains("\"arguments\"") || tail.contains("\"parameters\"");
         return has_arguments && tail.contains("\"name\"") && tail.ends_with(['}', ']']);
     }
-    let ends = CLOSERS.iter().filter_map(|it| Some(tail.rfind(it)? + it.len()));
+    let ends = CLOSERS.iter().filter_map(|closer| Some(tail.rfind(closer)? + closer.len()));
     // An opening tag has the same suffix as a closing one, so it must not be the tag at the start.
-    match ends.max().filter(|end| tail[..*end].rfind('<').is_some_and(|it| it > 0)) {
+    match ends.max().filter(|end| tail[..*end].rfind('<').is_some_and(|open| open > 0)) {
         Some(end) => tail[end..].trim().is_empty(),
         None => {
             let follows_mark = text[..start].trim_end().ends_with(['>', ']']);
@@ -140,24 +140,29 @@ pub fn looks_like_leaked_call(text: &str) -> bool {
 
 /// True if the text after the opening mark is the start of a call and not prose.
 fn looks_begun(tail: &str) -> bool {
-    let Some(opener) = OPENERS.iter().find(|it| tail.starts_with(**it)) else { return true };
+    let Some(opener) = OPENERS.iter().find(|opener| tail.starts_with(**opener)) else {
+        return true;
+    };
     let after = tail[opener.len()..].trim_start();
-    let is_plain_word = ["<tool_call", "[TOOL_CALLS]"].iter().any(|it| opener.starts_with(it));
+    let is_plain_word = ["<tool_call", "[TOOL_CALLS]"].iter().any(|mark| opener.starts_with(mark));
     !is_plain_word
         || after.is_empty()
-        || after.chars().take(100).any(|it| matches!(it, '{' | '[' | '<'))
+        || after.chars().take(100).any(|c| matches!(c, '{' | '[' | '<'))
 }
 
 fn begins_with_name(text: &str) -> bool {
-    let is_name_start = |it: u8| !it.is_ascii_whitespace() && !matches!(it, b'{' | b'[');
-    let first_key = text.bytes().take(64).position(is_name_start).map_or("", |at| &text[at..]);
-    ["\"name\"", "\"function\"", "\"type\""].iter().any(|it| first_key.starts_with(it))
+    let start = text
+        .bytes()
+        .take(64)
+        .position(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b'{' | b'['));
+    let first_key = start.map_or("", |start| &text[start..]);
+    ["\"name\"", "\"function\"", "\"type\""].iter().any(|key| first_key.starts_with(key))
 }
 
 /// The text without trailing white space and end-of-text tokens.
 fn without_end(text: &str) -> &str {
     let mut text = text.trim_end();
-    while let Some(rest) = END_TOKENS.iter().find_map(|it| text.strip_suffix(it)) {
+    while let Some(rest) = END_TOKENS.iter().find_map(|token| text.strip_suffix(token)) {
         text = rest.trim_end();
     }
     text
@@ -173,9 +178,10 @@ fn next_candidate(text: &str, from: usize) -> Option<usize> {
             let start = text[..at].trim_end_matches(parser::is_in_name).len();
             return (start >= from && start < at).then_some(start);
         }
-        let is_opener = OPENERS.iter().any(|it| rest.starts_with(it)) || is_namespaced_tag(rest);
-        let is_json = || is_line_start(text, at) && may_be_json(rest);
-        (is_opener || is_json()).then_some(at)
+        let is_opener = OPENERS.iter().any(|opener| rest.starts_with(opener));
+        let is_start =
+            is_opener || is_namespaced_tag(rest) || (is_line_start(text, at) && may_be_json(rest));
+        is_start.then_some(at)
     })
 }
 
@@ -186,18 +192,18 @@ fn is_namespaced_tag(rest: &str) -> bool {
     name.len() < rest.len()
         && ["tool_call>", "tool_calls>", "function_calls>", "invoke name="]
             .iter()
-            .any(|it| name.starts_with(it))
+            .any(|tag| name.starts_with(tag))
 }
 
 fn may_be_json(rest: &str) -> bool {
     match rest.strip_prefix('{') {
         Some(inside) => inside.trim_start().starts_with('"'),
-        None => rest.strip_prefix('[').is_some_and(|it| it.trim_start().starts_with('{')),
+        None => rest.strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with('{')),
     }
 }
 
 fn is_line_start(text: &str, at: usize) -> bool {
-    text[..at].trim_end_matches([' ', '\t']).bytes().next_back().is_none_or(|it| it == b'\n')
+    text[..at].trim_end_matches([' ', '\t']).bytes().next_back().is_none_or(|byte| byte == b'\n')
 }
 
 /// Tracks which parts of a text are in code fences. Positions must be queried in ascending order.
@@ -223,7 +229,9 @@ impl CodeFences {
     }
 
     fn end_line(&mut self, line: &str) {
-        let Some(mark) = line.chars().next().filter(|it| matches!(it, '`' | '~')) else { return };
+        let Some(mark) = line.chars().next().filter(|mark| matches!(mark, '`' | '~')) else {
+            return;
+        };
         let rest = line.trim_start_matches(mark);
         let count = line.len() - rest.len();
         match self.open {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::quirks::{QuirkPatch, Quirks, patches_for_refusal};
 use super::{ErrorKind, LlmError, Modalities, Price};
 
-/// What was learned about a model. It is stored on disk as its profile.
+/// The facts learned about a model. They are stored on disk as its profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelProfile {
@@ -82,7 +82,7 @@ impl LearnedQuirks {
         Quirks::default().with(self.table).with(profile.quirks).with(patch).with(self.overrides)
     }
 
-    /// Whether nothing is known about images: they are accepted only because most models take them.
+    /// True if nothing is known about images: they are accepted only because most models take them.
     fn are_images_assumed(&self) -> bool {
         let learned = self.profile.lock().quirks.images;
         self.table.images.or(learned).or(self.overrides.images).is_none()
@@ -94,7 +94,7 @@ impl LearnedQuirks {
 
     /// Records quirks that were found out by a probe.
     pub(super) fn record_quirks(&self, patch: QuirkPatch) {
-        self.change(|it| it.quirks = it.quirks.merge(patch));
+        self.change(|profile| profile.quirks = profile.quirks.merge(patch));
     }
 
     /// The context window that the server has reported.
@@ -138,28 +138,29 @@ impl LearnedQuirks {
             patches.push(QuirkPatch { images: Some(false), ..QuirkPatch::NONE });
         }
         // Patches that the user's overrides would undo are useless.
-        patches.retain(|it| refused.with(*it).with(self.overrides) != *refused);
+        patches.retain(|patch| refused.with(*patch).with(self.overrides) != *refused);
         patches
     }
 
     /// Uses up one of the patches that may come from errors within streams; false if none is left.
     pub(super) fn may_learn_from_stream(&self) -> bool {
-        let take = |left: u32| left.checked_sub(1);
-        self.stream_patches_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        self.stream_patches_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok()
     }
 
     /// Records a patch if it changes anything.
     pub(super) fn record_if_new(&self, patch: QuirkPatch) {
         if patch != QuirkPatch::NONE && self.quirks_with(patch) != self.quirks() {
             tracing::info!(?patch, "learned a quirk from the server");
-            self.change(|it| it.quirks = it.quirks.merge(patch));
+            self.change(|profile| profile.quirks = profile.quirks.merge(patch));
         }
     }
 
     /// Records the size of the context window in tokens.
     pub(super) fn record_window(&self, tokens: u64) {
         if self.window() != Some(tokens) {
-            self.change(|it| it.window = Some(tokens));
+            self.change(|profile| profile.window = Some(tokens));
         }
     }
 
@@ -171,11 +172,11 @@ impl LearnedQuirks {
     /// Records the price that the server lists.
     pub(super) fn record_price(&self, price: Price) {
         if self.price() != Some(price) {
-            self.change(|it| it.price = Some(price));
+            self.change(|profile| profile.price = Some(price));
         }
     }
 
-    /// Stores what is known, even if it is nothing.
+    /// Stores the known facts, even if there are none.
     pub(super) fn save(&self) {
         self.change(|_| ());
     }
@@ -209,7 +210,8 @@ mod tests {
             key_advice: None,
             failed_generation: None,
         };
-        let (quirks, none) = (Quirks::default(), Modalities::default());
+        let quirks = Quirks::default();
+        let none = Modalities::default();
         let candidates = |kind| learned_quirks.candidate_patches(&refusal(kind), &quirks, none);
         assert!(candidates(ErrorKind::ContextOverflow { limit: None, used: None }).is_empty());
         assert!(!candidates(ErrorKind::BadRequest).is_empty());
@@ -264,8 +266,8 @@ mod tests {
             let learned = LearnedQuirks::new(table, ModelProfile::default(), overrides, None);
             let error = refused(ErrorKind::BadRequest, "the template could not be applied");
             let patches = learned.candidate_patches(&error, &learned.quirks(), media);
-            let expected = QuirkPatch { images: Some(false), ..QuirkPatch::NONE };
-            let expected = if is_blamed { vec![expected] } else { Vec::new() };
+            let no_images = QuirkPatch { images: Some(false), ..QuirkPatch::NONE };
+            let expected = if is_blamed { vec![no_images] } else { Vec::new() };
             assert_eq!(patches, expected, "{model} {overrides:?} {media:?}");
         }
     }

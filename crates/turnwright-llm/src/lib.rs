@@ -68,10 +68,10 @@ pub use retry_after::MAX_RETRY_WAIT;
 pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 pub use turnwright_http::ConnectionFault;
 
-/// How long a model may send nothing unless it is set otherwise.
+/// How long a model may send nothing by default.
 pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
-/// The size of a context window in tokens that is assumed unless it is set otherwise.
+/// The size of a context window in tokens that is assumed by default.
 pub const DEFAULT_ASSUMED_WINDOW: u64 = 128_000;
 
 /// A request to a model.
@@ -90,9 +90,11 @@ pub struct Request {
 impl Request {
     /// The media that the conversation contains.
     pub fn media(&self) -> Modalities {
-        let any =
-            |has: fn(&Message) -> bool| self.has_media && self.messages.iter().any(|it| has(it));
-        Modalities { images: any(Message::has_images), audio: any(Message::has_audio) }
+        let has_media = self.has_media;
+        Modalities {
+            images: has_media && self.messages.iter().any(|message| message.has_images()),
+            audio: has_media && self.messages.iter().any(|message| message.has_audio()),
+        }
     }
 }
 
@@ -114,7 +116,7 @@ pub struct ModelSettings {
     /// The limit of a reply in tokens.
     pub max_output: Option<u64>,
     pub price: Option<Price>,
-    /// What was learned about the model in earlier processes.
+    /// The facts that earlier processes have learned about the model.
     pub profile: ModelProfile,
     /// The user's quirks.
     pub overrides: QuirkPatch,
@@ -122,7 +124,7 @@ pub struct ModelSettings {
     pub extra_body: Map<String, Value>,
     /// Forbids listing the server's models.
     pub listing_disabled: bool,
-    /// The server has listed this model lately, so the profile has what the list says of it.
+    /// True if the server has listed this model lately, so the profile has the facts from the list.
     pub was_listed: bool,
     /// The longest silence of the model; `None` for [`DEFAULT_SILENCE_LIMIT`].
     pub silence_limit: Option<Duration>,
@@ -137,7 +139,7 @@ impl Debug for ModelSettings {
 }
 
 impl ModelSettings {
-    /// A model of which nothing but the name is known.
+    /// A model with only its name known.
     pub fn named(model: impl Into<String>) -> ModelSettings {
         let model = model.into();
         ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
@@ -186,7 +188,7 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// The size of the context window in tokens.
     fn window(&self) -> Option<u64>;
 
-    /// The size of the context window that the user has set or the server has told, in tokens.
+    /// The size of the context window that the user has set or the server has reported, in tokens.
     fn told_window(&self) -> Option<u64> {
         self.window()
     }
@@ -201,8 +203,8 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Asks a local server for the size of the window if it may know it only now, because it has
-    /// loaded the model.
+    /// Asks a local server for the size of the window, which it may only know now that it has loaded the
+    /// model.
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -215,7 +217,7 @@ pub trait Model: Debug + Send + Sync + 'static {
     /// Records the actual size of the context window in tokens.
     fn record_window(&self, _tokens: u64) {}
 
-    /// What was learned about the model.
+    /// The facts learned about the model.
     fn profile(&self) -> ModelProfile {
         ModelProfile::default()
     }
@@ -289,13 +291,13 @@ pub trait Model: Debug + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(vec![self.name().to_owned()])))
     }
 
-    /// Whether there is a server that may be asked for its models.
+    /// Returns true if there is a server that may be asked for its models.
     fn has_model_list(&self) -> bool {
         false
     }
 
-    /// Prepares what is slow to create, such as the TLS client, and asks a local server how it was
-    /// started. May be called repeatedly.
+    /// Creates slow parts such as the TLS client ahead of time, and asks a local server how it was started.
+    /// May be called repeatedly.
     fn warm_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -316,8 +318,8 @@ pub trait Model: Debug + Send + Sync + 'static {
 
 /// A reply that is being received.
 pub trait ReplyStream: Send {
-    /// Waits for more of the reply and appends it to `batch`. Returns the reply's end once it has
-    /// been received. Cancel safe: what was not returned comes with the next call.
+    /// Waits for more of the reply and appends it to `batch`. Returns the reply's end once it has been
+    /// received. Cancel safe: anything not returned comes with the next call.
     fn next<'a>(
         &'a mut self,
         batch: &'a mut DeltaBatch,
@@ -350,12 +352,12 @@ pub enum Delta {
 #[derive(Debug, Default)]
 pub struct DeltaBatch {
     pub deltas: Vec<Delta>,
-    /// Whether content has arrived, also if it is held back and no delta shows it yet.
+    /// True once content has arrived, even if it is held back and no delta shows it yet.
     has_content: bool,
 }
 
 impl DeltaBatch {
-    /// Returns whether the model has sent anything since the last call: text, reasoning or a part of
+    /// Returns true if the model has sent anything since the last call: text, reasoning or a part of
     /// a call. Comments and empty deltas only show that the connection is alive.
     pub fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.has_content) || !self.deltas.is_empty()

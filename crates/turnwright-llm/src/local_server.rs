@@ -23,8 +23,8 @@ pub(super) enum LocalServer {
     LlamaCpp,
 }
 
-/// What a server says of how it was started. Each may be missing, for example because the model is not
-/// loaded yet.
+/// The facts that a server reports about how it was started. Each may be missing, for example because the model
+/// is not loaded yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LocalFacts {
     /// The size of the context window in tokens.
@@ -48,7 +48,7 @@ impl LocalServer {
         (port == Some(OLLAMA_PORT)).then_some(LocalServer::Ollama)
     }
 
-    /// The server that may have this port. Whether it is this one shows when it is asked.
+    /// The server that may have this port. Only asking it shows if it is this one.
     pub(super) fn probably_at(port: Option<u16>) -> Option<LocalServer> {
         match port {
             Some(LLAMA_CPP_PORT) => Some(LocalServer::LlamaCpp),
@@ -56,7 +56,7 @@ impl LocalServer {
         }
     }
 
-    /// What the server says of a model.
+    /// Asks the server about a model.
     pub(super) async fn facts(self, endpoint: &Endpoint, model: &str) -> LocalFacts {
         let get = async |method, path, body| {
             let asking = endpoint.outside_version(method, path, body);
@@ -65,47 +65,51 @@ impl LocalServer {
         match self {
             LocalServer::LlamaCpp => get(Method::GET, "/props", None)
                 .await
-                .map_or_else(LocalFacts::default, |it| props_facts(&it)),
+                .map_or_else(LocalFacts::default, |props| props_facts(&props)),
             LocalServer::Ollama => {
                 let running = get(Method::GET, "/api/ps", None).await;
-                let mut window = running.and_then(|it| loaded_window(&it, model));
+                let mut window = running.and_then(|running| loaded_window(&running, model));
                 if window.is_none() {
-                    let about = json!({ "model": model });
-                    let about = get(Method::POST, "/api/show", Some(about)).await;
-                    window = about.and_then(|it| configured_window(&it));
+                    let request = json!({ "model": model });
+                    let about = get(Method::POST, "/api/show", Some(request)).await;
+                    window = about.and_then(|about| configured_window(&about));
                 }
-                LocalFacts { window: window.filter(|it| *it > 0), slots: None }
+                LocalFacts { window: window.filter(|tokens| *tokens > 0), slots: None }
             }
         }
     }
 }
 
-/// What llama.cpp says. Each of its slots has a window of this size.
+/// Reads the properties that llama.cpp reports. Each of its slots has a window of this size.
 fn props_facts(props: &Value) -> LocalFacts {
-    let count = |place: &str| props.pointer(place)?.as_u64().filter(|it| *it > 0);
     LocalFacts {
-        window: count("/default_generation_settings/n_ctx"),
-        slots: count("/total_slots").and_then(|it| it.try_into().ok()),
+        window: positive_number(props, "/default_generation_settings/n_ctx"),
+        slots: positive_number(props, "/total_slots").and_then(|count| count.try_into().ok()),
     }
+}
+
+fn positive_number(props: &Value, pointer: &str) -> Option<u64> {
+    props.pointer(pointer)?.as_u64().filter(|number| *number > 0)
 }
 
 /// The window of a model that Ollama has loaded.
 fn loaded_window(running: &Value, model: &str) -> Option<u64> {
     let tagged = format!("{model}:latest");
-    let is_model =
-        |it: &&Value| ["name", "model"].iter().any(|key| it[*key] == *model || it[*key] == *tagged);
-    running.get("models")?.as_array()?.iter().find(is_model)?.get("context_length")?.as_u64()
+    let mut models = running.get("models")?.as_array()?.iter();
+    let loaded = models.find(|entry| {
+        ["name", "model"].iter().any(|key| entry[*key] == *model || entry[*key] == *tagged)
+    });
+    loaded?.get("context_length")?.as_u64()
 }
 
 /// The window that the file of an Ollama model sets. The model's maximum, which the answer also
 /// contains, is ignored.
 fn configured_window(about: &Value) -> Option<u64> {
     let parameters = about.get("parameters")?.as_str()?;
-    let value = |line: &str| {
+    parameters.lines().find_map(|line| {
         let (name, value) = line.split_once(char::is_whitespace)?;
         (name == "num_ctx").then(|| value.trim().parse().ok()).flatten()
-    };
-    parameters.lines().find_map(value)
+    })
 }
 
 #[cfg(test)]

@@ -63,70 +63,77 @@ const OTHER_PURPOSES: [&str; 14] = [
 /// answer no prompts are left out.
 pub(super) fn parse_model_list(body: &[u8]) -> Vec<ListedModel> {
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    let list = ["data", "models"].iter().find_map(|it| value.get(*it)?.as_array());
+    let list = ["data", "models"].iter().find_map(|field| value.get(*field)?.as_array());
     let Some(list) = list.or(value.as_array()) else { return Vec::new() };
-    let read = |it: &Value| {
-        let named = ["id", "name", "model"].iter().find_map(|field| it.get(*field)?.as_str());
-        // Gemini prefixes the collection, which may be omitted in requests.
-        let name = named.or(it.as_str())?.trim();
-        let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
-        let sizes = WINDOW_POINTERS.iter().filter_map(|pointer| number(it.pointer(pointer)?));
-        let window = sizes.chain(all_tokens(it)).find(|size| *size > 0);
-        let server = it.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
-        Some(ListedModel { name, window, price: price(it), server })
-    };
-    let mut models: Vec<_> =
-        list.iter().filter_map(read).filter(|it| is_displayable(&it.name)).collect();
-    models.retain(|it| answers_prompts(&it.name));
+    let mut models: Vec<_> = list
+        .iter()
+        .filter_map(listed_model)
+        .filter(|model| is_displayable(&model.name) && answers_prompts(&model.name))
+        .collect();
     models.sort_by(|one, other| one.name.cmp(&other.name));
     models.dedup_by(|one, other| one.name == other.name);
     models.truncate(MAX_MODELS);
     models
 }
 
-/// The window where LiteLLM has only its older field for it, which elsewhere limits the answer.
+fn listed_model(entry: &Value) -> Option<ListedModel> {
+    let named = ["id", "name", "model"].iter().find_map(|field| entry.get(*field)?.as_str());
+    // Gemini prefixes the collection, which may be omitted in requests.
+    let full_name = named.or(entry.as_str())?.trim();
+    let name = full_name.strip_prefix("models/").unwrap_or(full_name).to_owned();
+    let sizes = WINDOW_POINTERS.iter().filter_map(|pointer| number(entry.pointer(pointer)?));
+    let window = sizes.chain(all_tokens(entry)).find(|size| *size > 0);
+    let server = entry.get("owned_by").and_then(Value::as_str).and_then(LocalServer::from_owner);
+    Some(ListedModel { name, window, price: price(entry), server })
+}
+
+/// The window from LiteLLM's older field, if it has no newer one. Elsewhere the field limits the answer.
 fn all_tokens(model: &Value) -> Option<u64> {
     let facts = model.get("model_info").unwrap_or(model);
-    let is_empty = |field: &str| facts.get(field).is_some_and(Value::is_null);
-    let is_window = is_empty("max_input_tokens") && is_empty("max_output_tokens");
+    let is_window = ["max_input_tokens", "max_output_tokens"]
+        .iter()
+        .all(|field| facts.get(*field).is_some_and(Value::is_null));
     number(facts.get("max_tokens")?).filter(|_| is_window)
 }
 
 /// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number.
 fn price(model: &Value) -> Option<Price> {
-    let of_million = |pointers: [&str; 3]| {
-        let value = pointers.iter().find_map(|pointer| model.pointer(pointer))?;
-        let each = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
-        (each.is_finite() && (0.0..1.0).contains(&each)).then_some(each * 1e6)
-    };
-    let input = of_million([
-        "/pricing/prompt",
-        "/input_cost_per_token",
-        "/model_info/input_cost_per_token",
-    ])?;
-    let output = of_million([
-        "/pricing/completion",
-        "/output_cost_per_token",
-        "/model_info/output_cost_per_token",
-    ])?;
-    let cached = of_million([
-        "/pricing/input_cache_read",
-        "/cache_read_input_token_cost",
-        "/model_info/cache_read_input_token_cost",
-    ]);
+    let input = price_of_million(
+        model,
+        ["/pricing/prompt", "/input_cost_per_token", "/model_info/input_cost_per_token"],
+    )?;
+    let output = price_of_million(
+        model,
+        ["/pricing/completion", "/output_cost_per_token", "/model_info/output_cost_per_token"],
+    )?;
+    let cached = price_of_million(
+        model,
+        [
+            "/pricing/input_cache_read",
+            "/cache_read_input_token_cost",
+            "/model_info/cache_read_input_token_cost",
+        ],
+    );
     Some(Price { input, output, cached: cached.unwrap_or(input) })
 }
 
+/// The price of a million tokens, from the first of these fields that exists.
+fn price_of_million(model: &Value, pointers: [&str; 3]) -> Option<f64> {
+    let value = pointers.iter().find_map(|pointer| model.pointer(pointer))?;
+    let each = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    (each.is_finite() && (0.0..1.0).contains(&each)).then_some(each * 1e6)
+}
+
 fn answers_prompts(name: &str) -> bool {
-    let mut words = name.split(|it: char| !it.is_ascii_alphanumeric());
-    !words.any(|it| OTHER_PURPOSES.iter().any(|other| it.eq_ignore_ascii_case(other)))
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    !words.any(|word| OTHER_PURPOSES.iter().any(|other| word.eq_ignore_ascii_case(other)))
 }
 
 /// True if the name is neither empty, nor too long, nor contains hidden characters.
 fn is_displayable(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
-        && !name.contains(|it: char| it.is_control() || is_hidden_char(it))
+        && !name.contains(|c: char| c.is_control() || is_hidden_char(c))
 }
 
 /// Up to five of `names` that `wanted` may have meant, the closest first.
@@ -134,18 +141,23 @@ pub fn closest_names<'a>(wanted: &str, names: &'a [String]) -> Vec<&'a str> {
     if wanted.len() > MAX_NAME_BYTES {
         return Vec::new();
     }
-    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_', '.', ':', ' '], "");
-    let base = plain(wanted.rsplit('/').next().unwrap_or(wanted));
-    let score = |name: &str| {
-        let other = plain(name.rsplit('/').next().unwrap_or(name));
+    let base = plain_base_name(wanted);
+    let scores = names.iter().map(|name| {
+        let other = plain_base_name(name);
         let within = other.contains(&base) || base.contains(&other);
         // A part of the name counts as much as a typing error.
-        strsim::jaro_winkler(&base, &other) + if within && !base.is_empty() { 0.3 } else { 0.0 }
-    };
-    let mut scored: Vec<_> = names.iter().map(|it| (score(it), it.as_str())).collect();
-    scored.retain(|(score, _)| *score > 0.75);
+        let bonus = if within && !base.is_empty() { 0.3 } else { 0.0 };
+        (strsim::jaro_winkler(&base, &other) + bonus, name.as_str())
+    });
+    let mut scored: Vec<_> = scores.filter(|(score, _)| *score > 0.75).collect();
     scored.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
     scored.into_iter().take(5).map(|(_, name)| name).collect()
+}
+
+/// The part of a name after its last slash, in lower case and without separators.
+fn plain_base_name(name: &str) -> String {
+    let base = name.rsplit('/').next().unwrap_or(name);
+    base.to_ascii_lowercase().replace(['-', '_', '.', ':', ' '], "")
 }
 
 #[cfg(test)]
@@ -163,7 +175,7 @@ mod tests {
             r#"{"data":["a","b"," ",null]}"#,
         ] {
             let names: Vec<_> =
-                parse_model_list(body.as_bytes()).into_iter().map(|it| it.name).collect();
+                parse_model_list(body.as_bytes()).into_iter().map(|model| model.name).collect();
             assert_eq!(names, ["a", "b"], "{body}");
         }
         assert!(parse_model_list(b"<html>").is_empty());
@@ -174,7 +186,7 @@ mod tests {
     fn names_that_do_not_show_what_they_are_are_left_out() {
         let body = json!(["good", "a\u{1b}[31m", "a\nb", "a\u{202e}b", "a\u{200b}", "a\u{e0041}"]);
         let models = parse_model_list(body.to_string().as_bytes());
-        let names: Vec<_> = models.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
         assert_eq!(names, ["good"]);
     }
 
@@ -184,7 +196,7 @@ mod tests {
             "whisper-1", "dall-e-3", "gpt-4o-mini-transcribe", "omni-moderation-latest",
             "embedder-chat", "gemini-2.5-flash-image"]"#;
         let models = parse_model_list(body.as_bytes());
-        let names: Vec<_> = models.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
         assert_eq!(names, ["embedder-chat", "gemini-2.5-flash-image", "gpt-5"]);
     }
 
@@ -231,10 +243,13 @@ mod tests {
             {"id":"c","pricing":{"prompt":0.000001,"completion":0.000002}},{"id":"d"},
             {"id":"e","model_info":{"input_cost_per_token":0.000003,"output_cost_per_token":0.000015,
             "cache_read_input_token_cost":null}}]}"#;
-        let rounded =
-            |it: Price| [it.input, it.cached, it.output].map(|it| (it * 1e3).round() / 1e3);
-        let prices: Vec<_> =
-            parse_model_list(body.as_bytes()).into_iter().map(|it| it.price.map(rounded)).collect();
+        let prices: Vec<_> = parse_model_list(body.as_bytes())
+            .into_iter()
+            .map(|model| {
+                let Price { input, cached, output } = model.price?;
+                Some([input, cached, output].map(|dollars| (dollars * 1e3).round() / 1e3))
+            })
+            .collect();
         let litellm = Some([3.0, 3.0, 15.0]);
         assert_eq!(prices, [Some([3.0, 0.3, 15.0]), None, Some([1.0, 1.0, 2.0]), None, litellm]);
     }

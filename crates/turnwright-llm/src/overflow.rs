@@ -50,13 +50,17 @@ const PLAUSIBLE_TOKENS: std::ops::RangeInclusive<u64> = 256..=1 << 40;
 
 /// The overflow error with the sizes found in the error's body or in its lower-case message.
 pub(super) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
-    let find = |name: &str, phrases: &[&str]| {
-        let found = number_field(body, name)
-            .or_else(|| phrases.iter().find_map(|it| number_after(text, it)));
-        found.filter(|it| PLAUSIBLE_TOKENS.contains(it))
-    };
-    let limit = if is_minute_limit(text) { None } else { find("n_ctx", LIMIT_PHRASES) };
-    ErrorKind::ContextOverflow { limit, used: find("n_prompt_tokens", USED_PHRASES) }
+    let limit =
+        if is_minute_limit(text) { None } else { find_tokens(body, text, "n_ctx", LIMIT_PHRASES) };
+    let used = find_tokens(body, text, "n_prompt_tokens", USED_PHRASES);
+    ErrorKind::ContextOverflow { limit, used }
+}
+
+/// The number in this field of the body, or else after one of the phrases in the text.
+fn find_tokens(body: &Value, text: &str, field: &str, phrases: &[&str]) -> Option<u64> {
+    let found = number_field(body, field)
+        .or_else(|| phrases.iter().find_map(|phrase| number_after(text, phrase)));
+    found.filter(|tokens| PLAUSIBLE_TOKENS.contains(tokens))
 }
 
 /// True for a limit of tokens per minute, which is not the context window.
@@ -71,9 +75,8 @@ fn number_field(body: &Value, name: &str) -> Option<u64> {
 
 /// The number that follows a phrase.
 fn number_after(text: &str, phrase: &str) -> Option<u64> {
-    let is_gap = |it: char| it == ' ' || it == '`' || it == '=';
     text.match_indices(phrase).find_map(|(at, _)| {
-        let rest = text[at + phrase.len()..].trim_start_matches(is_gap);
+        let rest = text[at + phrase.len()..].trim_start_matches([' ', '`', '=']);
         let mut digits = String::new();
         let mut rest = rest.chars().peekable();
         while let Some(next) = rest.next() {

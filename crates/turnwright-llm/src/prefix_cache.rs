@@ -13,7 +13,7 @@ use turnwright_types::message::Message;
 const MAX_CONVERSATIONS: usize = 16;
 /// Longer prefixes are not cached.
 const MAX_PREFIX_BYTES: usize = 8 * 1024 * 1024;
-/// The most bytes of all prefixes, those of closed sessions included.
+/// The most bytes of all prefixes, including closed sessions.
 const MAX_BYTES: usize = 2 * MAX_PREFIX_BYTES;
 
 #[derive(Debug, Default)]
@@ -40,15 +40,14 @@ impl PrefixCache {
     /// Removes and returns the prefix of this conversation, or an empty one.
     pub(super) fn take(&self, messages: &[Arc<Message>], quirks: Quirks) -> RenderedPrefix {
         let mut prefixes = self.prefixes.lock();
-        let matches_start =
-            |prefix: &RenderedPrefix| match (prefix.count.checked_sub(1), &prefix.last) {
+        let found =
+            prefixes.iter().position(|prefix| match (prefix.count.checked_sub(1), &prefix.last) {
                 (Some(end), Some(last)) if prefix.quirks == quirks => {
-                    messages.get(end).is_some_and(|it| Arc::ptr_eq(it, last))
+                    messages.get(end).is_some_and(|message| Arc::ptr_eq(message, last))
                 }
                 _ => false,
-            };
-        let found = prefixes.iter().position(matches_start);
-        found.map(|it| prefixes.remove(it)).unwrap_or_default()
+            });
+        found.map(|index| prefixes.remove(index)).unwrap_or_default()
     }
 
     pub(super) fn clear(&self) {
@@ -72,8 +71,8 @@ impl PrefixCache {
         prefixes.insert(0, prefix);
         prefixes.truncate(MAX_CONVERSATIONS);
         let mut bytes = 0;
-        prefixes.retain(|it| {
-            bytes += it.json.len();
+        prefixes.retain(|prefix| {
+            bytes += prefix.json.len();
             bytes <= MAX_BYTES
         });
     }
@@ -89,16 +88,16 @@ mod tests {
     fn the_prefixes_used_last_are_kept_as_far_as_they_fit() {
         for (bytes, kept) in [(10, MAX_CONVERSATIONS), (5 * 1024 * 1024, 3), (9 * 1024 * 1024, 0)] {
             let cache = PrefixCache::default();
-            let conversation =
-                |it: usize| [Arc::new(Message::User(UserMessage::text(it.to_string())))];
-            let all: Vec<_> = (0..20).map(conversation).collect();
+            let all: Vec<_> = (0..20_usize)
+                .map(|number| [Arc::new(Message::User(UserMessage::text(number.to_string())))])
+                .collect();
             for messages in &all {
                 let mut prefix = cache.take(messages, Quirks::default());
                 prefix.json.append(vec![b'x'; bytes]);
                 cache.store(prefix, messages, Quirks::default());
             }
-            let found = all.iter().map(|it| cache.take(it, Quirks::default()).count);
-            let expected = (0..20).map(|it| usize::from(it >= 20 - kept));
+            let found = all.iter().map(|messages| cache.take(messages, Quirks::default()).count);
+            let expected = (0..20).map(|number| usize::from(number >= 20 - kept));
             assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{bytes}");
         }
     }

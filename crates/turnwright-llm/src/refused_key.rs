@@ -1,27 +1,27 @@
-//! Whose key a server refuses. A gateway relays what its provider says of the gateway's own key, while the
-//! user's key for the gateway is fine. Does no I/O.
+//! Finds out whose key a server refuses. A gateway relays its provider's complaint about the gateway's own
+//! key, while the user's key for the gateway is fine. Does no I/O.
 
 use serde_json::Value;
 
-/// The advice about a gateway that answers as if it had failed itself, because it got no key.
+/// The advice for a gateway that reports a failure of its own because it got no key.
 pub(super) const NO_KEY_ADVICE: &str = "No key is sent, and gateways such as LiteLLM answer so without one: \
                                         run `turnwright login`, or set the key. If it needs none, look \
                                         into the log of the server";
 
-/// The bodies of a server that has failed and says no more.
+/// The bodies of servers that report a failure without details.
 const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 
 /// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
 const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
 
-/// Returns true if nothing is said but that the server has failed.
+/// Returns true if the body says only that the server has failed.
 pub(super) fn is_bare_failure(body: &str) -> bool {
     BARE_FAILURES.contains(&body.trim())
 }
 
 /// Returns the advice about a refused key that is not the user's own.
 pub(super) fn upstream_advice(host: &str, body: &str) -> Option<String> {
-    // The server repeats the user's key, with which it therefore was called.
+    // The server repeats the user's key, so it was called with that key.
     if body.contains("[key]") {
         return None;
     }

@@ -63,12 +63,12 @@ pub struct RemoteModel {
     learned_quirks: Arc<LearnedQuirks>,
     prefix_cache: PrefixCache,
     local_server: OnceLock<LocalServer>,
-    /// The local server was asked for its window before the first request.
+    /// Set once the local server was asked for its window before the first request.
     asked_at_start: tokio::sync::OnceCell<()>,
-    /// The list that the server gave when it was asked first, perhaps for the window alone.
+    /// The first list that the server gave, perhaps requested only for the window.
     first_list: tokio::sync::OnceCell<Result<Vec<String>, LlmError>>,
     has_given_first_list: AtomicBool,
-    /// The local server was asked for its window after an answer.
+    /// True once the local server was asked for its window after an answer.
     has_asked_window: AtomicBool,
     sends_finish_reasons: Arc<AtomicBool>,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
@@ -240,31 +240,31 @@ impl RemoteModel {
 
     async fn fetch_model_names(&self) -> Result<Vec<String>, LlmError> {
         let models = self.endpoint.list_models().await?;
-        let listed = models.iter().find(|it| it.name == self.settings.model);
-        if let Some(server) = listed.and_then(|it| it.server) {
+        let listed = models.iter().find(|model| model.name == self.settings.model);
+        if let Some(server) = listed.and_then(|model| model.server) {
             self.local_server.get_or_init(|| server);
         }
         if listed.is_some() {
             // The next process need not ask before its first request.
             self.learned_quirks.save();
         }
-        if let Some(price) = listed.and_then(|it| it.price) {
+        if let Some(price) = listed.and_then(|model| model.price) {
             self.learned_quirks.record_price(price);
         }
         // The server's own list is more reliable than the built-in table.
-        if let Some(window) = listed.and_then(|it| it.window)
-            && self.window().is_none_or(|it| window < it)
+        if let Some(window) = listed.and_then(|model| model.window)
+            && self.window().is_none_or(|known| window < known)
         {
             self.learned_quirks.record_window(window);
         }
         self.ask_local_server().await;
-        Ok(models.into_iter().map(|it| it.name).collect())
+        Ok(models.into_iter().map(|model| model.name).collect())
     }
 
     /// The local server, if it is one that says how it was started.
     fn local_server(&self) -> Option<LocalServer> {
-        let port = || LocalServer::from_port(self.endpoint.port());
-        self.local_server.get().copied().or_else(port)
+        let known = self.local_server.get().copied();
+        known.or_else(|| LocalServer::from_port(self.endpoint.port()))
     }
 
     /// Asks a local server for its window, which counts unless the user has set one, and its slots.
@@ -285,8 +285,8 @@ impl RemoteModel {
         }
     }
 
-    /// Asks the server that usually has this port, once, before the first request: the window decides
-    /// which tools that has.
+    /// Asks the server that usually has this port, once, before the first request: the window decides which
+    /// tools the request has.
     async fn ask_server_at_start(&self) {
         let ask = async {
             let port = self.endpoint.port();
@@ -320,15 +320,16 @@ impl RemoteModel {
             return error;
         }
         let listed = tokio::time::timeout(HINT_TIMEOUT, self.endpoint.list_models()).await;
-        let names: Vec<_> = listed.into_iter().flatten().flatten().map(|it| it.name).collect();
+        let names: Vec<_> =
+            listed.into_iter().flatten().flatten().map(|model| model.name).collect();
         let mut suggestions = closest_names(&self.settings.model, &names);
         // A server that lists the model but refuses it means something else.
-        suggestions.retain(|it| *it != self.settings.model);
+        suggestions.retain(|name| *name != self.settings.model);
         if let LlmError::Status { message, .. } = &mut error
             && !suggestions.is_empty()
         {
-            let all: Vec<_> = suggestions.iter().map(|it| self.qualified_name(it)).collect();
-            let all = all.join(", ");
+            let names: Vec<_> = suggestions.iter().map(|name| self.qualified_name(name)).collect();
+            let all = names.join(", ");
             *message = format!("{}. Did you mean {all}?", message.trim_end_matches('.'));
         }
         error
@@ -375,20 +376,17 @@ impl RemoteModel {
                 Box::new(HttpReplyStream::new(body, responses::ResponsesAssembler::new(context)))
             }
         };
-        let (learned_quirks, quirks) =
-            (Arc::clone(&self.learned_quirks), self.learned_quirks.quirks());
         Ok(Box::new(LearningStream {
             inner,
-            learned_quirks,
-            quirks,
+            learned_quirks: Arc::clone(&self.learned_quirks),
+            quirks: self.learned_quirks.quirks(),
             media: request.media(),
             has_started: false,
         }))
     }
 }
 
-/// A reply whose first error is learned from, because some servers refuse a request within the
-/// stream.
+/// Learns from the first error of a reply, because some servers refuse a request within the stream.
 struct LearningStream {
     inner: Box<dyn ReplyStream>,
     learned_quirks: Arc<LearnedQuirks>,
@@ -457,9 +455,10 @@ impl Model for RemoteModel {
     }
 
     fn window(&self) -> Option<u64> {
-        // How much the model could hold does not matter where the server decides.
-        let usual = || self.settings.usual_window.filter(|_| self.local_server().is_none());
-        self.told_window().or_else(usual)
+        self.told_window().or_else(|| {
+            // The model's maximum does not matter if the server decides.
+            self.settings.usual_window.filter(|_| self.local_server().is_none())
+        })
     }
 
     fn told_window(&self) -> Option<u64> {
@@ -467,7 +466,7 @@ impl Model for RemoteModel {
     }
 
     fn concurrent_requests(&self) -> Option<u32> {
-        Some(self.slots.load(Ordering::Relaxed)).filter(|it| *it > 0)
+        Some(self.slots.load(Ordering::Relaxed)).filter(|slots| *slots > 0)
     }
 
     fn refresh_window(&self) -> BoxFuture<'_, ()> {
@@ -555,7 +554,7 @@ impl Model for RemoteModel {
 
     fn qualified_name(&self, model: &str) -> String {
         let provider = self.settings.provider.as_ref();
-        provider.map_or_else(|| model.to_owned(), |it| format!("{it}/{model}"))
+        provider.map_or_else(|| model.to_owned(), |provider| format!("{provider}/{model}"))
     }
 
     fn corrected_base_url(&self) -> Option<String> {

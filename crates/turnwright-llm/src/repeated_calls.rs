@@ -3,16 +3,16 @@
 
 use std::ops::Range;
 
-/// So many equal calls in a row are a repetition…
+/// Identical consecutive calls that count as a loop.
 const MAX_IN_ROW: usize = 3;
-/// … and so many with others between them.
+/// Identical calls that count as a loop if there are others between them.
 const MAX_IN_ALL: usize = 6;
 
 /// The place of the first call that only repeats an earlier one, once an answer goes round in
 /// circles. The calls before it are what the model meant.
 pub(crate) fn first_repeat<T: PartialEq>(calls: &[T]) -> Option<usize> {
     (0..calls.len()).find_map(|last| {
-        let is_same = |it: &usize| calls[*it] == calls[last];
+        let is_same = |index: &usize| calls[*index] == calls[last];
         let earlier: Range<usize> = 0..last;
         let in_row = earlier.clone().rev().take_while(is_same).count() + 1;
         let mut same = earlier.filter(is_same);

@@ -16,8 +16,8 @@ const WINDOW: usize = MAX_UNIT * MIN_COPIES;
 /// that the user has asked for.
 pub(super) const LONG_UNIT: usize = 60;
 
-/// In a code block or a table, which may well have the same line again and again, so many checks in a row
-/// must find a repetition: it covers four times as many bytes.
+/// The number of consecutive checks that must find a repetition in a code block or a table, where a line may
+/// well recur: it covers four times as many bytes.
 const QUOTED_CHECKS: usize = 3 * MIN_BYTES / CHECK_INTERVAL;
 
 /// Watches one stream.
@@ -68,22 +68,22 @@ impl RepetitionDetector {
         let start = self.recent.len().saturating_sub(WINDOW);
         let window = &self.recent[start..];
         let is_repeated = window.len() >= MIN_BYTES
-            && repeated_unit(window, &mut self.borders).is_some_and(|it| it >= self.min_unit);
+            && repeated_unit(window, &mut self.borders).is_some_and(|unit| unit >= self.min_unit);
         self.found_checks = if is_repeated { self.found_checks + 1 } else { 0 };
         let needed = if self.lines.is_quoted() { QUOTED_CHECKS } else { 1 };
         self.is_found = self.found_checks >= needed;
     }
 }
 
-/// Knows whether the end of a Markdown text is in a code block or a table.
+/// Tracks whether the end of a Markdown text is in a code block or a table.
 #[derive(Debug, Default)]
 struct LineWatch {
-    /// The first byte of the current line that is no space, or of the last line.
+    /// The first byte of the current line that is not a space, or of the last line.
     start: u8,
     /// How many of these bytes the current line begins with, and whether they have ended.
     run: usize,
     is_run_over: bool,
-    /// Whether anything else has followed.
+    /// True if anything else has followed.
     has_more: bool,
     /// The byte and the length of the fence that has opened the code block.
     fence: Option<(u8, usize)>,
@@ -197,18 +197,21 @@ mod tests {
     fn legitimate_text_is_not_reported() {
         let numbered = |line: fn(usize) -> String| (0..1000).map(line).collect::<String>();
         let table = format!("|{}|\n", "-".repeat(78))
-            + &numbered(|it| format!("| row {it:4} | {} |\n", "x".repeat(60)));
-        let code =
-            numbered(|it| format!("    case {it}:\n        return handle(it);\n        break;\n"));
+            + &numbered(|number| format!("| row {number:4} | {} |\n", "x".repeat(60)));
+        let code = numbered(|number| {
+            format!("    case {number}:\n        return handle(it);\n        break;\n")
+        });
         for (name, text) in [
-            ("a numbered list", numbered(|it| format!("{it}. Check the next file.\n"))),
+            ("a numbered list", numbered(|number| format!("{number}. Check the next file.\n"))),
             (
                 "records",
-                numbered(|it| format!("{{\"id\": {it}, \"name\": \"x\", \"ok\": true}},\n")),
+                numbered(|number| {
+                    format!("{{\"id\": {number}, \"name\": \"x\", \"ok\": true}},\n")
+                }),
             ),
             ("a table", table),
             ("code with a pattern", code),
-            ("rulers", numbered(|it| format!("{}\n{it}\n", "=".repeat(300)))),
+            ("rulers", numbered(|number| format!("{}\n{number}\n", "=".repeat(300)))),
             ("a long ruler", "-".repeat(2000)),
             ("a key", noise(4000)),
             ("boilerplate a few times", ("fn main() {\n}\n".repeat(20) + &noise(100)).repeat(30)),
@@ -240,13 +243,14 @@ mod tests {
 
     #[test]
     fn similar_lines_are_no_repetition_wherever_they_stand() {
-        let line = |it: usize| {
+        let line = |number: usize| {
             format!(
-                "    assert_eq!(response.status({it}), 200, \"request {it} of the series failed\");\n"
+                "    assert_eq!(response.status({number}), 200, \"request {number} of the series failed\");\n"
             )
         };
-        let row =
-            |it: usize| format!("| request {it} of the series | 200 | no difference was found |\n");
+        let row = |number: usize| {
+            format!("| request {number} of the series | 200 | no difference was found |\n")
+        };
         for (before, text) in [
             ("```rust\n", (0..400).map(line).collect::<String>()),
             ("", (0..400).map(line).collect()),

@@ -72,8 +72,10 @@ impl<A: ReplyAssembler> ReplyReader<A> {
     ) -> Result<Option<Reply>, LlmError> {
         if matches!(self.framing, Framing::Unknown) {
             // A byte order mark is as insignificant as white space.
-            let is_blank = |it: &u8| it.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(it);
-            let Some(start) = bytes.iter().position(|it| !is_blank(it)) else { return Ok(None) };
+            let start = bytes
+                .iter()
+                .position(|byte| !byte.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(byte));
+            let Some(start) = start else { return Ok(None) };
             bytes = &bytes[start..];
             self.framing = match bytes[0] {
                 b'{' | b'[' => Framing::Document(Vec::new()),
@@ -90,7 +92,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Unknown => {}
             Framing::Document(document) if document.len() + bytes.len() <= MAX_DOCUMENT_BYTES => {
                 document.extend_from_slice(bytes);
-                batch.has_content |= bytes.iter().any(|it| !it.is_ascii_whitespace());
+                batch.has_content |= bytes.iter().any(|byte| !byte.is_ascii_whitespace());
             }
             Framing::Document(_) => {
                 return Err(self
@@ -165,18 +167,18 @@ mod tests {
     use crate::chat::{ChatAssembler, recorded_context};
     use crate::responses::ResponsesAssembler;
 
-    /// Whether the pieces, read one after the other, bring content.
+    /// Reads the pieces one after the other; true for each one that brings content.
     fn progress<A: ReplyAssembler>(assembler: A, pieces: &[&str]) -> Vec<bool> {
         let mut reader = ReplyReader::new(assembler);
-        let mut read = |piece: &&str| {
+        let progress = pieces.iter().map(|piece| {
             let mut batch = DeltaBatch::default();
             reader.feed(piece.as_bytes(), &mut batch).unwrap();
             let progress = batch.take_progress();
             batch.deltas.clear();
             assert!(!batch.take_progress(), "{piece} counts twice");
             progress
-        };
-        pieces.iter().map(&mut read).collect()
+        });
+        progress.collect()
     }
 
     #[test]
@@ -205,8 +207,8 @@ mod tests {
             (arguments(""), false),
             (arguments("}"), true),
         ];
-        let pieces: Vec<_> = table.iter().map(|it| it.0.as_str()).collect();
-        let expected: Vec<_> = table.iter().map(|it| it.1).collect();
+        let pieces: Vec<_> = table.iter().map(|row| row.0.as_str()).collect();
+        let expected: Vec<_> = table.iter().map(|row| row.1).collect();
         let assembler = ChatAssembler::new(recorded_context("qwen3", &["f".to_owned()]));
         assert_eq!(progress(assembler, &pieces), expected);
     }
@@ -223,16 +225,16 @@ mod tests {
             (event("reasoning_summary_text.delta", r#","delta":"""#), false),
             (event("keepalive", ""), false),
         ];
-        let pieces: Vec<_> = table.iter().map(|it| it.0.as_str()).collect();
-        let expected: Vec<_> = table.iter().map(|it| it.1).collect();
+        let pieces: Vec<_> = table.iter().map(|row| row.0.as_str()).collect();
+        let expected: Vec<_> = table.iter().map(|row| row.1).collect();
         let assembler = ResponsesAssembler::new(recorded_context("gpt-5", &[]));
         assert_eq!(progress(assembler, &pieces), expected);
     }
 
     #[test]
     fn the_bytes_of_a_document_are_progress_and_the_space_before_them_is_not() {
-        let assembler = || ChatAssembler::new(recorded_context("m", &[]));
+        let assembler = ChatAssembler::new(recorded_context("m", &[]));
         let pieces = ["\n\n", "{", "  \n", "\"choices\""];
-        assert_eq!(progress(assembler(), &pieces), [false, true, false, true]);
+        assert_eq!(progress(assembler, &pieces), [false, true, false, true]);
     }
 }

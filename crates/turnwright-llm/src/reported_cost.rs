@@ -3,29 +3,29 @@
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-/// No single answer costs as many US dollars. A larger number counts in another unit.
+/// No single answer costs this many US dollars. A larger number is in another unit.
 const MAX_DOLLARS: f64 = 10_000.0;
-/// xAI's unit is so many US dollars.
+/// xAI's unit in US dollars.
 const XAI_TICK: f64 = 1e-10;
 
 /// The fields of the token counts that hold US dollars: OpenRouter, LiteLLM, Vercel and Perplexity have
 /// the first, DeepInfra the last.
 const FIELDS: [&str; 5] = ["cost", "total_cost", "cost_in_usd", "cost_usd", "estimated_cost"];
 
-/// The cost that stands beside the token counts, in US dollars.
+/// The cost next to the token counts, in US dollars.
 pub(super) fn in_usage(usage: &Value) -> Option<f64> {
     let named = FIELDS.iter().find_map(|field| amount(usage.get(*field)?));
     let cost = match named {
         Some(cost) => cost,
         None => plausible(number(usage.get("cost_in_usd_ticks")?)? * XAI_TICK)?,
     };
-    // With a key of one's own for the provider behind OpenRouter, its own share is only a small part.
+    // If the user has a key for the provider behind OpenRouter, OpenRouter's own share is only a small part.
     let is_own_key = usage.get("is_byok") != Some(&Value::Bool(false));
     let upstream = usage.pointer("/cost_details/upstream_inference_cost").filter(|_| is_own_key);
     plausible(cost + upstream.and_then(amount).unwrap_or_default())
 }
 
-/// The cost that stands beside the choices, as OpenCode and Vercel write it.
+/// The cost next to the choices, as OpenCode and Vercel write it.
 pub(super) fn beside_usage(cost: Option<&Value>, metadata: Option<&Value>) -> Option<f64> {
     cost.and_then(amount).or_else(|| amount(metadata?.pointer("/gateway/cost")?))
 }
@@ -36,7 +36,7 @@ pub(super) fn in_headers(headers: &HeaderMap) -> Option<f64> {
     text.trim().parse().ok().and_then(plausible).filter(|cost| *cost > 0.0)
 }
 
-/// An amount, also as text or as the total of an object, as Perplexity has it.
+/// Parses an amount: a number, text, or the total of an object, as Perplexity sends it.
 fn amount(value: &Value) -> Option<f64> {
     let total = value.get("total_cost").unwrap_or(value);
     number(total).and_then(plausible)

@@ -1,5 +1,5 @@
-//! The body of a request in pieces, most of which the prefix cache shares with the next request. What
-//! was rendered once is not copied again, however long the conversation is.
+//! The body of a request in pieces, most of which the prefix cache shares with the next request. Rendered
+//! bytes are not copied again, however long the conversation is.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -56,7 +56,7 @@ impl RequestBody {
 
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.len());
-        self.pieces.iter().for_each(|it| whole.extend_from_slice(it));
+        self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
         whole
     }
 }
@@ -78,7 +78,7 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.pieces.pop_front().map(|it| Ok(Frame::data(it))))
+        Poll::Ready(self.pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -112,7 +112,8 @@ mod tests {
         assert_eq!(second.to_vec(), [b"[", &*expected, b",more]"].concat());
         // All but the last piece, which has grown, and the two around them.
         let shared: Vec<_> = first.pieces.iter().zip(&second.pieces).skip(2).collect();
-        let (_, shared) = shared.split_last_chunk::<2>().map(|it| (it.1, it.0)).unwrap();
-        assert!(shared.len() > 2 && shared.iter().all(|it| it.0.as_ptr() == it.1.as_ptr()));
+        let (shared, _) = shared.split_last_chunk::<2>().unwrap();
+        assert!(shared.len() > 2);
+        assert!(shared.iter().all(|(one, other)| one.as_ptr() == other.as_ptr()));
     }
 }

@@ -24,10 +24,10 @@ const PHRASES: [&str; 8] = [
     "wait ",
 ];
 
-/// Words of error messages that name a date from which on requests are accepted again.
+/// Words of error messages that name the date from which requests are accepted again.
 const DATE_WORDS: [&str; 6] = ["reset", "重置", "again", "retry", "regain", "until"];
 
-/// The time at the server as far as the response says: the clock here may be wrong.
+/// The server's time, if the response states it: the clock here may be wrong.
 pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
     let date =
         headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
@@ -39,16 +39,18 @@ const RELAYED: &str = "llm_provider-";
 
 /// The delay in the headers: `Retry-After` takes precedence over vendor headers.
 pub(super) fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let retry_after = |prefix: &str| {
-        let text = |name: &str| headers.get(format!("{prefix}{name}"))?.to_str().ok();
-        let milliseconds = text("retry-after-ms").and_then(|value| value.trim().parse().ok());
-        milliseconds
-            .and_then(|number: f64| checked_seconds(number / 1000.0))
-            .or_else(|| parse_delay_or_date(text("retry-after")?.trim(), now))
-    };
-    retry_after("")
-        .or_else(|| retry_after(RELAYED))
+    from_retry_after(headers, "", now)
+        .or_else(|| from_retry_after(headers, RELAYED, now))
         .or_else(|| from_rate_limit_headers(headers, now))
+}
+
+/// The delay of `retry-after-ms` or `Retry-After`, in headers whose names have this prefix.
+fn from_retry_after(headers: &HeaderMap, prefix: &str, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(format!("{prefix}{name}"))?.to_str().ok();
+    let milliseconds = text("retry-after-ms").and_then(|value| value.trim().parse().ok());
+    milliseconds
+        .and_then(|number: f64| checked_seconds(number / 1000.0))
+        .or_else(|| parse_delay_or_date(text("retry-after")?.trim(), now))
 }
 
 /// The delay of rate limit headers, which exist for several limits, such as requests and tokens. If
@@ -62,9 +64,9 @@ fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Durat
         if !name.contains("ratelimit") || !name.contains("reset") {
             continue;
         }
-        let wait = value.to_str().ok().and_then(|it| parse_delay_or_date(it.trim(), now));
+        let wait = value.to_str().ok().and_then(|text| parse_delay_or_date(text.trim(), now));
         let left = headers.get(name.replace("reset", "remaining"));
-        match left.and_then(|it| it.to_str().ok()?.trim().parse::<f64>().ok()) {
+        match left.and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok()) {
             Some(left) => {
                 has_remaining = true;
                 if left <= 0.0 {
@@ -97,17 +99,18 @@ fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
         "X-RateLimit-Reset",
     ];
     match value {
-        Value::Array(items) => items.iter().find_map(|it| from_fields(it, now)),
+        Value::Array(items) => items.iter().find_map(|item| from_fields(item, now)),
         Value::Object(fields) => {
-            let own = OWN.iter().filter_map(|it| fields.get(*it)).find_map(|it| match it {
-                Value::String(text) => parse_delay_or_date(text, now),
-                other => parse_delay_or_date(&other.as_f64()?.to_string(), now),
-            });
+            let own =
+                OWN.iter().filter_map(|field| fields.get(*field)).find_map(|delay| match delay {
+                    Value::String(text) => parse_delay_or_date(text, now),
+                    other => parse_delay_or_date(&other.as_f64()?.to_string(), now),
+                });
             own.or_else(|| {
                 ["error", "details", "metadata", "headers"]
                     .iter()
-                    .filter_map(|it| fields.get(*it))
-                    .find_map(|it| from_fields(it, now))
+                    .filter_map(|field| fields.get(*field))
+                    .find_map(|inner| from_fields(inner, now))
             })
         }
         _ => None,
@@ -117,17 +120,17 @@ fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
 fn from_message(message: &str, now: SystemTime) -> Option<Duration> {
     let text = message.to_ascii_lowercase();
     let names_date = DATE_WORDS.iter().any(|word| text.contains(word));
-    // Zhipu's times are those of Beijing, in both of its languages.
+    // Zhipu's times are Beijing time, in both of its languages.
     let is_zhipu = text.contains("your limit will reset at ") || text.contains("重置");
     let offset_hours = if is_zhipu { 8 } else { 0 };
     let starts = text.match_indices(['1', '2']).filter(|_| names_date);
     let mut dates = starts.filter_map(|(at, _)| parse_date(&text[at..], offset_hours));
-    // One in the past is no reset.
+    // A date in the past is not a reset.
     let wait = dates.find_map(|date| date.duration_since(now).ok());
     wait.or_else(|| {
         PHRASES.iter().find_map(|phrase| {
             let after = text[text.find(phrase)? + phrase.len()..].trim_start_matches("for ");
-            // A date in the past is not so many seconds.
+            // A date in the past is not a number of seconds.
             parse_duration(after).filter(|_| parse_date(after, 0).is_none())
         })
     })
@@ -156,10 +159,10 @@ fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim_start();
     let mut total = None;
     loop {
-        let digits = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let Ok(number) = rest[..digits].trim_end_matches('.').parse::<f64>() else { break };
         rest = rest[digits..].trim_start();
-        let letters = rest.find(|it: char| !it.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let factor = seconds_per_unit(&rest[..letters]);
         if factor.is_none() && total.is_some() {
             break;
@@ -185,13 +188,13 @@ fn seconds_per_unit(word: &str) -> Option<f64> {
     }
 }
 
-/// `None` for what is not a duration, such as a negative number.
+/// `None` for a number that is not a duration, such as a negative one.
 fn checked_seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok()
 }
 
-/// Parses a date with a time at the start of a text: `2026-01-02T03:04:05.678Z`, also with an offset, a
-/// space or `at` in between, or without seconds. Without a zone, it is one of this offset from UTC.
+/// Parses a date with a time at the start of a text: `2026-01-02T03:04:05.678Z`, also with an offset, a space
+/// or `at` in between, or without seconds. Without a zone, the date has the given offset from UTC.
 fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
     let (year, rest) = leading_number(text, 4)?;
     let (month, rest) = leading_number(rest.strip_prefix('-')?, 2)?;
@@ -224,7 +227,7 @@ fn parse_date(text: &str, offset_hours: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(since))
 }
 
-/// The number of so many digits at the start of a text, and what follows it.
+/// The number with this many digits at the start of a text, and the rest of the text.
 fn leading_number(text: &str, digits: usize) -> Option<(u32, &str)> {
     let (number, rest) = text.split_at_checked(digits)?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -234,10 +237,13 @@ fn leading_number(text: &str, digits: usize) -> Option<(u32, &str)> {
 fn days_since_1970(year: u32, month: u32, day: u32) -> Option<u32> {
     const BEFORE: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let before = BEFORE.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
-    let leap_days = |year: u32| year / 4 - year / 100 + year / 400;
     let is_leap = leap_days(year) > leap_days(year.checked_sub(1)?);
     let today = u32::from(is_leap && month > 2) + before + day.min(31).checked_sub(1)?;
     Some(year.checked_sub(1970)? * 365 + leap_days(year - 1) - leap_days(1969) + today)
+}
+
+fn leap_days(year: u32) -> u32 {
+    year / 4 - year / 100 + year / 400
 }
 
 #[cfg(test)]
@@ -254,10 +260,10 @@ mod tests {
     }
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let pair = |it: &(&str, &str)| {
-            (HeaderName::try_from(it.0).unwrap(), HeaderValue::from_str(it.1).unwrap())
-        };
-        pairs.iter().map(pair).collect()
+        let parsed = pairs.iter().map(|(name, value)| {
+            (HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap())
+        });
+        parsed.collect()
     }
 
     /// C.1 #39.
@@ -377,10 +383,8 @@ mod tests {
         ] {
             assert_eq!(from_body(&body, "", now()), Some(Duration::from_secs(expected)), "{body}");
         }
-        let (body, now) = (
-            json!({ "resets_at": 1_760_000_009 }),
-            UNIX_EPOCH + Duration::from_secs(1_760_000_000),
-        );
+        let body = json!({ "resets_at": 1_760_000_009 });
+        let now = UNIX_EPOCH + Duration::from_secs(1_760_000_000);
         assert_eq!(from_body(&body, "", now), Some(Duration::from_secs(9)));
     }
 

@@ -1,6 +1,5 @@
-//! Converts a tool's JSON Schema to the subset that the strictest servers accept (quirks C.4 #10
-//! and #10b). Does no I/O. What the subset cannot express is added to the descriptions, for the
-//! model to read.
+//! Converts a tool's JSON Schema to the subset that the strictest servers accept (quirks C.4 #10 and #10b).
+//! Does no I/O. Keywords outside the subset are added to the descriptions, for the model to read.
 
 #[cfg(test)]
 mod tests;
@@ -143,7 +142,7 @@ impl<'a> SchemaConverter<'a> {
             let reference = reference.as_str().unwrap_or_default();
             self.spend(reference.len())?;
             match resolve(self.root, reference) {
-                Some(target) if !self.open.iter().any(|it| std::ptr::eq(*it, target)) => {
+                Some(target) if !self.open.iter().any(|open| std::ptr::eq(*open, target)) => {
                     self.open.push(target);
                     self.collect(target, parts)?;
                 }
@@ -181,7 +180,8 @@ impl<'a> SchemaConverter<'a> {
             kinds.extend(kind.or(parts.is_broken.then_some("object")));
         }
         let values = parts.values();
-        self.spend(values.iter().map(|it| NAME_COST + it.as_str().map_or(0, str::len)).sum())?;
+        let sizes = values.iter().map(|value| NAME_COST + value.as_str().map_or(0, str::len));
+        self.spend(sizes.sum())?;
         let branches = parts.branches(&kinds);
         let is_deep = level > self.depth;
         let description = self.describe(parts, kinds.contains(&"object"))?;
@@ -192,11 +192,11 @@ impl<'a> SchemaConverter<'a> {
                 self.convert_all(&branches, level + 1, kind)?
             }
             [] if is_deep => vec![bare("object")],
-            [] => TYPES.into_iter().filter(|it| *it != "integer").map(bare).collect(),
+            [] => TYPES.into_iter().filter(|name| *name != "integer").map(bare).collect(),
             [only] => vec![self.convert_typed(only, parts, level)?],
             _ if is_deep => vec![self.convert_typed(kinds[0], parts, level)?],
             _ => {
-                let each = kinds.iter().map(|it| self.convert_typed(it, parts, level + 1));
+                let each = kinds.iter().map(|kind| self.convert_typed(kind, parts, level + 1));
                 each.collect::<Option<Vec<_>>>()?
             }
         };
@@ -212,7 +212,7 @@ impl<'a> SchemaConverter<'a> {
         level: usize,
         kind: Option<&'static str>,
     ) -> Option<Vec<Value>> {
-        schemas.iter().take(MAX_BRANCHES).map(|it| self.convert_node(it, level, kind)).collect()
+        schemas.iter().take(MAX_BRANCHES).map(|node| self.convert_node(node, level, kind)).collect()
     }
 
     /// Converts alternatives into one schema.
@@ -231,28 +231,21 @@ impl<'a> SchemaConverter<'a> {
         parts: &MergedSchema<'a>,
         level: usize,
     ) -> Option<Value> {
-        let keep = |keys: [&str; 2], is_fit: fn(&Value) -> bool| {
-            let mut fields = Map::from_iter([("type".to_owned(), json!(kind))]);
-            for key in keys {
-                if let Some(value) = parts.get(key).filter(|it| is_fit(it)) {
-                    fields.insert(key.to_owned(), value.clone());
-                }
-            }
-            fields
-        };
         let fields = match kind {
             "object" | "array" if level > self.depth => return Some(bare(kind)),
             "object" => self.convert_object(parts, level)?,
             "array" => {
                 let tuple = list(parts.get("prefixItems")).chain(list(parts.get("items")));
                 let mut items: Vec<&Value> = tuple.take(MAX_BRANCHES).collect();
-                items.extend(parts.get("items").filter(|it| it.is_object()));
-                let mut fields = keep(["minItems", "maxItems"], is_short);
+                items.extend(parts.get("items").filter(|schema| schema.is_object()));
+                let mut fields = parts.typed_fields(kind, ["minItems", "maxItems"], is_short);
                 fields.insert("items".to_owned(), self.convert_alternatives(&items, level + 1)?);
                 fields
             }
-            "string" => keep(["minLength", "maxLength"], is_short),
-            "number" | "integer" => keep(["minimum", "maximum"], Value::is_number),
+            "string" => parts.typed_fields(kind, ["minLength", "maxLength"], is_short),
+            "number" | "integer" => {
+                parts.typed_fields(kind, ["minimum", "maximum"], Value::is_number)
+            }
             _ => return Some(bare(kind)),
         };
         Some(Value::Object(fields))
@@ -285,7 +278,8 @@ impl<'a> SchemaConverter<'a> {
             properties.insert((*name).to_owned(), self.convert_alternatives(schemas, level + 1)?);
         }
         let mut seen = HashSet::new();
-        required.retain(|it| !it.is_empty() && properties.contains_key(*it) && seen.insert(*it));
+        required
+            .retain(|key| !key.is_empty() && properties.contains_key(*key) && seen.insert(*key));
         let mut fields = Map::from_iter([("type".to_owned(), json!("object"))]);
         if !properties.is_empty() {
             fields.insert("properties".to_owned(), Value::Object(properties));
@@ -322,7 +316,7 @@ impl<'a> SchemaConverter<'a> {
         Some(())
     }
 
-    /// The description, extended by what the subset cannot express.
+    /// Returns the description, extended by the keywords that the subset cannot express.
     fn describe(&mut self, parts: &MergedSchema<'a>, is_object: bool) -> Option<String> {
         let description = parts.get("description").and_then(Value::as_str).unwrap_or_default();
         self.spend(description.len())?;
@@ -339,20 +333,20 @@ impl<'a> SchemaConverter<'a> {
         };
         hint("Format: ", parts.get("format"));
         hint("Pattern: ", parts.get("pattern"));
-        let bound = |key: &str, other: &str| {
-            parts.get(key).filter(|it| it.is_number() && parts.get(other).is_none())
-        };
-        hint("Greater than ", bound("exclusiveMinimum", "minimum"));
-        hint("Less than ", bound("exclusiveMaximum", "maximum"));
-        hint("Multiple of ", parts.get("multipleOf").filter(|it| it.is_number()));
-        let long = |key: &str| parts.get(key).filter(|size| size.is_u64() && !is_short(size));
-        hint("Minimum length: ", long("minLength"));
-        hint("Maximum length: ", long("maxLength"));
-        hint("Minimum number of items: ", long("minItems"));
-        hint("Maximum number of items: ", long("maxItems"));
+        hint("Greater than ", parts.exclusive_bound("exclusiveMinimum", "minimum"));
+        hint("Less than ", parts.exclusive_bound("exclusiveMaximum", "maximum"));
+        hint("Multiple of ", parts.get("multipleOf").filter(|factor| factor.is_number()));
+        for (before, key) in [
+            ("Minimum length: ", "minLength"),
+            ("Maximum length: ", "maxLength"),
+            ("Minimum number of items: ", "minItems"),
+            ("Maximum number of items: ", "maxItems"),
+        ] {
+            hint(before, parts.get(key).filter(|size| size.is_u64() && !is_short(size)));
+        }
         if is_object {
-            let values = parts.get("additionalProperties").and_then(|it| it.get("type"));
-            hint("Any keys, each with a value of type ", values.filter(|it| it.is_string()));
+            let values = parts.get("additionalProperties").and_then(|schema| schema.get("type"));
+            hint("Any keys, each with a value of type ", values.filter(|kind| kind.is_string()));
         }
         hint("Default: ", parts.get("default"));
         Some(text)
@@ -366,26 +360,38 @@ fn is_short(size: &Value) -> bool {
 
 impl<'a> MergedSchema<'a> {
     fn get(&self, key: &str) -> Option<&'a Value> {
-        self.maps.iter().find_map(|it| it.get(key))
+        self.maps.iter().find_map(|map| map.get(key))
+    }
+
+    /// Returns the type and the keywords whose values fit.
+    fn typed_fields(&self, kind: &str, keys: [&str; 2], is_fit: fn(&Value) -> bool) -> JsonObject {
+        let mut fields = Map::from_iter([("type".to_owned(), json!(kind))]);
+        for key in keys {
+            if let Some(value) = self.get(key).filter(|value| is_fit(value)) {
+                fields.insert(key.to_owned(), value.clone());
+            }
+        }
+        fields
+    }
+
+    /// An exclusive bound, unless there is also `other`, the inclusive one.
+    fn exclusive_bound(&self, key: &str, other: &str) -> Option<&'a Value> {
+        self.get(key).filter(|bound| bound.is_number() && self.get(other).is_none())
     }
 
     /// The possible types, except null.
     fn kinds(&self) -> Vec<&'static str> {
-        let known = |it: &Value| {
-            let name = it.as_str()?;
-            TYPES.into_iter().find(|kind| kind.eq_ignore_ascii_case(name))
-        };
         let mut kinds = Vec::new();
         match self.get("type") {
             Some(Value::Array(types)) => {
-                for kind in types.iter().take(TYPES.len() + 1).filter_map(known) {
+                for kind in types.iter().take(TYPES.len() + 1).filter_map(known_type) {
                     if !kinds.contains(&kind) {
                         kinds.push(kind);
                     }
                 }
             }
             Some(Value::String(name)) if name == "null" => kinds.push("string"),
-            Some(name) => kinds.extend(known(name)),
+            Some(name) => kinds.extend(known_type(name)),
             None => {}
         }
         if kinds.is_empty() {
@@ -402,33 +408,40 @@ impl<'a> MergedSchema<'a> {
             (_, Some(only)) => vec![only],
             _ => Vec::new(),
         };
-        all.into_iter().filter(|it| !it.is_null()).collect()
+        all.into_iter().filter(|value| !value.is_null()).collect()
     }
 
     fn all_branches(&self) -> Vec<&'a Value> {
         let branches = self.get("anyOf").or_else(|| self.get("oneOf"));
-        list(branches).take(MAX_BRANCHES).filter(|it| !is_null(it)).collect()
+        list(branches).take(MAX_BRANCHES).filter(|branch| !is_null(branch)).collect()
     }
 
     /// The branches, if they say more than the schema beside them.
     fn branches(&self, kinds: &[&str]) -> Vec<&'a Value> {
         let has_properties = kinds == ["object"] && self.get("properties").is_some();
         let branches = self.all_branches();
-        let has_shape = |it: &&Value| SHAPE_KEYWORDS.iter().any(|key| it.get(key).is_some());
-        let says_more = !has_properties && (kinds.is_empty() || branches.iter().any(has_shape));
+        let mut keys = SHAPE_KEYWORDS.iter();
+        let has_shape = keys.any(|key| branches.iter().any(|branch| branch.get(key).is_some()));
+        let says_more = !has_properties && (kinds.is_empty() || has_shape);
         if says_more { branches } else { Vec::new() }
     }
 }
 
+/// The known type with this name, in upper or lower case.
+fn known_type(name: &Value) -> Option<&'static str> {
+    let name = name.as_str()?;
+    TYPES.into_iter().find(|kind| kind.eq_ignore_ascii_case(name))
+}
+
 fn list(value: Option<&Value>) -> std::slice::Iter<'_, Value> {
-    value.and_then(Value::as_array).map(|it| it.iter()).unwrap_or_default()
+    value.and_then(Value::as_array).map(|items| items.iter()).unwrap_or_default()
 }
 
 fn is_null(schema: &Value) -> bool {
-    let only = |it: &Value| it.as_array().is_some_and(|it| it.len() == 1 && it[0].is_null());
-    schema.get("type").is_some_and(|it| it == "null")
+    let values = schema.get("enum").and_then(Value::as_array);
+    schema.get("type").is_some_and(|kind| kind == "null")
         || schema.get("const").is_some_and(Value::is_null)
-        || schema.get("enum").is_some_and(only)
+        || values.is_some_and(|values| values.len() == 1 && values[0].is_null())
 }
 
 /// The names that occur exactly `times` times.
@@ -437,8 +450,8 @@ fn in_all<'a>(names: &[&'a str], times: usize) -> Vec<&'a str> {
     for name in names {
         *counts.entry(name).or_default() += 1;
     }
-    let mut is_first = |it: &&&str| counts.remove(**it).is_some_and(|count| count == times);
-    names.iter().filter(|it| is_first(it)).copied().collect()
+    let common = names.iter().filter(|name| counts.remove(**name) == Some(times));
+    common.copied().collect()
 }
 
 /// The target of a local JSON pointer.
@@ -460,8 +473,8 @@ fn percent_decoded(text: &str) -> Option<String> {
 /// The approximate size in bytes as JSON.
 fn json_size(value: &Value) -> usize {
     match value {
-        Value::Object(fields) => fields.iter().map(|(key, it)| key.len() + 4 + json_size(it)).sum(),
-        Value::Array(all) => all.iter().map(|it| 2 + json_size(it)).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + 4 + json_size(value)).sum(),
+        Value::Array(all) => all.iter().map(|item| 2 + json_size(item)).sum(),
         Value::String(text) => text.len(),
         _ => 4,
     }

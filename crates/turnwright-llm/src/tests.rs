@@ -60,7 +60,7 @@ fn a_long_message_is_shortened() {
 
 fn kind(status: u16, body: &str) -> ErrorKind {
     // Errors in a stream come with HTTP 200, so the only status is that in the body.
-    parse(body, Some(status).filter(|it| *it != 200), None).kind
+    parse(body, Some(status).filter(|status| *status != 200), None).kind
 }
 
 #[track_caller]
@@ -261,7 +261,7 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
 #[test]
 fn an_overflow_reports_the_context_window() {
     for (source, status, body, limit, used) in OVERFLOWS {
-        let known = |it| Some(it).filter(|it| *it > 0);
+        let known = |tokens| Some(tokens).filter(|tokens| *tokens > 0);
         let expected = ErrorKind::ContextOverflow { limit: known(*limit), used: known(*used) };
         assert_eq!(kind(*status, body), expected, "{source}: {status} {body}");
     }

@@ -14,8 +14,8 @@ const TAGS: [(&str, &str); 4] = [
 const CLOSERS: [&str; 4] = [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1];
 /// With more white space before it, a tag is part of the answer.
 const MAX_LEADING_SPACE: usize = 256;
-/// How much is held back of a reply that may be reasoning without an opening tag, until it is
-/// decided that it is.
+/// The number of bytes held back of a reply that may be reasoning without an opening tag; a longer one counts
+/// as reasoning.
 const MAX_HELD_BYTES: usize = 64 * 1024;
 
 /// How the model's chat template starts a reply.
@@ -40,7 +40,7 @@ pub(super) enum ReplyPiece<'a> {
 pub(super) struct ThinkSplitter {
     state: SplitState,
     mode: ThinkMode,
-    /// What cannot be classified yet: an incomplete tag and the white space before it, or
+    /// Text that cannot be classified yet: an incomplete tag and the white space before it, or
     /// everything in [`SplitState::Unclosed`].
     held: String,
 }
@@ -201,10 +201,10 @@ fn match_opening_tag(text: &str) -> OpeningTag<'_> {
     OpeningTag::None
 }
 
-/// The position of the first closing tag and the text after it. The first `known` bytes contain
+/// The position of the first closing tag and the text after it. The first `searched` bytes contain
 /// none.
 fn find_closer<'a>(text: &'a str, closers: &[&str], searched: usize) -> Option<(usize, &'a str)> {
-    let longest = closers.iter().map(|it| it.len()).max().unwrap_or_default();
+    let longest = closers.iter().map(|closer| closer.len()).max().unwrap_or_default();
     let from = text::floor(text, searched.saturating_sub(longest));
     let found = closers.iter().filter_map(|closer| {
         let at = from + text[from..].find(closer)?;
@@ -215,11 +215,11 @@ fn find_closer<'a>(text: &'a str, closers: &[&str], searched: usize) -> Option<(
 
 /// The number of trailing bytes that may be the start of a closing tag.
 fn partial_closer_len(text: &str, closers: &[&str]) -> usize {
-    let open = |closer: &str| {
-        let lengths = closer.char_indices().map(|(at, _)| at).rev();
-        lengths.filter(|it| *it > 0).find(|it| text.ends_with(&closer[..*it])).unwrap_or_default()
-    };
-    closers.iter().map(|it| open(it)).max().unwrap_or_default()
+    let partial_lens = closers.iter().map(|closer| {
+        let mut lengths = closer.char_indices().map(|(at, _)| at).rev();
+        lengths.find(|length| *length > 0 && text.ends_with(&closer[..*length])).unwrap_or_default()
+    });
+    partial_lens.max().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -231,7 +231,8 @@ mod tests {
     /// The reasoning and the text of a reply that arrives in these pieces.
     fn split<'a>(mode: ThinkMode, pieces: impl IntoIterator<Item = &'a str>) -> (String, String) {
         let mut splitter = ThinkSplitter::new(mode);
-        let (mut reasoning, mut plain_text) = (String::new(), String::new());
+        let mut reasoning = String::new();
+        let mut plain_text = String::new();
         let mut out = |piece: ReplyPiece<'_>| match piece {
             ReplyPiece::Thought(text) => reasoning.push_str(text),
             ReplyPiece::Text(text) => plain_text.push_str(text),
@@ -265,8 +266,8 @@ mod tests {
             let expected = (reasoning.to_owned(), plain_text.to_owned());
             assert_eq!(split(ThinkMode::Plain, [answer]), expected, "{answer}");
             let chars: Vec<String> = answer.chars().map(String::from).collect();
-            let chars = chars.iter().map(String::as_str);
-            assert_eq!(split(ThinkMode::Plain, chars), expected, "{answer} char by char");
+            let pieces = chars.iter().map(String::as_str);
+            assert_eq!(split(ThinkMode::Plain, pieces), expected, "{answer} char by char");
         }
     }
 
@@ -305,8 +306,8 @@ mod tests {
     fn a_reply_without_tags_is_passed_on_at_once() {
         let mut splitter = ThinkSplitter::new(ThinkMode::Plain);
         let mut seen = Vec::new();
-        splitter.push("Hello", &mut |it| seen.push(format!("{it:?}")));
-        splitter.push(" <think>", &mut |it| seen.push(format!("{it:?}")));
+        splitter.push("Hello", &mut |piece| seen.push(format!("{piece:?}")));
+        splitter.push(" <think>", &mut |piece| seen.push(format!("{piece:?}")));
         assert_eq!(seen, [r#"Text("Hello")"#, r#"Text(" <think>")"#]);
     }
 

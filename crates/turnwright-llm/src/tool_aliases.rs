@@ -24,14 +24,14 @@ impl ToolAliases {
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
         let declared = declared.into_iter();
-        let mut changed: Vec<&str> = declared.clone().filter(|it| !is_valid(it)).collect();
+        let mut changed: Vec<&str> = declared.clone().filter(|name| !is_valid(name)).collect();
         if changed.is_empty() {
             return ToolAliases::default();
         }
         changed.sort_unstable();
         changed.dedup();
         let mut taken: HashSet<String> =
-            declared.filter(|it| is_valid(it)).map(str::to_owned).collect();
+            declared.filter(|name| is_valid(name)).map(str::to_owned).collect();
         let mut candidates: HashMap<String, usize> = HashMap::new();
         for name in &changed {
             *candidates.entry(sanitised(name)).or_default() += 1;
@@ -84,14 +84,14 @@ fn is_valid(name: &str) -> bool {
 
 /// True if sanitising the name leaves anything that identifies it.
 fn has_alphanumeric(name: &str) -> bool {
-    name.contains(|it: char| it.is_ascii_alphanumeric())
+    name.contains(|c: char| c.is_ascii_alphanumeric())
 }
 
 fn sanitised(name: &str) -> String {
     if name.is_empty() {
         return "unknown".to_owned();
     }
-    let allowed = name.chars().map(|it| if is_allowed(it) { it } else { '_' });
+    let allowed = name.chars().map(|c| if is_allowed(c) { c } else { '_' });
     allowed.take(MAX_NAME_BYTES).collect()
 }
 
@@ -105,7 +105,7 @@ fn hashed(name: &str, attempt: u32) -> String {
 /// FNV-1a, which is stable across builds and runs.
 fn hash(name: &str, attempt: u32) -> u32 {
     let bytes = name.bytes().chain(attempt.to_le_bytes());
-    bytes.fold(0x811c_9dc5, |hash, it| (hash ^ u32::from(it)).wrapping_mul(0x0100_0193))
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]
@@ -165,7 +165,7 @@ mod tests {
         ) {
             let aliases = ToolAliases::new(names.iter().map(String::as_str));
             let distinct: HashSet<&String> = names.iter().collect();
-            let wire: HashSet<Cow<'_, str>> = distinct.iter().map(|it| aliases.to_wire(it)).collect();
+            let wire: HashSet<Cow<'_, str>> = distinct.iter().map(|name| aliases.to_wire(name)).collect();
             prop_assert_eq!(wire.len(), distinct.len());
             for name in &names {
                 let alias = aliases.to_wire(name);

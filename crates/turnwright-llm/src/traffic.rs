@@ -1,5 +1,5 @@
 //! Observes the exchanges with models' servers, or answers in their place. Recordings are made and played
-//! back here, below everything that is done about a server's differences.
+//! back here, below all handling of a server's differences.
 
 use std::fmt::Debug;
 use std::io;
@@ -10,15 +10,15 @@ use futures_util::stream::BoxStream;
 use reqwest::Response;
 use turnwright_http::ConnectionFault;
 
-/// Decides what becomes of the requests to an endpoint.
+/// Decides how the requests to an endpoint are handled.
 pub trait Traffic: Debug + Send + Sync {
     /// A request is about to be sent. `body` renders its body, which costs a copy of the conversation.
     fn begin(&self, path: &str, body: &dyn Fn() -> Vec<u8>) -> Exchange;
 }
 
-/// What becomes of one request.
+/// How one request is handled.
 pub enum Exchange {
-    /// It is sent, and nobody looks at it.
+    /// It is sent without an observer.
     Live,
     /// It is sent, and the observer sees the answer.
     Observed(Box<dyn ExchangeObserver>),
@@ -26,7 +26,7 @@ pub enum Exchange {
     Played(BoxFuture<'static, Result<PlayedResponse, ConnectionFault>>),
 }
 
-/// Sees the answer to one request. When it is dropped, nobody reads more of the answer.
+/// Observes the answer to one request. Dropped when no more of the answer is read.
 pub trait ExchangeObserver: Debug + Send {
     /// The head of the response has arrived. Headers that are not text are left out.
     fn on_head(&mut self, status: u16, headers: &mut dyn Iterator<Item = (&str, &str)>);
@@ -38,7 +38,7 @@ pub trait ExchangeObserver: Debug + Send {
     fn on_fault(&mut self, fault: &ConnectionFault);
 }
 
-/// A response from elsewhere than the network.
+/// A response that does not come from the network.
 pub struct PlayedResponse {
     pub status: u16,
     pub headers: Vec<(String, String)>,

@@ -80,12 +80,14 @@ fn usage_text(usage: TokenUsage) -> String {
 }
 
 fn call_line(call: &ReplyCall) -> String {
-    let (slot, id, name) = (call.slot, &call.provider_id, &call.name);
+    let slot = call.slot;
+    let id = &call.provider_id;
+    let name = &call.name;
     let arguments = match &call.arguments {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { reason, .. } => format!("unusable: {reason}"),
     };
-    let extra = call.extra.as_ref().map(|it| format!(" extra={it}")).unwrap_or_default();
+    let extra = call.extra.as_ref().map(|extra| format!(" extra={extra}")).unwrap_or_default();
     format!("  {slot} {id:?} {name:?} {arguments}{extra}")
 }
 
@@ -116,16 +118,17 @@ fn error_line(error: &LlmError) -> String {
         LlmError::EmptyReply { .. } => "empty",
         LlmError::Config(_) => "config",
     };
-    let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();
+    let status = error.status().map(|status| format!(" {status}")).unwrap_or_default();
     let kind = match error {
         LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => {
             format!(" {}", kind.name())
         }
         _ => String::new(),
     };
-    let window = error.context_window().map(|it| format!(" window={it}")).unwrap_or_default();
+    let window =
+        error.context_window().map(|window| format!(" window={window}")).unwrap_or_default();
     let transient = if error.is_transient() { ", transient" } else { "" };
-    let wait = error.retry_after().map(|it| format!(" after {it:?}")).unwrap_or_default();
+    let wait = error.retry_after().map(|wait| format!(" after {wait:?}")).unwrap_or_default();
     format!("{variant}{status}{kind}{window}{transient}{wait}: {error}")
 }
 

@@ -13,12 +13,13 @@ use uuid::Uuid;
 /// The token and the web pages that are allowed.
 #[derive(Debug)]
 pub struct AccessRules {
-    /// Compared instead of the token, so that the time tells nothing of it.
+    /// Compared instead of the token, so that the timing reveals nothing about it.
     token: Digest,
     origins: Vec<String>,
     /// Further names that requests may be for.
     hosts: Vec<String>,
-    /// Where the agent listens without TLS. With it, the certificate tells which names are served.
+    /// The address where the agent listens without TLS. With TLS, the certificate determines the served
+    /// names.
     unencrypted: Option<IpAddr>,
 }
 
@@ -68,7 +69,7 @@ impl AccessRules {
         AccessRules { hosts, ..self }
     }
 
-    /// Has requests checked for the host that they name, for an agent that listens here without TLS.
+    /// Checks the host that requests name, for an agent that listens here without TLS.
     pub(crate) fn listening_unencrypted(self, address: IpAddr) -> AccessRules {
         AccessRules { unencrypted: Some(address), ..self }
     }
@@ -105,14 +106,14 @@ impl AccessRules {
             return Err(AccessDenial::Token);
         };
         let value = value.to_str().unwrap_or_default();
-        let token =
+        let scheme_and_token =
             value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = token.map_or("", |(_, token)| token.trim());
+        let token = scheme_and_token.map_or("", |(_, token)| token.trim());
         let is_right = digest(&SHA256, token.as_bytes()).as_ref() == self.token.as_ref();
         if is_right { Ok(()) } else { Err(AccessDenial::Token) }
     }
 
-    /// Whether the request comes from no web page, or from one that is allowed.
+    /// True if the request comes from no web page, or from one that is allowed.
     pub(crate) fn allows_origin(&self, headers: &HeaderMap) -> bool {
         headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
@@ -174,7 +175,8 @@ mod tests {
         type Row = (&'static [&'static str], &'static [&'static str], Result<(), AccessDenial>);
 
         let rules = AccessRules::new("secret", vec!["https://a.example".to_owned()]);
-        let (token, origin) = (Err(AccessDenial::Token), Err(AccessDenial::Origin));
+        let token = Err(AccessDenial::Token);
+        let origin = Err(AccessDenial::Origin);
         let table: [Row; 14] = [
             (&["Bearer secret"], &[], Ok(())),
             (&["bearer secret"], &[], Ok(())),

@@ -35,9 +35,9 @@ use turnwright_rpc::{Stdio, read_line};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the agent may take to send its last messages after the input has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The lines that wait for the agent.
+/// The maximum number of lines that wait for the agent.
 const MAX_WAITING_LINES: usize = 8;
-/// Stands for a line that is not UTF-8, which no text frame can carry. It is no JSON either.
+/// Replaces a line that is not UTF-8, which no text frame can carry. It is not JSON either.
 const NOT_TEXT: &str = "\u{fffd}";
 
 /// Why a bridge could not be opened, or has ended before its input.
@@ -93,7 +93,7 @@ pub async fn bridge(
         sent = sending => match sent {
             // The agent sends its last messages, and then closes the connection, too.
             Ok(()) => {
-                drop(timeout(CLOSE_TIMEOUT, receiving).await);
+                timeout(CLOSE_TIMEOUT, receiving).await.ok();
                 false
             }
             Err(_) => true,
@@ -113,21 +113,19 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
     if host.is_empty() || http_url.set_scheme(scheme).is_err() {
         return Err(BridgeError::Url(url.clone()));
     }
-    let unreachable = |error: &reqwest::Error| BridgeError::Unreachable {
-        host: host.to_owned(),
-        fault: ConnectionFault::of(error),
-    };
     if scheme == "http" && !is_this_machine(url) {
         return Err(BridgeError::Unencrypted(host.to_owned()));
     }
-    let build = move || {
-        // No other server and no proxy gets the token as it is.
-        let builder = client_builder().http1_only().redirect(Policy::none());
-        let builder = if scheme == "http" { builder.no_proxy() } else { builder };
+    let built = spawn_blocking(move || {
+        // Neither another server nor a proxy gets the token in plain text.
+        let mut builder = client_builder().http1_only().redirect(Policy::none());
+        if scheme == "http" {
+            builder = builder.no_proxy();
+        }
         build_client(builder, Tls::for_scheme(scheme))
-    };
-    let client = match spawn_blocking(build).await {
-        Ok(client) => client.map_err(|error| unreachable(&error))?,
+    });
+    let client = match built.await {
+        Ok(client) => client.map_err(|error| unreachable(host, &error))?,
         Err(_) => return Err(BridgeError::Lost(host.to_owned())),
     };
     let key = BASE64.encode(Uuid::new_v4().as_bytes());
@@ -142,7 +140,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_KEY, &key);
     let response = match timeout(CONNECT_TIMEOUT, request.send()).await {
-        Ok(response) => response.map_err(|error| unreachable(&error))?,
+        Ok(response) => response.map_err(|error| unreachable(host, &error))?,
         Err(_) => {
             let fault = ConnectionFault::TimedOut;
             return Err(BridgeError::Unreachable { host: host.to_owned(), fault });
@@ -152,16 +150,20 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
     let is_accepted = response
         .headers()
         .get(SEC_WEBSOCKET_ACCEPT)
-        .is_some_and(|it| it.as_bytes() == accept_key(key.as_bytes()).as_bytes());
+        .is_some_and(|accept| accept.as_bytes() == accept_key(key.as_bytes()).as_bytes());
     match status {
         StatusCode::SWITCHING_PROTOCOLS if is_accepted => {}
         StatusCode::UNAUTHORIZED => return Err(BridgeError::Token(host.to_owned())),
         _ => return Err(BridgeError::NoAgent { host: host.to_owned(), status: status.as_u16() }),
     }
-    response.upgrade().await.map_err(|error| unreachable(&error))
+    response.upgrade().await.map_err(|error| unreachable(host, &error))
 }
 
-/// Whether the URL names this machine.
+fn unreachable(host: &str, error: &reqwest::Error) -> BridgeError {
+    BridgeError::Unreachable { host: host.to_owned(), fault: ConnectionFault::of(error) }
+}
+
+/// True if the URL names this machine.
 fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
@@ -185,7 +187,7 @@ fn read_lines(input: File) -> io::Result<mpsc::Receiver<Utf8Bytes>> {
     Ok(lines)
 }
 
-/// The next line that is not blank. What cannot be sent as it is goes as something that the agent refuses in
+/// The next line that is not blank. A line that cannot be sent is replaced with one that the agent refuses in
 /// the same way.
 fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     loop {
@@ -203,8 +205,8 @@ fn next_line(input: &mut impl BufRead) -> Option<Utf8Bytes> {
     }
 }
 
-/// Sends lines until there are no more. In between it sends signs of life unasked: while nobody reads our
-/// output, what the agent asks is not read either.
+/// Sends lines until there are no more. In between it sends unsolicited signs of life: while nobody reads our
+/// output, the agent's pings are not read either.
 async fn send_lines(
     sink: &mut (impl Sink<Message, Error = SocketError> + Unpin),
     mut lines: mpsc::Receiver<Utf8Bytes>,

@@ -1,4 +1,4 @@
-//! A connection as the program gets it.
+//! A connection as the program sees it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use turnwright_rpc::{LineObserver, LineReader, Outbox};
 /// A client's connection, of whatever transport.
 #[derive(Debug)]
 pub struct RemoteConnection {
-    /// Identifies it among those of its listener.
+    /// Identifies the connection within its listener.
     pub number: u64,
     /// The client's messages, until the connection is closed or lost.
     pub input: LineReader,
@@ -22,7 +22,7 @@ pub struct RemoteConnection {
 /// Serves a connection until its input ends, or its outbox is closed.
 pub type ServeConnection = Arc<dyn Fn(RemoteConnection) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Makes what sees the lines of the connection with a number.
+/// Creates the observer of the lines of the connection with this number.
 pub type ObserveConnection = Arc<dyn Fn(u64) -> Arc<dyn LineObserver> + Send + Sync>;
 
 /// How a connection has ended. Clones share it.
@@ -30,7 +30,7 @@ pub type ObserveConnection = Arc<dyn Fn(u64) -> Arc<dyn LineObserver> + Send + S
 pub struct ConnectionEnd(Arc<AtomicBool>);
 
 impl ConnectionEnd {
-    /// Whether the client has closed the connection in due form. Otherwise it was lost, and the client may
+    /// True if the client has closed the connection in due form. Otherwise it was lost, and the client may
     /// come back.
     pub fn is_intended(&self) -> bool {
         self.0.load(Ordering::Acquire)

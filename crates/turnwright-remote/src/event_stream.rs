@@ -19,7 +19,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// A comment, which clients ignore.
 const KEEP_ALIVE: &[u8] = b":\n\n";
 
-/// An event, and the room that it takes among those that wait.
+/// An event and its share of the limit on waiting events.
 pub(crate) struct QueuedEvent {
     pub(crate) event: Bytes,
     pub(crate) room: OwnedSemaphorePermit,
@@ -32,8 +32,8 @@ pub(crate) fn event(message: &[u8]) -> Bytes {
     [b"data: ", message.trim_ascii_end(), b"\n\n"].concat().into()
 }
 
-/// The body of a response with the events of a stream. When it is dropped, the next response goes on with
-/// the stream.
+/// The body of a response with the events of a stream. When it is dropped, the next response continues the
+/// stream.
 pub(crate) struct EventBody {
     connection: Arc<HttpConnection>,
     /// The session of the stream, if it has one.

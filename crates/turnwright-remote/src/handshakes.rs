@@ -1,5 +1,5 @@
-//! The sockets whose clients have not shown the token yet. When there are too many, the oldest is closed: so
-//! those who open sockets and say nothing keep nobody else out.
+//! The sockets whose clients have not shown the token yet. When there are too many, the oldest is closed, so
+//! that clients which open sockets and send nothing keep nobody else out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http_server::MAX_CONNECTIONS;
 
-/// The sockets that may wait for their first authorised request at a time: all clients may come back at once.
+/// The maximum number of sockets that wait for their first authorised request: all clients may come back at
+/// once.
 const MAX_WAITING: usize = MAX_CONNECTIONS;
 
 /// The sockets that are waiting, oldest first. Clones share them.
@@ -42,14 +43,15 @@ impl Handshakes {
             oldest.cancel();
         }
         sockets.next += 1;
-        let (id, evicted) = (sockets.next, CancellationToken::new());
+        let id = sockets.next;
+        let evicted = CancellationToken::new();
         sockets.waiting.push_back((id, evicted.clone()));
         Handshake { id, all: self.clone(), evicted }
     }
 }
 
 impl Handshake {
-    /// The client has shown the token: the socket is not closed for others any more.
+    /// Notes that the client has shown the token: the socket is no longer closed for others.
     pub(crate) fn admit(&self) {
         self.all.0.lock().waiting.retain(|(id, _)| *id != self.id);
     }
@@ -74,7 +76,7 @@ mod tests {
         let waiting: Vec<_> = (0..=MAX_WAITING).map(|_| all.begin()).collect();
         let evicted: Vec<_> = waiting.iter().map(|socket| socket.evicted.is_cancelled()).collect();
         assert!(!admitted.evicted.is_cancelled());
-        assert_eq!(evicted.iter().filter(|it| **it).count(), 1);
+        assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
         assert!(evicted[0]);
         drop(waiting);
         assert!(all.0.lock().waiting.is_empty());

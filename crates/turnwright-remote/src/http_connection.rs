@@ -20,13 +20,14 @@ use turnwright_rpc::{LineSender, OutboxDrain};
 /// How long a connection lives without an open stream and without a request, or with a stream that has no
 /// room because nobody reads it.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// The streams that a connection may have.
+/// The maximum number of streams of a connection.
 const MAX_STREAMS: usize = 256;
-/// The requests of a client that may be unanswered.
+/// The maximum number of a client's unanswered requests.
 const MAX_REQUESTS: usize = 1_024;
-/// The bytes of events that may wait for their streams. A larger event is sent if no other one waits.
+/// The maximum number of bytes of events that wait for their streams. A larger event is sent if no other one
+/// waits.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
-/// The events of a stream that may wait.
+/// The maximum number of events of a stream that wait.
 const MAX_WAITING_EVENTS: usize = 1_024;
 
 /// A connection, shared by its requests.
@@ -54,8 +55,8 @@ struct EventStream {
     events: mpsc::Sender<QueuedEvent>,
     /// `None` while a response carries the stream.
     waiting: Option<EventReceiver>,
-    /// The session was closed while a response carried the stream. The official clients use the stream again
-    /// when they load the session, and one of them takes its end for the end of the connection.
+    /// True if the session was closed while a response carried the stream. The official clients use the
+    /// stream again when they load the session, and one of them takes its end for the end of the connection.
     is_of_closed_session: bool,
 }
 
@@ -105,7 +106,7 @@ impl HttpConnection {
         answer
     }
 
-    /// Notes a request of the client's. Returns false if there are too many without an answer.
+    /// Notes a client's request. Returns false if there are too many without an answer.
     #[must_use]
     pub(crate) fn expect_answer(&self, request: &Envelope<'_>, session: Option<&str>) -> bool {
         let (Some(id), true) = (request.id, request.is_request()) else { return true };
@@ -120,7 +121,7 @@ impl HttpConnection {
         true
     }
 
-    /// Gives a message of the client's to the program. Waits while too much is queued. Returns false if the
+    /// Passes a client's message to the program. Waits while too much is queued. Returns false if the
     /// connection is over.
     pub(crate) async fn receive(&self, message: Vec<u8>) -> bool {
         let Some(lines) = self.lines.lock().clone() else { return false };
@@ -144,14 +145,16 @@ impl HttpConnection {
         Ok(events)
     }
 
-    /// The response that carried a stream has ended.
+    /// Takes a stream back, because the response that carried it has ended.
     pub(crate) fn return_stream(&self, session: Option<&str>, events: EventReceiver) {
         let mut state = self.state.lock();
         state.open_streams = state.open_streams.saturating_sub(1);
         state.last_used = Instant::now();
         let session = session.map(str::to_owned);
         match state.streams.get_mut(&session) {
-            Some(stream) if stream.is_of_closed_session => drop(state.streams.remove(&session)),
+            Some(stream) if stream.is_of_closed_session => {
+                state.streams.remove(&session);
+            }
             Some(stream) => stream.waiting = Some(events),
             None => {}
         }
@@ -190,7 +193,7 @@ impl HttpConnection {
                     let message = Bytes::copy_from_slice(line.trim_ascii_end());
                     let answer = FirstAnswer { message, is_failure: envelope.is_failure() };
                     // If it cannot be sent, the client has given up.
-                    drop(first.send(answer));
+                    first.send(answer).ok();
                     return;
                 }
                 Some(Answer::Stream { session, ends_session }) => {
@@ -203,14 +206,17 @@ impl HttpConnection {
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
         let events = {
             let mut state = self.state.lock();
-            // The stream is forgotten then, and what waits in it. Nobody reads it, so the connection's gets this.
+            // The stream is then forgotten, with its waiting events. Nobody reads it, so the connection's
+            // stream gets this.
             let is_read = !ends_session || state.is_carried(session.as_ref());
             let target = session.as_deref().filter(|_| is_read);
-            state.stream(target).map(|it| it.events.clone())
+            state.stream(target).map(|stream| stream.events.clone())
         };
         match events {
             // It fails only if the connection is over.
-            Some(events) => drop(events.send(QueuedEvent { event: event(line), room }).await),
+            Some(events) => {
+                events.send(QueuedEvent { event: event(line), room }).await.ok();
+            }
             None => {
                 tracing::warn!("a message is lost, because the connection has too many streams");
             }
@@ -235,7 +241,7 @@ impl HttpConnection {
         }
     }
 
-    /// Ends the streams after what is queued.
+    /// Ends the streams after the queued events.
     fn finish(&self) {
         let mut state = self.state.lock();
         state.streams.clear();
@@ -259,7 +265,7 @@ impl ConnectionState {
         Some(stream)
     }
 
-    /// Whether a response carries the stream.
+    /// True if a response carries the stream.
     fn is_carried(&self, session: Option<&String>) -> bool {
         let stream = self.streams.get(&session.cloned());
         stream.is_some_and(|stream| stream.waiting.is_none())
@@ -268,10 +274,12 @@ impl ConnectionState {
     /// Forgets the stream of a session that was closed, at once or when its response ends.
     fn end_session(&mut self, session: Option<String>) {
         match self.streams.entry(session) {
-            Entry::Occupied(mut it) if it.get().waiting.is_none() => {
-                it.get_mut().is_of_closed_session = true;
+            Entry::Occupied(mut entry) if entry.get().waiting.is_none() => {
+                entry.get_mut().is_of_closed_session = true;
             }
-            Entry::Occupied(it) => drop(it.remove()),
+            Entry::Occupied(entry) => {
+                entry.remove();
+            }
             Entry::Vacant(_) => {}
         }
     }

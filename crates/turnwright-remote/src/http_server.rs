@@ -61,7 +61,7 @@ pub(crate) struct HttpServer {
     /// The tasks of connections.
     pub(crate) tasks: TaskTracker,
     pub(crate) connection_permits: Arc<Semaphore>,
-    /// What WebSockets have received of messages that the program does not have yet.
+    /// The received bytes of WebSocket messages that the program does not have yet.
     pub(crate) incomplete: IncompleteMessages,
     /// One permit for each byte of requests that the program has not taken yet.
     request_byte_permits: Arc<Semaphore>,
@@ -69,7 +69,7 @@ pub(crate) struct HttpServer {
     connections: Mutex<HashMap<String, Arc<HttpConnection>>>,
 }
 
-/// A request that is refused: the status, and what the client is told.
+/// A refused request: the status and the text for the client.
 pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 
 const NO_CONNECTION: HttpRefusal =
@@ -102,7 +102,7 @@ impl HttpServer {
         }
     }
 
-    /// Makes the queues of a new connection: our ends, and those of the program.
+    /// Creates the queues of a new connection: our ends and the program's.
     pub(crate) fn open(&self, end: ConnectionEnd) -> (LineSender, OutboxDrain, RemoteConnection) {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let observer = (self.observe)(number);
@@ -202,7 +202,9 @@ impl HttpServer {
     }
 
     fn open_stream(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
-        if !header(headers, ACCEPT.as_str()).is_some_and(|it| it.contains("text/event-stream")) {
+        if !header(headers, ACCEPT.as_str())
+            .is_some_and(|types| types.contains("text/event-stream"))
+        {
             let text = "Streams are of the type text/event-stream, which must be accepted.\n";
             return Err(HttpRefusal(StatusCode::NOT_ACCEPTABLE, text));
         }
@@ -245,10 +247,12 @@ impl HttpServer {
             return Ok(json(StatusCode::BAD_REQUEST, BATCH_REFUSAL.into()));
         }
         let has_connection = head.headers.contains_key(CONNECTION_ID);
-        let initialize = Envelope::read(&message).filter(|it| {
-            !has_connection && it.is_request() && it.method.as_deref() == Some("initialize")
+        let initialize = Envelope::read(&message).filter(|envelope| {
+            !has_connection
+                && envelope.is_request()
+                && envelope.method.as_deref() == Some("initialize")
         });
-        if let Some(id) = initialize.and_then(|it| Some(it.id?.get().to_owned())) {
+        if let Some(id) = initialize.and_then(|envelope| Some(envelope.id?.get().to_owned())) {
             return self.initialize(message, &id).await;
         }
         let connection = self.connection(&head.headers)?;
@@ -280,7 +284,8 @@ impl HttpServer {
         if body.size_hint().lower() > MAX_LINE_BYTES as u64 {
             return Err(TOO_LARGE);
         }
-        let (mut message, mut room) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
+        let mut message = BytesMut::new();
+        let mut room = None::<OwnedSemaphorePermit>;
         loop {
             let Ok(frame) = timeout(READ_TIMEOUT, body.frame()).await else {
                 return Err(HttpRefusal(
@@ -312,8 +317,9 @@ impl HttpServer {
         message: Vec<u8>,
         id: &str,
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        let place = Arc::clone(&self.connection_permits).try_acquire_owned();
-        let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
+        let place = Arc::clone(&self.connection_permits)
+            .try_acquire_owned()
+            .map_err(|_| TOO_MANY_CONNECTIONS)?;
         let end = ConnectionEnd::default();
         let (lines, messages, remote) = self.open(end.clone());
         let connection = Arc::new(HttpConnection::new(lines, end));
@@ -360,10 +366,11 @@ async fn run(
         connection.ended.cancel();
     };
     tokio::join!(serving, watched, sending);
-    drop((entry, place));
+    drop(entry);
+    drop(place);
 }
 
-/// Removes a connection from those of the server when it is dropped.
+/// Removes a connection from the server when it is dropped.
 struct ConnectionEntry {
     server: Arc<HttpServer>,
     name: String,

@@ -27,16 +27,16 @@ use crate::silence::SILENCE_LIMIT;
 use crate::tls::{TlsFiles, TlsFilesError, acceptor};
 use turnwright_rpc::OutgoingFilter;
 
-/// The sockets that may be open.
+/// The maximum number of open sockets.
 const MAX_SOCKETS: usize = 1_024;
-/// The sockets that may wait to be accepted. A client for which there is no room tries again after a second, so a
-/// burst of them must not fill it.
+/// The maximum number of sockets that wait to be accepted. A client for which there is no room tries again
+/// after a second, so a burst must not fill it.
 const BACKLOG: u32 = 1_024;
 /// How long a client may take for the head of a request, and how long a socket is kept between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long nothing is accepted after the system had no room for another socket.
+/// The pause in accepting after the system had no room for another socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What those are told who come when there is no room.
+/// The response to clients for which there is no room.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
@@ -60,7 +60,7 @@ pub enum ListenError {
     Bind(SocketAddr, io::Error),
 }
 
-/// A socket that listens, on which nothing is accepted yet.
+/// A listening socket that accepts nothing yet.
 pub struct Listener {
     socket: TcpListener,
     access: AccessRules,
@@ -85,18 +85,19 @@ impl Listener {
         Ok(Listener { socket, access, tls })
     }
 
-    /// The address of the agent for clients that open a WebSocket. `https` instead of `wss`, and `http` instead
-    /// of `ws`, is that of the HTTP transport.
+    /// The address of the agent for clients that open a WebSocket. With `https` instead of `wss`, or `http`
+    /// instead of `ws`, it is the address of the HTTP transport.
     ///
     /// # Errors
-    /// If the system does not tell the port.
+    /// If the system does not report the port.
     pub fn url(&self) -> io::Result<String> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         Ok(format!("{scheme}://{}{PATH}", self.socket.local_addr()?))
     }
 
     /// Accepts connections until `stop` is cancelled, and then waits until all have ended. Each is given to
-    /// `serve`; `filter` sees every message to a client, and what `observe` makes the lines of a connection.
+    /// `serve`; `filter` sees every message to a client, and the observer from `observe` sees the lines of a
+    /// connection.
     pub async fn run(
         self,
         serve: ServeConnection,
@@ -106,7 +107,8 @@ impl Listener {
     ) {
         let Listener { socket, access, tls } = self;
         let server = Arc::new(HttpServer::new(access, filter, observe, serve));
-        let (handshakes, places) = (Handshakes::default(), Arc::new(Semaphore::new(MAX_SOCKETS)));
+        let handshakes = Handshakes::default();
+        let places = Arc::new(Semaphore::new(MAX_SOCKETS));
         while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
             let (stream, _) = match accepted {
                 Ok(accepted) => accepted,
@@ -121,11 +123,12 @@ impl Listener {
                 continue;
             };
             // Small messages go out at once.
-            drop(stream.set_nodelay(true));
+            stream.set_nodelay(true).ok();
             give_up_if_unreachable(&stream);
             let handshake = handshakes.begin();
             let evicted = handshake.evicted.clone();
-            let (socket_server, socket_tls) = (Arc::clone(&server), tls.clone());
+            let socket_server = Arc::clone(&server);
+            let socket_tls = tls.clone();
             let socket_stop = stop.clone();
             server.tasks.spawn(async move {
                 let serving = serve_socket(stream, socket_tls, socket_server, handshake);
@@ -153,8 +156,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Has the system close the socket if the client's machine acknowledges nothing for a while. Otherwise it takes a
-/// quarter of an hour to notice that a network is gone.
+/// Makes the system close the socket if the client's machine acknowledges nothing for a while. Otherwise it
+/// takes a quarter of an hour to notice that a network is gone.
 fn give_up_if_unreachable(stream: &TcpStream) {
     #[cfg(target_os = "linux")]
     {
@@ -167,7 +170,7 @@ fn give_up_if_unreachable(stream: &TcpStream) {
     let _ = stream;
 }
 
-/// Tells a client that there is no room, if its socket takes so much at once.
+/// Tells a client that there is no room, if its socket takes that much at once.
 fn refuse(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         drop(stream.write(NO_ROOM));
@@ -196,7 +199,8 @@ async fn serve_http(
     handshake: Handshake,
 ) {
     let service = service_fn(|request| {
-        let (server, handshake) = (&server, &handshake);
+        let server = &server;
+        let handshake = &handshake;
         async move { Ok::<_, Infallible>(server.answer(request, || handshake.admit()).await) }
     });
     let serving = http1::Builder::new()

@@ -21,7 +21,7 @@ const SESSION_METHODS: [&str; 10] = [
     "session/set_model",
 ];
 
-/// The parts of a message that decide about its way.
+/// The parts of a message that determine its route.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Envelope<'a> {
     /// The text of the id.
@@ -47,7 +47,7 @@ impl<'a> Envelope<'a> {
         serde_json::from_slice(message).ok()
     }
 
-    /// The session that the message names. Those of the connection itself name none.
+    /// The session that the message names. Messages about the connection itself name none.
     pub(crate) fn session(&self) -> Option<String> {
         if self.is_about_connection() {
             return None;
@@ -60,7 +60,7 @@ impl<'a> Envelope<'a> {
         self.method.as_deref().is_none_or(|method| method.starts_with("$/"))
     }
 
-    /// Whether this is a request, which will be answered.
+    /// True if this is a request, which will be answered.
     pub(crate) fn is_request(&self) -> bool {
         self.method.is_some() && self.id.is_some_and(|id| id.get() != "null")
     }
@@ -80,7 +80,7 @@ pub(crate) struct RoutedMessage {
 /// Finds the session of a client's message. The header may name it instead of the parameters.
 ///
 /// # Errors
-/// What is wrong, if the session is missing or they disagree.
+/// Returns the text for the client if the session is missing or they disagree.
 pub(crate) fn route(message: Vec<u8>, header: Option<&str>) -> Result<RoutedMessage, &'static str> {
     let Some(envelope) = Envelope::read(&message) else {
         return Ok(RoutedMessage { message, session: None });
@@ -148,7 +148,7 @@ mod tests {
         ];
         for (message, header, expected) in table {
             let routed = route(message.into(), header);
-            let session = routed.as_ref().map(|it| it.session.as_deref()).map_err(|_| ());
+            let session = routed.as_ref().map(|routed| routed.session.as_deref()).map_err(|_| ());
             assert_eq!(session, expected, "{message} {header:?}");
         }
     }

@@ -1,6 +1,6 @@
-//! Tells a peer that is gone from one whose message takes long: what counts is when bytes have arrived, not
-//! messages, since a large message on a slow network is one for minutes. Also counts what has arrived of messages
-//! that are not complete, because it takes memory.
+//! Distinguishes a peer that is gone from one whose message takes long: the arrival of bytes counts, not of
+//! messages, since a large message may take minutes on a slow network. Also counts the bytes of incomplete
+//! messages, because they take memory.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -18,16 +18,16 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 /// The bytes of incomplete messages that all connections together may hold.
 const MAX_INCOMPLETE: usize = 256 * 1024 * 1024;
-/// What each of them may hold in any case.
+/// The bytes that each of them may hold in any case.
 const OWN_SHARE: usize = 256 * 1024;
 
-/// When something was read from a socket. Clones share it.
+/// The time of the last read from a socket. Clones share it.
 // Held only to copy the moment.
 #[derive(Clone)]
 pub(crate) struct LastRead(Arc<Mutex<Instant>>);
 
 impl LastRead {
-    /// Waits for the next message. `None` if the stream has ended, or nothing arrives for so long.
+    /// Waits for the next message. `None` if the stream has ended, or nothing arrives for [`SILENCE_LIMIT`].
     pub(crate) async fn next_message<T>(
         &self,
         messages: &mut (impl Stream<Item = T> + Unpin),
@@ -45,18 +45,18 @@ impl LastRead {
     }
 }
 
-/// How much the connections of a server hold of messages that are not complete. Clones share it.
+/// The bytes of incomplete messages that all connections of a server hold. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IncompleteMessages(Arc<AtomicUsize>);
 
 impl IncompleteMessages {
-    /// The part of a new connection.
+    /// Creates the part of a new connection.
     pub(crate) fn part(&self) -> IncompletePart {
         IncompletePart(Arc::new(PartInner { all: self.clone(), own: AtomicUsize::new(0) }))
     }
 }
 
-/// The part of one connection. Clones share it; it is given back with the last one.
+/// The part of one connection. Clones share it; it is released with the last one.
 #[derive(Clone, Debug)]
 pub(crate) struct IncompletePart(Arc<PartInner>);
 
@@ -74,7 +74,7 @@ impl IncompletePart {
         own <= OWN_SHARE || all <= MAX_INCOMPLETE
     }
 
-    /// A message is complete, or the connection has ended.
+    /// Releases the bytes: a message is complete, or the connection has ended.
     pub(crate) fn clear(&self) {
         self.0.clear();
     }
@@ -121,7 +121,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedSocket<S> {
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
         *self.last_read.0.lock() = Instant::now();
         let read = buffer.filled().len() - before;
-        let has_room = self.incomplete.as_ref().is_none_or(|it| it.add(read));
+        let has_room = self.incomplete.as_ref().is_none_or(|part| part.add(read));
         Poll::Ready(if has_room { Ok(()) } else { Err(ErrorKind::OutOfMemory.into()) })
     }
 }
@@ -189,13 +189,14 @@ mod tests {
     fn incomplete_messages_of_all_connections_together_are_bounded() {
         let all = IncompleteMessages::default();
         let parts: Vec<_> = (0..4).map(|_| all.part()).collect();
-        assert!(parts.iter().all(|it| it.add(MAX_INCOMPLETE / 4)), "just so much");
+        assert!(parts.iter().all(|part| part.add(MAX_INCOMPLETE / 4)), "just so much");
         assert!(!parts[0].add(1), "no more");
         let small = all.part();
         assert!(small.add(OWN_SHARE), "small messages go on");
         parts[1].clear();
         assert!(parts[2].add(1), "one was completed");
-        drop((parts, small));
+        drop(parts);
+        drop(small);
         assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! The certificate and the key of a listener.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 /// The files of a certificate and its key, in the format PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, and those of the authorities in between.
+    /// The certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
@@ -34,17 +34,18 @@ fn pem_error_text(error: &pem::Error) -> String {
     }
 }
 
+fn unreadable(file: &Path, error: pem::Error) -> TlsFilesError {
+    TlsFilesError::Unreadable { file: file.to_owned(), error }
+}
+
 /// Reads the files. Blocks.
 pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsFilesError> {
-    let unreadable = |file: &PathBuf| {
-        let file = file.clone();
-        move |error| TlsFilesError::Unreadable { file, error }
-    };
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .and_then(|all| if all.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(all) })
-        .map_err(unreadable(&files.certificate))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
+        .map_err(|error| unreadable(&files.certificate, error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, error))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

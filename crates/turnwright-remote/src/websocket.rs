@@ -11,7 +11,7 @@ use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -61,21 +61,18 @@ pub(crate) fn accept(
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, HttpRefusal> {
     let headers = request.headers();
-    let is = |name, value: &str| {
-        headers
-            .get(name)
-            .and_then(|it| it.to_str().ok())
-            .is_some_and(|it| it.split(',').any(|part| part.trim().eq_ignore_ascii_case(value)))
-    };
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| {
-        is(UPGRADE, "websocket") && is(CONNECTION, "upgrade") && is(SEC_WEBSOCKET_VERSION, "13")
+        has_word(headers, UPGRADE, "websocket")
+            && has_word(headers, CONNECTION, "upgrade")
+            && has_word(headers, SEC_WEBSOCKET_VERSION, "13")
     });
     let Some(key) = key else {
         let text = "Only WebSockets of version 13 are accepted.\n";
         return Err(HttpRefusal(StatusCode::BAD_REQUEST, text));
     };
-    let place = Arc::clone(&server.connection_permits).try_acquire_owned();
-    let place = place.map_err(|_| TOO_MANY_CONNECTIONS)?;
+    let place = Arc::clone(&server.connection_permits)
+        .try_acquire_owned()
+        .map_err(|_| TOO_MANY_CONNECTIONS)?;
     let accepted = accept_key(key.as_bytes());
     let upgrade = hyper::upgrade::on(request);
     let task_server = Arc::clone(server);
@@ -96,6 +93,12 @@ pub(crate) fn accept(
     Ok(response)
 }
 
+/// True if a header's list contains this word, in upper or lower case.
+fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    let list = headers.get(name).and_then(|value| value.to_str().ok());
+    list.is_some_and(|list| list.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
+}
+
 /// Runs a connection to its end.
 async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let incomplete = server.incomplete.part();
@@ -105,7 +108,8 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let end = ConnectionEnd::default();
     let (lines, messages, remote) = server.open(end.clone());
     let serving = (server.serve)(remote);
-    let (written, read) = (CancellationToken::new(), CancellationToken::new());
+    let written = CancellationToken::new();
+    let read = CancellationToken::new();
     let served = CancellationToken::new();
     let close_code = OnceLock::new();
     let reading = async {
@@ -136,7 +140,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     tokio::join!(reading, writing, serving);
 }
 
-/// Gives the client's messages to the program, until the client closes the connection or it is lost. Returns
+/// Passes the client's messages to the program, until the client closes the connection or it is lost. Returns
 /// why the connection is closed, if the client is still there.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
@@ -154,7 +158,7 @@ async fn receive(
             }
             Ok(Message::Close(frame)) => {
                 // A page that is left, or a proxy that restarts, is away only for a while.
-                if frame.is_none_or(|it| it.code == CloseCode::Normal) {
+                if frame.is_none_or(|frame| frame.code == CloseCode::Normal) {
                     end.mark_intended();
                 }
                 break;
@@ -169,7 +173,7 @@ async fn receive(
                 return match error {
                     Error::Utf8(_) => CloseCode::Invalid,
                     Error::Capacity(_) => CloseCode::Size,
-                    Error::Io(it) if it.kind() == ErrorKind::OutOfMemory => CloseCode::Again,
+                    Error::Io(error) if error.kind() == ErrorKind::OutOfMemory => CloseCode::Again,
                     Error::Protocol(_) => CloseCode::Protocol,
                     _ => CloseCode::Away,
                 };
@@ -204,7 +208,7 @@ async fn send(
     let code = close_code.get().copied().unwrap_or(CloseCode::Away);
     let frame = CloseFrame { code, reason: Utf8Bytes::from_static("") };
     // If it cannot be sent, the client is gone.
-    drop(sink.send(Message::Close(Some(frame))).await);
+    sink.send(Message::Close(Some(frame))).await.ok();
 }
 
 /// Sends each line as a message, and all of them in as few packets as possible.

@@ -1,12 +1,12 @@
-//! Writes without ever waiting. A short message costs no change of threads then.
+//! Writes without ever waiting. This saves a short message a thread switch.
 
 use std::fs::File;
 
-/// More is left to the writer thread, which may copy it while other things happen.
+/// Larger writes are left to the writer thread, which can copy them while other work goes on.
 #[cfg(target_os = "linux")]
 const MAX_BYTES: usize = 16 * 1024;
 
-/// An output to which a write never waits. Only Linux has such writes; elsewhere there is no value of this type.
+/// An output whose writes never wait. Only Linux has such writes; elsewhere there is no value of this type.
 pub(super) struct DirectOutput(
     #[cfg(target_os = "linux")] File,
     #[cfg(not(target_os = "linux"))] std::convert::Infallible,

@@ -15,7 +15,7 @@ const KEPT_END: usize = 1024;
 /// The number of copies of a message while it is parsed, stored and passed on.
 const COPIES: usize = 5;
 
-/// Messages up to this size are taken without a look at the memory.
+/// Messages up to this size are accepted without checking the memory.
 const SMALL: usize = 1024 * 1024;
 
 /// The facts about a line that is too long, or for which there is no memory.
@@ -27,7 +27,7 @@ pub struct LongLine {
 }
 
 impl LongLine {
-    /// Reads what the beginning and the end of a line tell.
+    /// Reads the facts from the beginning and the end of a line.
     pub fn of(beginning: &[u8], end: &[u8]) -> LongLine {
         let mut line = LongLine::default();
         // Nothing more can be read from where the line is cut off.
@@ -85,7 +85,7 @@ fn id_at_end(end: &[u8]) -> Option<RequestId> {
     const KEY: &[u8] = b"\"id\"";
     let at = end.windows(KEY.len()).rposition(|part| part == KEY)?;
     let before = end[..at].trim_ascii_end();
-    // Within a text the quotes would be escaped.
+    // Inside a string the quotes would be escaped.
     before.last().filter(|mark| b"{,".contains(mark))?;
     let last_members = [b"{", &end[at..]].concat();
     let members: HashMap<String, &RawValue> = serde_json::from_slice(&last_members).ok()?;
@@ -105,8 +105,8 @@ fn take_value<'a, T: Deserialize<'a>>(rest: &mut &'a [u8]) -> Option<T> {
     Some(value)
 }
 
-/// Appends the next line to an empty buffer, with its newline. Returns what is known of it if it is too long or if
-/// there is no memory for it.
+/// Appends the next line to an empty buffer, with its newline. Returns the facts about it if it is too long
+/// or if there is no memory for it.
 pub fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Option<LongLine>> {
     let mut end = Vec::new();
     let mut fits = true;

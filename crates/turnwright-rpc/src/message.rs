@@ -81,7 +81,7 @@ impl RpcError {
         RpcError { code: -32600, message: format!("Invalid request: {why}"), data: None }
     }
 
-    /// The parameters are not those of the method. The message says why.
+    /// The parameters do not fit the method. The message says why.
     pub fn invalid_params(message: &str) -> RpcError {
         RpcError { code: -32602, message: message.to_owned(), data: None }
     }
@@ -209,7 +209,7 @@ fn rejected_line(id: Option<RequestId>, error: RpcError) -> ParsedLine {
 }
 
 fn classify(raw: &RawMessage<'_>) -> ParsedLine {
-    let has_valid_version = raw.jsonrpc.is_some_and(|it| it.get() == "\"2.0\"");
+    let has_valid_version = raw.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
     match raw.method {
         Some(method) => classify_call(raw, method, has_valid_version),
         None => classify_response(raw),
@@ -240,7 +240,7 @@ fn classify_call(raw: &RawMessage<'_>, method: &RawValue, has_valid_version: boo
         return rejected_line(id.flatten(), RpcError::invalid_request("`method` must be a string"));
     };
     let method = method.into_boxed_str();
-    let params = Params(raw.params.filter(|it| it.get() != "null").map(ToOwned::to_owned));
+    let params = Params(raw.params.filter(|params| params.get() != "null").map(ToOwned::to_owned));
     match id.flatten() {
         Some(id) => ParsedLine::Message(RpcMessage::Request { id, method, params }),
         None => ParsedLine::Message(RpcMessage::Notification { method, params }),
@@ -248,8 +248,8 @@ fn classify_call(raw: &RawMessage<'_>, method: &RawValue, has_valid_version: boo
 }
 
 fn params_are_structured(params: Option<&RawValue>) -> bool {
-    params.is_none_or(|it| {
-        it.get() == "null" || it.get().starts_with('{') || it.get().starts_with('[')
+    params.is_none_or(|params| {
+        params.get() == "null" || params.get().starts_with('{') || params.get().starts_with('[')
     })
 }
 

@@ -64,12 +64,12 @@ struct WriteQueue {
     is_closing: bool,
     /// The writer has stopped; messages are dropped from now on.
     is_closed: bool,
-    /// While there are any, nothing is written.
+    /// The number of open batches. While there are any, nothing is written.
     batches: usize,
 }
 
 impl WriteQueue {
-    /// Whether there is something to write now. At the end no batch holds it back.
+    /// True if there is something to write now. At the end no batch holds it back.
     fn is_due(&self) -> bool {
         !self.buffer.is_empty() && (self.batches == 0 || self.is_closing)
     }
@@ -96,7 +96,7 @@ impl Outbox {
     }
 
     /// Like [`Outbox::start`], with a filter that every message passes through, and an observer that sees
-    /// each line as it is sent. Short messages are written by those who send them.
+    /// each line as it is sent. Short messages are written by their senders.
     pub fn start_observed(
         output: File,
         filter: OutgoingFilter,
@@ -167,7 +167,8 @@ impl Outbox {
         self.enqueue(None, |buffer| serde_json::to_writer(buffer, message));
     }
 
-    /// Holds messages back, to write them together. Those of everybody wait for it, so it must not live long.
+    /// Holds messages back, to write them together. The messages of all senders wait for it, so it must be
+    /// short-lived.
     pub fn batch(&self) -> Batch {
         self.0.queue.lock().batches += 1;
         Batch(self.clone())
@@ -182,7 +183,7 @@ impl Outbox {
         self.wait_until_below(MAX_QUEUED_BULK_BYTES).await;
     }
 
-    /// Waits until so few bytes are queued that more requests may be read.
+    /// Waits until few enough bytes are queued to read more requests.
     pub async fn wait_for_read_capacity(&self) {
         self.wait_until_below(MAX_QUEUED_BYTES).await;
     }
@@ -216,15 +217,15 @@ impl Outbox {
         }
     }
 
-    /// Writes what is queued and stops the writer. Waits at most `timeout` for that, because the
-    /// peer may have stopped reading.
+    /// Writes the queued messages and stops the writer. Waits at most `timeout` for that, because the peer
+    /// may have stopped reading.
     pub fn close(&self, timeout: Duration) {
         self.stop_accepting();
         let mut queue = self.0.queue.lock();
         self.0.writer_ended.wait_while_for(&mut queue, |queue| !queue.is_closed, timeout);
     }
 
-    /// Accepts no more messages. What is queued is still written.
+    /// Accepts no more messages. Queued ones are still written.
     pub fn stop_accepting(&self) {
         self.0.queue.lock().is_closing = true;
         self.0.wake_writer();
@@ -260,7 +261,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what is queued, or wakes the writer for it.
+    /// Writes the queued messages, or wakes the writer for them.
     fn write(&self, mut queue: MutexGuard<'_, WriteQueue>) {
         if queue.batches > 0 {
             return;
@@ -316,14 +317,14 @@ impl OutboxInner {
         true
     }
 
-    /// Wakes those who wait until less than [`MAX_QUEUED_BULK_BYTES`] or more are queued.
+    /// Wakes the waiting senders and readers if at least [`MAX_QUEUED_BULK_BYTES`] were taken.
     fn report_taken(&self, bytes: usize) {
         if bytes >= MAX_QUEUED_BULK_BYTES {
             self.buffer_taken.notify_waiters();
         }
     }
 
-    /// Drops what is queued and everything that follows.
+    /// Drops all queued and later messages.
     pub(super) fn close_now(&self) {
         let mut queue = self.queue.lock();
         queue.is_closed = true;

@@ -60,7 +60,7 @@ pub enum RequestError {
 }
 
 impl Peer {
-    /// Creates a peer to which `outbox` leads. It is told with `$/cancel_request` that a request is withdrawn.
+    /// Creates a peer to which `outbox` leads. Withdrawn requests are announced with `$/cancel_request`.
     pub fn new(outbox: Outbox) -> Peer {
         Peer::with_withdrawal(outbox, "$/cancel_request")
     }
@@ -134,7 +134,7 @@ impl Peer {
         }
     }
 
-    /// Sends a request whose response makes no difference, and does not wait for it.
+    /// Sends a request whose response does not matter, and does not wait for it.
     pub fn send_request_ignoring_response(&self, method: &str, params: &impl Serialize) {
         let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
         self.outbox.request(id, method, params);
@@ -143,9 +143,9 @@ impl Peer {
     /// Hands a response to the request that waits for it. A response without a pending request is
     /// ignored (R-TR-11).
     pub fn complete(&self, id: &RequestId, response: Response) {
-        let request = id
-            .as_u64()
-            .and_then(|id| self.pending.requests.lock().as_mut().and_then(|it| it.remove(&id)));
+        let request = id.as_u64().and_then(|id| {
+            self.pending.requests.lock().as_mut().and_then(|requests| requests.remove(&id))
+        });
         let Some(PendingRequest { sender, on_late_result }) = request else {
             return tracing::debug!(%id, "response without a pending request");
         };
@@ -159,7 +159,7 @@ impl Peer {
 
     /// Fails all pending requests, and every later one.
     pub fn fail_all(&self) {
-        drop(self.pending.requests.lock().take());
+        *self.pending.requests.lock() = None;
     }
 }
 

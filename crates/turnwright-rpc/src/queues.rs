@@ -46,11 +46,10 @@ pub fn line_queue(observer: Option<Arc<dyn LineObserver>>) -> (LineSender, LineR
 }
 
 impl LineSender {
-    /// Parses a message and queues it. Waits while too much is queued. Returns whether the other end
+    /// Parses a message and queues it. Waits while too much is queued. Returns true if the other end
     /// still takes lines.
     pub async fn send(&self, line: Vec<u8>) -> bool {
-        let bytes = line.len().min(MAX_READ_AHEAD_BYTES);
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(line.len().min(MAX_READ_AHEAD_BYTES)).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&self.capacity).acquire_many_owned(bytes).await else {
             return false;
         };

@@ -179,12 +179,10 @@ impl ReadAhead {
     /// Waits until one more line of `bytes` fits and counts it. Calls `while_blocked` at intervals
     /// while it waits. The thread is not joined at exit.
     fn reserve(&self, bytes: usize, while_blocked: impl Fn()) {
-        let is_full = |queued: &QueuedInput| {
-            queued.lines >= MAX_READ_AHEAD_LINES
-                || (queued.lines > 0 && queued.bytes + bytes > MAX_READ_AHEAD_BYTES)
-        };
         let mut queued = self.queued.lock();
-        while is_full(&queued) {
+        while queued.lines >= MAX_READ_AHEAD_LINES
+            || (queued.lines > 0 && queued.bytes + bytes > MAX_READ_AHEAD_BYTES)
+        {
             if self.released.wait_for(&mut queued, HANGUP_CHECK_INTERVAL).timed_out() {
                 while_blocked();
             }
@@ -210,7 +208,7 @@ fn is_hung_up(input: &File) -> bool {
     polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-/// `PeekNamedPipe` fails only when nothing is left to read, so the state of the pipe is asked for.
+/// `PeekNamedPipe` fails only when nothing is left to read, so the state of the pipe is queried instead.
 #[cfg(windows)]
 #[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 fn is_hung_up(input: &File) -> bool {
@@ -249,8 +247,8 @@ fn next_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>) -> Option<ParsedLin
     }
 }
 
-/// Returns true if the program was started with SIGHUP ignored, as `nohup` does it. Then it goes on when its
-/// terminal is closed.
+/// Returns true if the program was started with SIGHUP ignored, as `nohup` does. It then keeps running when
+/// its terminal is closed.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "a call of the system whose pointers live as long as the call")]
 pub fn is_hangup_ignored() -> bool {
@@ -271,7 +269,7 @@ pub async fn stop_signal() {
         kinds.push(SignalKind::hangup());
     }
     let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
-    let waits = signals.iter_mut().map(|it| Box::pin(it.recv()));
+    let waits = signals.iter_mut().map(|stream| Box::pin(stream.recv()));
     if waits.len() == 0 {
         return std::future::pending().await;
     }

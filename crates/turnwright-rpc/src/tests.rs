@@ -143,14 +143,15 @@ async fn a_client_that_does_not_read_blocks_bulk_output_but_not_responses() {
         all.extend(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
     }
     outbox.wait_for_capacity().await;
-    assert_eq!(all.split(|it| *it == b'\n').count(), sent + 2);
+    assert_eq!(all.split(|byte| *byte == b'\n').count(), sent + 2);
 }
 
 #[test]
 fn a_batch_is_one_write() {
     let (sender, receiver) = mpsc::sync_channel(16);
     let outbox = Outbox::start(ChannelWriter(sender)).unwrap();
-    let (outer, inner) = (outbox.batch(), outbox.batch());
+    let outer = outbox.batch();
+    let inner = outbox.batch();
     for number in 0..3 {
         outbox.send(&number);
     }
@@ -234,8 +235,13 @@ fn messages_of_each_sender_stay_in_order_whether_or_not_the_peer_reads() {
     // More than a pipe holds.
     std::thread::scope(|scope| {
         for sender in 0..4 {
-            let (outbox, padding) = (&outbox, &padding);
-            scope.spawn(move || (0..1_000).for_each(|it| outbox.send(&(sender, it, padding))));
+            let outbox = &outbox;
+            let padding = &padding;
+            scope.spawn(move || {
+                for number in 0..1_000 {
+                    outbox.send(&(sender, number, padding));
+                }
+            });
         }
     });
     let mut expected = [0; 4];

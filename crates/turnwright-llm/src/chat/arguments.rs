@@ -97,7 +97,7 @@ impl StreamedArguments {
         self.text.push_str(piece);
         let was_closed = self.closed;
         let rest = if was_closed { piece } else { self.advance(piece) };
-        let is_blank = rest.bytes().all(|it| b" \t\r\n".contains(&it));
+        let is_blank = rest.bytes().all(|byte| b" \t\r\n".contains(&byte));
         self.is_object = self.closed
             && is_blank
             && if was_closed { self.is_object } else { is_json_object(&self.text) };
@@ -189,8 +189,10 @@ fn first_value(text: &str) -> Option<Value> {
 /// The text without a trailing comma before a closing bracket. With more than one such comma the
 /// text is rejected, since that is no longer a slip.
 fn without_trailing_comma(text: &str) -> Option<String> {
-    let (mut inside, mut escaped) = (false, false);
-    let (mut comma, mut found) = (None, None);
+    let mut inside = false;
+    let mut escaped = false;
+    let mut comma = None;
+    let mut found = None;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if escaped => escaped = false,
@@ -217,13 +219,14 @@ fn without_trailing_comma(text: &str) -> Option<String> {
 /// fence or a template's closing tag.
 fn is_harmless_suffix(rest: &str) -> bool {
     let is_tag = rest.starts_with('<') && rest.ends_with('>') && !rest.contains(['{', '[', '"']);
-    is_tag || rest.chars().all(|it| it.is_whitespace() || "}])`;,".contains(it))
+    is_tag || rest.chars().all(|c| c.is_whitespace() || "}])`;,".contains(c))
 }
 
 /// Escapes raw control characters in strings, which JSON forbids but models emit.
 fn escape_controls(text: &str) -> String {
     let mut result = String::with_capacity(text.len() + 16);
-    let (mut inside, mut escaped) = (false, false);
+    let mut inside = false;
+    let mut escaped = false;
     for char in text.chars() {
         match char {
             '"' if !escaped => inside = !inside,

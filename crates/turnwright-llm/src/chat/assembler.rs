@@ -224,8 +224,8 @@ impl ChatAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let choice = chunk.choice.as_ref();
-        let usage = chunk.usage.as_ref().and_then(parse_usage);
-        let usage = usage.or_else(|| choice?.usage.as_ref().and_then(parse_usage));
+        let own_usage = chunk.usage.as_ref().and_then(parse_usage);
+        let usage = own_usage.or_else(|| choice?.usage.as_ref().and_then(parse_usage));
         // Repeated counts are running totals, so the last one is used.
         self.usage = usage.or(self.usage);
         self.cost = chunk.cost().or(self.cost);
@@ -253,11 +253,11 @@ impl ChatAssembler {
         Ok(())
     }
 
-    /// True if the server says how its replies end and has not said so of this one, which therefore broke
-    /// off somewhere behind it. Calls that are whole are what the model meant.
+    /// True if the server usually sends a finish reason and has sent none with this reply, which therefore broke
+    /// off somewhere behind it. Complete calls are what the model meant.
     fn lacks_finish_reason(&self) -> bool {
         let has_content = self.text_pipeline.has_text() || self.text_pipeline.has_thought();
-        let are_calls_whole = self.slots.iter().all(|it| it.arguments.is_json_object());
+        let are_calls_whole = self.slots.iter().all(|slot| slot.arguments.is_json_object());
         let is_whole = if self.slots.is_empty() { !has_content } else { are_calls_whole };
         self.has_end_mark
             && self.finish_reason.is_empty()
@@ -290,7 +290,7 @@ impl ChatAssembler {
             self.push_call(call, batch)?;
         }
         // Some servers send a call both as `function_call` and in `tool_calls`.
-        if self.slots.iter().all(|it| it.index.is_none() && it.id.is_empty()) {
+        if self.slots.iter().all(|slot| slot.index.is_none() && slot.id.is_empty()) {
             self.push_function(None, "", &delta.function_call, batch)?;
         }
         Ok(())
@@ -326,9 +326,11 @@ impl ChatAssembler {
         let slot = self.push_function(call.index(), &call.id.text, &call.function, batch)?;
         for (name, value) in call.signed_fields() {
             // They may arrive in a delta of their own.
-            let by_index = || self.slots.iter().position(|it| it.index == call.index());
-            let slot = slot.or_else(by_index).or(self.slots.len().checked_sub(1));
-            if let Some(slot) = slot.filter(|it| !self.slots[*it].signed_fields.contains_key(name))
+            let slot = slot
+                .or_else(|| self.slots.iter().position(|known| known.index == call.index()))
+                .or(self.slots.len().checked_sub(1));
+            if let Some(slot) =
+                slot.filter(|index| !self.slots[*index].signed_fields.contains_key(name))
             {
                 self.count_kept_bytes(json_limits::memory_size(value))?;
                 self.slots[slot].signed_fields.insert(name.to_owned(), value.clone());
@@ -345,8 +347,8 @@ impl ChatAssembler {
         function: &FunctionDelta<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<Option<usize>, LlmError> {
-        let name = self.context.tool_name(function.name()).to_owned();
-        let name = name.as_str();
+        let declared_name = self.context.tool_name(function.name()).to_owned();
+        let name = declared_name.as_str();
         let arguments = function.arguments();
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
             return Ok(None);
@@ -386,13 +388,13 @@ impl ChatAssembler {
         Ok(Some(position))
     }
 
-    /// The slot from which on the calls only repeat earlier ones. The last call counts once its
-    /// arguments are complete.
+    /// The first slot from which the calls only repeat earlier ones. The last call counts once its arguments
+    /// are complete.
     fn first_repeat(&self, is_end: bool) -> Option<usize> {
         let last = self.slots.last().filter(|_| self.context.quirks.loops)?;
         let is_complete = is_end || last.arguments.is_json_object();
         let count = self.slots.len() - usize::from(!is_complete);
-        let calls = self.slots.iter().take(count).map(|it| (&it.name, it.arguments.as_str()));
+        let calls = self.slots.iter().take(count).map(|slot| (&slot.name, slot.arguments.as_str()));
         first_repeat(&calls.collect::<Vec<_>>())
     }
 
@@ -402,8 +404,8 @@ impl ChatAssembler {
         if !id.is_empty() || !name.is_empty() || arguments.is_empty() {
             return None;
         }
-        let is_open = |it: &usize| !self.slots[*it].arguments.is_json_object();
-        let mut open = (at + 1..self.slots.len()).filter(is_open);
+        let mut open =
+            (at + 1..self.slots.len()).filter(|slot| !self.slots[*slot].arguments.is_json_object());
         let only = open.next().filter(|_| open.next().is_none())?;
         let complete = &self.slots[at].arguments;
         let is_repeat =
@@ -418,7 +420,8 @@ impl ChatAssembler {
     fn resolve_slot(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> usize {
         let new = self.slots.len();
         let Some(last) = new.checked_sub(1) else { return 0 };
-        let by_index = index.and_then(|it| self.slots.iter().rposition(|s| s.index == Some(it)));
+        let by_index =
+            index.and_then(|index| self.slots.iter().rposition(|slot| slot.index == Some(index)));
         if let Some(position) = by_index {
             let slot = &self.slots[position];
             let is_other = !id.is_empty() && !slot.id.is_empty() && id != slot.id;
@@ -432,7 +435,7 @@ impl ChatAssembler {
             }
         }
         if !id.is_empty() {
-            let Some(known) = self.slots.iter().rposition(|it| it.id == id) else {
+            let Some(known) = self.slots.iter().rposition(|slot| slot.id == id) else {
                 // The identifier of a call may follow its name.
                 let is_late = name.is_empty() && self.slots[last].id.is_empty();
                 return if is_late && index.is_none() { last } else { new };
@@ -451,7 +454,7 @@ impl ChatAssembler {
         }
         // Arguments under an unknown index belong to the only call that has none yet, if there is
         // exactly one.
-        let mut waiting = (0..new).filter(|it| self.slots[*it].arguments.is_empty());
+        let mut waiting = (0..new).filter(|slot| self.slots[*slot].arguments.is_empty());
         match (waiting.next(), waiting.next()) {
             (Some(only), None) if index.is_some() => only,
             _ => last,
@@ -519,26 +522,34 @@ fn cached_tokens(usage: &Value) -> u64 {
         "/cached_tokens",
         "/cache_read_input_tokens",
     ];
-    // A server may send a field that it does not fill as 0.
-    let counts = pointers.iter().filter_map(|it| usage.pointer(it)?.as_u64());
+    // A server may send 0 in a field that it does not fill.
+    let counts = pointers.iter().filter_map(|pointer| usage.pointer(pointer)?.as_u64());
     counts.max().unwrap_or(0).min(MAX_TOKENS)
 }
 
 pub(crate) fn parse_usage(value: &Value) -> Option<TokenUsage> {
-    let count = |key: &str| value.get(key).and_then(Value::as_u64).map(|it| it.min(MAX_TOKENS));
-    let input = count("prompt_tokens").or_else(|| count("input_tokens"))?;
-    let output = count("completion_tokens").or_else(|| count("output_tokens")).unwrap_or(0);
+    let input =
+        token_count(value, "prompt_tokens").or_else(|| token_count(value, "input_tokens"))?;
+    let output = token_count(value, "completion_tokens")
+        .or_else(|| token_count(value, "output_tokens"))
+        .unwrap_or(0);
     let cached = cached_tokens(value);
     // Anthropic reports tokens read from and written to its cache separately from `input_tokens`.
     // Gateways may or may not rename these fields. A cached count larger than the input cannot be
     // part of it.
-    let written = count("cache_creation_input_tokens").unwrap_or(0);
+    let written = token_count(value, "cache_creation_input_tokens").unwrap_or(0);
     let is_apart = value.get("cache_read_input_tokens").is_some()
         && value.get("prompt_tokens").is_none_or(Value::is_null);
     let input = if is_apart || cached > input { input + cached + written } else { input };
     let details = ["/completion_tokens_details", "/output_tokens_details"];
-    let thought =
-        details.iter().find_map(|it| value.pointer(it)?.get("reasoning_tokens")?.as_u64());
-    let thought = thought.unwrap_or(0).min(output);
+    let thought = details
+        .iter()
+        .find_map(|place| value.pointer(place)?.get("reasoning_tokens")?.as_u64())
+        .unwrap_or(0)
+        .min(output);
     Some(TokenUsage { input, output, cached, thought })
+}
+
+fn token_count(usage: &Value, key: &str) -> Option<u64> {
+    usage.get(key).and_then(Value::as_u64).map(|count| count.min(MAX_TOKENS))
 }

@@ -11,7 +11,7 @@ use super::reasoning_details::{is_complete_block, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
 use crate::call_ids::wire_call_id;
 use crate::exchange::{RequestStyle, arguments_json};
-use crate::quirks::{CacheHint, EmptyContent, ReasoningEcho, SystemRole};
+use crate::quirks::{CacheHint, EmptyContent, Quirks, ReasoningEcho, SystemRole};
 use turnwright_types::message::{
     AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
     omitted_media_note, render_part,
@@ -209,20 +209,15 @@ fn audio_part(media: &Media) -> Value {
 }
 
 fn user_content<'a>(user: &'a UserMessage, style: &RequestStyle<'_>) -> ChatContent<'a> {
-    let is_media = |part: &PromptPart| match part {
-        PromptPart::Image(_) => style.quirks.images,
-        PromptPart::Audio(_) => style.quirks.audio,
-        _ => false,
-    };
-    if !user.parts.iter().any(is_media) {
+    if !user.parts.iter().any(|part| is_accepted_media(part, style.quirks)) {
         return ChatContent::Text(user.render());
     }
     let mut parts = Vec::new();
     let mut text = String::new();
     for part in &user.parts {
         let media = match part {
-            PromptPart::Image(media) if is_media(part) => image_part(media),
-            PromptPart::Audio(media) if is_media(part) => audio_part(media),
+            PromptPart::Image(media) if is_accepted_media(part, style.quirks) => image_part(media),
+            PromptPart::Audio(media) if is_accepted_media(part, style.quirks) => audio_part(media),
             other => {
                 render_part(other, &mut text);
                 continue;
@@ -238,6 +233,14 @@ fn user_content<'a>(user: &'a UserMessage, style: &RequestStyle<'_>) -> ChatCont
         parts.push(text_part(&text));
     }
     ChatContent::Parts(parts)
+}
+
+fn is_accepted_media(part: &PromptPart, quirks: &Quirks) -> bool {
+    match part {
+        PromptPart::Image(_) => quirks.images,
+        PromptPart::Audio(_) => quirks.audio,
+        _ => false,
+    }
 }
 
 fn tool_images_content<'a>(pictures: Vec<&Media>) -> ChatContent<'a> {
@@ -260,7 +263,7 @@ fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'_>) -> ChatMess
         ChatContent::Text(tool.text.as_str().into())
     } else {
         let notes: Vec<_> =
-            tool.images.iter().map(|it| omitted_media_note("image", &it.mime)).collect();
+            tool.images.iter().map(|image| omitted_media_note("image", &image.mime)).collect();
         ChatContent::Text(format!("{}\n{}", tool.text, notes.join("\n")).into())
     };
     ChatMessage::Tool { tool_call_id, content }
@@ -318,10 +321,10 @@ pub(super) fn assistant_message<'a>(
         }
     };
     // With several calls, the first carries the signature for all of them.
-    let is_signed = is_own && message.calls.iter().any(|it| it.extra.is_some());
+    let is_signed = is_own && message.calls.iter().any(|call| call.extra.is_some());
     let substitute = quirks.signature && !is_signed;
     entry.tool_calls =
-        message.calls.iter().map(|it| tool_call(it, style, is_own, substitute)).collect();
+        message.calls.iter().map(|call| tool_call(call, style, is_own, substitute)).collect();
     Some(ChatMessage::Assistant(entry))
 }
 
@@ -345,7 +348,7 @@ fn tool_call<'a>(
         {
             fields.iter().map(|(name, value)| (name.as_str(), Cow::Borrowed(value))).collect()
         }
-        // Earlier versions have stored nothing but the extra content.
+        // Earlier versions stored only the extra content.
         Some(content) if is_own => BTreeMap::from([(SIGNED_FIELDS[0], Cow::Borrowed(content))]),
         _ if substitute => {
             let content = json!({ "google": { "thought_signature": SIGNATURE_PLACEHOLDER } });

@@ -37,19 +37,18 @@ pub fn transcribe<'a>(
 
 /// The context in which a recorded reply is read.
 pub(super) fn recorded_context(model: &str, tools: &[String]) -> ReplyContext {
-    let spec = |name: &String| {
+    let declared = tools.iter().map(|name| {
         Arc::new(ToolSpec {
             name: name.clone().into(),
             description: String::new(),
             parameters: Value::Object(Map::new()),
         })
-    };
-    let specs = Arc::new(tools.iter().map(spec).collect::<Vec<_>>());
+    });
+    let specs = Arc::new(declared.collect::<Vec<_>>());
     let tools = (!specs.is_empty()).then(|| Arc::new(RenderedTools::new(&specs, render_tool)));
-    let (host, origin) = ("host".to_owned(), "host/m".into());
     ReplyContext {
-        host,
-        origin,
+        host: "host".to_owned(),
+        origin: "host/m".into(),
         quirks: Quirks::lookup("", model),
         tools,
         ..ReplyContext::default()

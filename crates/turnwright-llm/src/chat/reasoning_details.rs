@@ -9,7 +9,7 @@ use crate::json_limits;
 /// The fields that are streamed in fragments.
 const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "thinking"];
 
-/// True for a block of Anthropic's.
+/// True for a block from Anthropic.
 pub(super) fn is_thinking_block(piece: &Value) -> bool {
     matches!(piece["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }
@@ -42,20 +42,22 @@ pub(super) fn merge(all: &mut Vec<Value>, fragments: Vec<Value>) -> usize {
 
 /// The readable text of the fragments.
 pub(super) fn detail_text(fragments: &[Value]) -> String {
-    let word = |it: &Value| {
-        STREAMED_FIELDS.iter().find_map(|field| it.get(*field)?.as_str().map(str::to_owned))
-    };
-    fragments.iter().filter_map(word).collect()
+    let texts = fragments.iter().filter_map(|fragment| {
+        STREAMED_FIELDS.iter().find_map(|field| fragment.get(*field)?.as_str())
+    });
+    texts.collect()
 }
 
 fn continues(last: &Value, next: &Value) -> bool {
-    let same = |field: &str| {
-        let (one, other) = (last.get(field), next.get(field));
-        one == other || other.is_none_or(Value::is_null)
-    };
-    let is_set = |field: &str| next.get(field).is_some_and(Value::is_string);
-    let grows = STREAMED_FIELDS.into_iter().chain(["signature"]).any(is_set);
-    grows && next.is_object() && same("type") && same("index") && same("format")
+    let is_same_kind = ["type", "index", "format"].into_iter().all(|field| {
+        let value = next.get(field);
+        last.get(field) == value || value.is_none_or(Value::is_null)
+    });
+    let grows = STREAMED_FIELDS
+        .into_iter()
+        .chain(["signature"])
+        .any(|field| next.get(field).is_some_and(Value::is_string));
+    grows && next.is_object() && is_same_kind
         // A signature ends its piece.
         && is_unset(last.get("signature"))
 }

@@ -1,6 +1,6 @@
-//! Recognises arguments that a server sends once more as a whole after it has streamed them. The parsers
-//! of some model servers do so at the end of a call if what they have streamed differs in white space,
-//! order or escapes from what they expect. Does no I/O.
+//! Recognises arguments that a server sends again as a whole after it has streamed them. The parsers of some
+//! model servers do so at the end of a call if the streamed text differs in white space, order or escapes
+//! from the expected one. Does no I/O.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -117,7 +117,7 @@ impl CutText<'_> {
         });
         let (quoted, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest.strip_prefix('"').unwrap_or_default();
-        // Half of an escape sequence at the end says nothing yet. The longest has two units.
+        // Half of an escape sequence at the end cannot be decoded yet. The longest has two units.
         let most_left_out = if end.is_some() { 0 } else { 11 };
         let decoded = (0..=most_left_out).find_map(|left_out| {
             let text = quoted.get(..quoted.len().checked_sub(left_out)?)?;

@@ -27,7 +27,7 @@ pub(crate) fn render(
 ) -> RequestBody {
     let (stable, rest) = request.messages.split_at(stable_len(&request.messages, style.quirks));
     let mut prefix = prefix_cache.take(stable, *style.quirks);
-    let before = prefix.count.checked_sub(1).map(|it| stable[it].as_ref());
+    let before = prefix.count.checked_sub(1).map(|index| stable[index].as_ref());
     let mut more = Vec::new();
     write_messages(&mut more, &render_messages(before, &stable[prefix.count..], style));
     prefix.json.append(more);
@@ -37,7 +37,7 @@ pub(crate) fn render(
     write_json(&mut start, &style.model);
     start.extend_from_slice(b",\"messages\":[");
     write_json(&mut start, &system_message(&request.system, style));
-    let room = rest.iter().map(|it| estimated_size(it)).sum::<usize>();
+    let room = rest.iter().map(|message| estimated_size(message)).sum::<usize>();
     let mut body = Vec::with_capacity(1024 + room + style.tools.len());
     let mut last = render_messages(stable.last().map(AsRef::as_ref), rest, style);
     if style.quirks.cache == CacheHint::Marks
@@ -128,17 +128,17 @@ fn cache_key(request: &Request) -> String {
 /// still be merged with the next one, and trailing tool results may be followed by a message with
 /// their images.
 fn stable_len(messages: &[Arc<Message>], quirks: &Quirks) -> usize {
-    let is_settled = |it: &Arc<Message>| match it.as_ref() {
+    let last_settled = messages.iter().rposition(|message| match message.as_ref() {
         Message::User(_) => false,
         Message::Assistant(assistant) => !is_blank(assistant),
         Message::Tool(_) => true,
-    };
-    let mut end = messages.iter().rposition(is_settled).map_or(0, |it| it + 1);
+    });
+    let mut end = last_settled.map_or(0, |last| last + 1);
     if quirks.cache == CacheHint::Marks {
         // The last message carries a cache marker that it loses in the next request.
         end = end.min(messages.len().saturating_sub(1));
     }
-    let results = messages[..end].iter().rev().map_while(|it| match it.as_ref() {
+    let results = messages[..end].iter().rev().map_while(|message| match message.as_ref() {
         Message::Tool(tool) => Some(tool.images.is_empty()),
         Message::User(_) | Message::Assistant(_) => None,
     });
@@ -163,7 +163,7 @@ fn estimated_size(message: &Message) -> usize {
             assistant.text.len() + assistant.thought.len() + 256 * assistant.calls.len()
         }
         Message::Tool(tool) => {
-            tool.text.len() + tool.images.iter().map(|it| it.data.len()).sum::<usize>()
+            tool.text.len() + tool.images.iter().map(|image| image.data.len()).sum::<usize>()
         }
     };
     64 + text + text / 8

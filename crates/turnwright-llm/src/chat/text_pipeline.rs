@@ -47,7 +47,7 @@ impl TextPipeline {
             filter: tools
                 .as_ref()
                 .filter(|_| parses_leaked_calls)
-                .map(|it| LeakFilter::new(it.wire_names())),
+                .map(|tools| LeakFilter::new(tools.wire_names())),
             tools,
             // The models that leak calls are also those that get stuck in a word.
             repetition: quirks
@@ -108,7 +108,7 @@ impl TextPipeline {
         };
         let (rest, calls) = {
             let names = tools.wire_names();
-            let schemas = tools.specs.iter().map(|it| &it.parameters);
+            let schemas = tools.specs.iter().map(|spec| &spec.parameters);
             let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
             filter.finish(&declared)
         };
@@ -169,7 +169,7 @@ impl TextSink {
     }
 
     fn check_repetition(&mut self, text: &str) {
-        self.is_stuck |= self.repetition.as_mut().is_some_and(|it| it.push(text));
+        self.is_stuck |= self.repetition.as_mut().is_some_and(|detector| detector.push(text));
     }
 
     fn push_thought(&mut self, text: &str, batch: &mut DeltaBatch) {

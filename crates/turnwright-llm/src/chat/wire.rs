@@ -52,10 +52,18 @@ impl ChatChunk<'_> {
 
     /// True if the chunk reports an error in any of the known places.
     pub(super) fn is_failure(&self) -> bool {
-        let code = self.base_resp.as_ref().and_then(|it| it.get("status_code")).and_then(number);
+        let code = self
+            .base_resp
+            .as_ref()
+            .and_then(|response| response.get("status_code"))
+            .and_then(number);
         self.error.as_ref().is_some_and(holds_error)
-            || self.choice.as_ref().and_then(|it| it.error.as_ref()).is_some_and(holds_error)
-            || code.is_some_and(|it| it != 0)
+            || self
+                .choice
+                .as_ref()
+                .and_then(|choice| choice.error.as_ref())
+                .is_some_and(holds_error)
+            || code.is_some_and(|code| code != 0)
             || self.object.text == "error"
     }
 }
@@ -142,7 +150,7 @@ impl ChoiceDelta<'_> {
     }
 }
 
-/// The fields of a call that go back to where they came from.
+/// The fields of a call that are sent back to their origin.
 pub(super) const SIGNED_FIELDS: [&str; 3] =
     ["extra_content", "thought_signature", "provider_specific_fields"];
 
@@ -230,15 +238,11 @@ pub(crate) fn holds_error(value: &Value) -> bool {
 /// Replaces unpaired surrogates such as `\ud83d`, which a Rust string cannot hold, with `\ufffd`.
 /// They come from servers that cut text in UTF-16 units (quirk C.4 #24).
 pub(crate) fn repair_surrogates(json: &str) -> String {
-    let unit = |at: usize| {
-        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
-    };
     let mut result = String::with_capacity(json.len());
     let mut rest = 0;
-    while let Some(at) = json[rest..].find('\\').map(|it| rest + it) {
+    while let Some(at) = json[rest..].find('\\').map(|offset| rest + offset) {
         result.push_str(&json[rest..at]);
-        let length = match (unit(at), unit(at + 6)) {
+        let length = match (escaped_unit(json, at), escaped_unit(json, at + 6)) {
             (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => 12,
             (Some(0xD800..0xE000), _) => {
                 result.push_str("\\ufffd");
@@ -256,20 +260,26 @@ pub(crate) fn repair_surrogates(json: &str) -> String {
     result
 }
 
+/// The UTF-16 unit that is escaped at this place.
+fn escaped_unit(json: &str, at: usize) -> Option<u16> {
+    let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+    u16::from_str_radix(digits, 16).ok()
+}
+
 /// Deserialises the first item of a list or null and ignores the others.
 fn first_item<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     let items = Option::<BoundedList<T, 1>>::deserialize(deserializer)?;
-    Ok(items.and_then(|it| it.0.into_iter().next()))
+    Ok(items.and_then(|list| list.0.into_iter().next()))
 }
 
 /// Deserialises a list or null, dropping nulls in the list.
 pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let items = Option::<BoundedList<T, MAX_LIST_ITEMS>>::deserialize(deserializer)?;
-    let items = items.map(|it| it.0).unwrap_or_default();
+    let list = Option::<BoundedList<T, MAX_LIST_ITEMS>>::deserialize(deserializer)?;
+    let items = list.map(|list| list.0).unwrap_or_default();
     if items.len() < MAX_LIST_ITEMS {
         Ok(items)
     } else {
@@ -386,9 +396,13 @@ fn collect_text(part: &Value, thinking: bool, collected: &mut TolerantText<'_>) 
     match part {
         Value::String(text) if thinking => collected.thought.push_str(text),
         Value::String(text) => collected.text.to_mut().push_str(text),
-        Value::Array(parts) => parts.iter().for_each(|it| collect_text(it, thinking, collected)),
+        Value::Array(parts) => {
+            for inner in parts {
+                collect_text(inner, thinking, collected);
+            }
+        }
         Value::Object(fields) => {
-            let thinking = thinking || fields.get("type").is_some_and(|it| it == "thinking");
+            let thinking = thinking || fields.get("type").is_some_and(|kind| kind == "thinking");
             for key in ["text", "thinking", "summary"] {
                 if let Some(inner) = fields.get(key) {
                     collect_text(inner, thinking, collected);

@@ -41,12 +41,12 @@ impl LeakFilter {
         if self.shown == 0 && self.may_be_bare() {
             return "";
         }
-        // Text before that which has not been shown is white space.
-        let from = self.searched.saturating_sub(longest_opener()).max(self.shown);
-        let from = text::floor(&self.text, from);
+        // Text before this position that has not been shown is white space.
+        let unsearched = self.searched.saturating_sub(longest_opener()).max(self.shown);
+        let from = text::floor(&self.text, unsearched);
         let rest = &self.text[from..];
         self.searched = self.text.len();
-        let opener = OPENERS.iter().filter_map(|it| rest.find(it)).min();
+        let opener = OPENERS.iter().filter_map(|opener| rest.find(opener)).min();
         self.is_holding = opener.is_some();
         let end = opener.unwrap_or_else(|| rest.len() - partial_opener_len(rest));
         match rest[..end].trim_end().len() {
@@ -57,8 +57,7 @@ impl LeakFilter {
 
     /// True if the reply starts, or may be about to start, with a call that has no opening mark.
     fn may_be_bare(&mut self) -> bool {
-        let rest = &self.text[self.leading_space..];
-        let rest = rest.trim_start();
+        let rest = self.text[self.leading_space..].trim_start();
         self.leading_space = self.text.len() - rest.len();
         may_be_bare(rest, &self.names)
     }
@@ -92,7 +91,7 @@ fn may_be_bare(text: &str, names: &[String]) -> bool {
         } else {
             text.strip_prefix(name.as_str())
         };
-        rest.is_some_and(|it| "[ARGS]".starts_with(it) || it.starts_with("[ARGS]"))
+        rest.is_some_and(|rest| "[ARGS]".starts_with(rest) || rest.starts_with("[ARGS]"))
     })
 }
 
@@ -113,12 +112,12 @@ fn starts_like_json_call(text: &str) -> bool {
 fn partial_opener_len(text: &str) -> usize {
     let text = text::suffix(text, longest_opener());
     let mut starts = text.char_indices().map(|(at, _)| &text[at..]);
-    let found = starts.find(|it| OPENERS.iter().any(|o| o.starts_with(it)));
+    let found = starts.find(|start| OPENERS.iter().any(|opener| opener.starts_with(start)));
     found.map_or(0, str::len)
 }
 
 fn longest_opener() -> usize {
-    OPENERS.iter().map(|it| it.len()).max().unwrap_or(0)
+    OPENERS.iter().map(|opener| opener.len()).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -132,7 +131,7 @@ mod tests {
         let schema = json!({});
         let tools: [(&str, &Value); 1] = [("f", &schema)];
         let mut filter = LeakFilter::new(vec!["f".to_owned()]);
-        let mut shown: String = pieces.iter().map(|it| filter.push(it).to_owned()).collect();
+        let mut shown: String = pieces.iter().map(|piece| filter.push(piece).to_owned()).collect();
         let (rest, calls) = filter.finish(&tools);
         shown.push_str(rest);
         (shown, calls.len())
@@ -180,9 +179,9 @@ mod tests {
         #[test]
         fn how_the_stream_is_cut_does_not_matter(text in "([a-f <>\\[\\]{}\"\n]|<tool_call>|\\[ARGS\\]|é){0,40}", size in 1..9_usize) {
             let chars: Vec<char> = text.chars().collect();
-            let pieces: Vec<String> = chars.chunks(size).map(|it| it.iter().collect()).collect();
-            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-            prop_assert_eq!(run(&pieces), run(&[&text]));
+            let pieces: Vec<String> = chars.chunks(size).map(|chunk| chunk.iter().collect()).collect();
+            let borrowed: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            prop_assert_eq!(run(&borrowed), run(&[&text]));
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn namespace_prefix(tag: &str) -> &str {
     if tag.starts_with(mark) {
         return &tag[..mark.len()];
     }
-    let name = tag.len() - tag.trim_start_matches(|it: char| it.is_ascii_alphanumeric()).len();
+    let name = tag.len() - tag.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).len();
     if tag[name..].starts_with(':') { &tag[..=name] } else { "" }
 }
 
@@ -54,7 +54,8 @@ impl<'a> CallParser<'a> {
 
     /// Parses one call or a group of calls.
     pub(super) fn parse_group(&mut self) -> Option<()> {
-        let (known, rest) = (self.calls.len(), self.rest);
+        let known = self.calls.len();
+        let rest = self.rest;
         let result = self.parse_any();
         if result.is_some() && self.calls.len() > known {
             self.parsed_bytes = self.text.len() - self.rest.len();
@@ -119,8 +120,7 @@ impl<'a> CallParser<'a> {
     fn parse_function(&mut self) -> Option<()> {
         self.skip("<function=").then_some(())?;
         let name = self.parse_name()?;
-        let json =
-            self.rest.trim_start_matches(|it: char| it.is_whitespace() || "=>(".contains(it));
+        let json = self.rest.trim_start_matches(|c: char| c.is_whitespace() || "=>(".contains(c));
         if json.starts_with('{') {
             self.rest = json;
             let Value::Object(arguments) = self.parse_json()? else { return None };
@@ -145,7 +145,7 @@ impl<'a> CallParser<'a> {
         let tag = namespace_prefix(&self.rest[1..]);
         let wrapper = ["tool_call", "tool_calls", "function_calls"]
             .into_iter()
-            .find(|it| self.skip(&format!("<{tag}{it}>")));
+            .find(|name| self.skip(&format!("<{tag}{name}>")));
         if self.rest.trim_start().starts_with(['{', '[']) {
             let value = self.parse_json()?;
             self.add_json(value, false)?;
@@ -190,7 +190,7 @@ impl<'a> CallParser<'a> {
         while self.skip("<|tool_call_begin|>") {
             let id = self.take_until("<|tool_call_argument_begin|>")?.trim();
             let name = match id.rsplit_once(':') {
-                Some((name, count)) if count.bytes().all(|it| it.is_ascii_digit()) => name,
+                Some((name, count)) if count.bytes().all(|byte| byte.is_ascii_digit()) => name,
                 _ => id,
             };
             let name = self.declared_name(name)?;
@@ -317,20 +317,19 @@ impl<'a> CallParser<'a> {
     /// The declared name that `name` refers to.
     fn declared_name(&self, name: &str) -> Option<&'a str> {
         let name = name.trim();
-        let tools = self.tools.iter().map(|(tool, _)| *tool);
-        let find = |name: &str| tools.clone().find(|it| *it == name);
+        let find = |name: &str| self.tools.iter().map(|(tool, _)| *tool).find(|tool| *tool == name);
         find(name).or_else(|| find(name.strip_prefix("functions.")?))
     }
 
     /// The value of a parameter: a string if the schema says so or if the text is no other JSON
     /// value.
     fn parameter_value(&self, tool: &str, key: &str, text: &str) -> Value {
-        let text = text.strip_prefix('\n').unwrap_or(text);
-        let text = text.strip_suffix('\n').unwrap_or(text);
+        let rest = text.strip_prefix('\n').unwrap_or(text);
+        let text = rest.strip_suffix('\n').unwrap_or(rest);
         let schema = self.tools.iter().find(|(name, _)| *name == tool).map(|(_, schema)| schema);
-        let kind = schema.and_then(|it| it.get("properties")?.get(key)?.get("type"));
+        let kind = schema.and_then(|schema| schema.get("properties")?.get(key)?.get("type"));
         match serde_json::from_str(text.trim()) {
-            _ if kind.is_some_and(|it| it == "string") => Value::String(text.to_owned()),
+            _ if kind.is_some_and(|kind| kind == "string") => Value::String(text.to_owned()),
             Ok(Value::String(_) | Value::Null) | Err(_) => Value::String(text.to_owned()),
             Ok(value) => value,
         }
@@ -346,8 +345,8 @@ impl<'a> CallParser<'a> {
     fn add_json(&mut self, value: Value, is_bare: bool) -> Option<()> {
         match value {
             Value::Object(call) => self.add_object(call, is_bare),
-            Value::Array(calls) if !calls.is_empty() => calls.into_iter().try_for_each(|it| {
-                let Value::Object(call) = it else { return None };
+            Value::Array(calls) if !calls.is_empty() => calls.into_iter().try_for_each(|item| {
+                let Value::Object(call) = item else { return None };
                 self.add_object(call, is_bare)
             }),
             _ => None,
@@ -355,7 +354,7 @@ impl<'a> CallParser<'a> {
     }
 
     fn add_object(&mut self, mut call: ArgumentMap, is_bare: bool) -> Option<()> {
-        if is_bare && !call.keys().all(|it| CALL_KEYS.contains(&it.as_str())) {
+        if is_bare && !call.keys().all(|key| CALL_KEYS.contains(&key.as_str())) {
             return None;
         }
         let name = match call.get_mut("function").map(Value::take) {
@@ -363,9 +362,9 @@ impl<'a> CallParser<'a> {
             Some(name) => name,
             None => call.get_mut("name")?.take(),
         };
-        let key = ["arguments", "parameters", "args"].into_iter().find(|it| call.contains_key(*it));
-        let arguments = key.and_then(|it| call.get_mut(it)).map(Value::take);
-        let arguments = match arguments {
+        let key =
+            ["arguments", "parameters", "args"].into_iter().find(|key| call.contains_key(*key));
+        let arguments = match key.and_then(|key| call.get_mut(key)).map(Value::take) {
             None if is_bare => return None,
             None | Some(Value::Null) => ArgumentMap::new(),
             Some(Value::Object(arguments)) => arguments,

@@ -12,11 +12,11 @@ fn found(text: &str) -> Option<(usize, Vec<(String, Value)>)> {
         "path": { "type": "string" }, "text": { "type": "string" }, "line": { "type": "integer" } } });
     let tools = [("read", &read), ("a-b_c.d", &none), ("exec", &none)];
     let (start, calls) = find_leaked_calls(text, &tools)?;
-    Some((start, calls.into_iter().map(|it| (it.name, it.arguments)).collect()))
+    Some((start, calls.into_iter().map(|call| (call.name, call.arguments)).collect()))
 }
 
 fn calls(text: &str) -> Vec<(String, Value)> {
-    found(text).map(|it| it.1).unwrap_or_default()
+    found(text).map(|(_, calls)| calls).unwrap_or_default()
 }
 
 /// The call that all of the texts below contain.
@@ -272,7 +272,7 @@ fn failed_attempts_are_detected_and_text_about_calls_is_not() {
 
 /// Complete and broken pieces of every syntax.
 fn piece() -> impl Strategy<Value = String> {
-    let whole = prop::sample::select(DIALECTS.map(|it| it.1).to_vec());
+    let whole = prop::sample::select(DIALECTS.map(|(_, text)| text).to_vec());
     let part = prop::sample::select(vec![
         "<tool_call>",
         "</tool_call>",

@@ -13,7 +13,7 @@ language model: I understand only a few plain requests, such as `read README.md`
 a real model, set OPENAI_API_KEY (for another provider OPENAI_BASE_URL too, and \
 TURNWRIGHT_MODEL), or run `turnwright login`, and start the agent again.";
 
-/// What the user seems to want.
+/// The user's presumed intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
     Read { path: String },
@@ -43,8 +43,8 @@ const PLAN: &[&str] = &["plan:", "plan ", "计划：", "计划:", "计划", "规
 impl Intent {
     pub(super) fn parse(prompt: &str) -> Intent {
         let prompt = prompt.trim();
-        let line = prompt.lines().next().unwrap_or_default().trim();
-        let line = line
+        let first_line = prompt.lines().next().unwrap_or_default().trim();
+        let line = first_line
             .trim_start_matches("please ")
             .trim_start_matches("Please ")
             .trim_start_matches('请');
@@ -84,8 +84,8 @@ impl Intent {
         if let Some(rest) = strip_opening(line, PLAN) {
             let steps: Vec<String> = rest
                 .split([',', ';', '，', '；', '、'])
-                .map(|it| it.trim().to_owned())
-                .filter(|it| !it.is_empty() && it != "…")
+                .map(|step| step.trim().to_owned())
+                .filter(|step| !step.is_empty() && step != "…")
                 .collect();
             if !steps.is_empty() {
                 return Intent::Plan { steps };
@@ -132,9 +132,9 @@ impl Intent {
                 let entries: Vec<_> = steps
                     .iter()
                     .enumerate()
-                    .map(|(position, it)| {
+                    .map(|(position, step)| {
                         let status = if position == 0 { "in_progress" } else { "pending" };
-                        json!({ "content": it, "status": status })
+                        json!({ "content": step, "status": status })
                     })
                     .collect();
                 Some(("plan", json!({ "entries": entries })))
@@ -169,7 +169,7 @@ impl Intent {
                     .text
                     .lines()
                     .next()
-                    .and_then(|it| it.rsplit_once("Lines: "))
+                    .and_then(|line| line.rsplit_once("Lines: "))
                     .and_then(|(_, rest)| rest.strip_suffix(']'))
                     .unwrap_or("some");
                 let unit = if total == "1" { "line" } else { "lines" };
@@ -199,12 +199,13 @@ impl Intent {
 
 /// The first heading and the paragraph below it, as a Markdown quotation.
 fn quote(lines: &[&str]) -> String {
-    let is_prose = |it: &&&str| !it.starts_with(['#', '[', '!', '<', '`', '|', '-']);
-    let heading = lines.iter().find(|it| it.starts_with('#')).copied();
-    let prose = lines.iter().filter(is_prose).take(4).copied();
-    let chosen: Vec<_> = heading.into_iter().chain(prose).collect();
-    let chosen = if chosen.is_empty() { lines.iter().take(5).copied().collect() } else { chosen };
-    chosen.iter().flat_map(|it| ["> ", it, "\n"]).collect()
+    let heading = lines.iter().find(|line| line.starts_with('#')).copied();
+    let prose = lines.iter().filter(|line| !line.starts_with(['#', '[', '!', '<', '`', '|', '-']));
+    let mut chosen: Vec<_> = heading.into_iter().chain(prose.take(4).copied()).collect();
+    if chosen.is_empty() {
+        chosen.extend(lines.iter().take(5).copied());
+    }
+    chosen.iter().flat_map(|line| ["> ", line, "\n"]).collect()
 }
 
 fn strip_opening<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
@@ -231,11 +232,11 @@ fn first_word(text: &str, fillers: &[&str]) -> String {
         text = text.strip_prefix(filler).unwrap_or(text).trim();
     }
     for quote in ['"', '\'', '`'] {
-        if let Some((word, _)) = text.strip_prefix(quote).and_then(|it| it.split_once(quote)) {
+        if let Some((word, _)) = text.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
             return word.to_owned();
         }
     }
-    let end = text.find(|it: char| it.is_whitespace() || matches!(it, ',' | '，' | '。' | '；'));
+    let end = text.find(|c: char| c.is_whitespace() || matches!(c, ',' | '，' | '。' | '；'));
     let word = &text[..end.unwrap_or(text.len())];
     match word {
         "." | ".." => word.to_owned(),
@@ -246,7 +247,7 @@ fn first_word(text: &str, fillers: &[&str]) -> String {
 fn unquote(text: &str) -> &str {
     let text = text.trim();
     for quote in ['"', '\'', '`'] {
-        if let Some(inner) = text.strip_prefix(quote).and_then(|it| it.strip_suffix(quote)) {
+        if let Some(inner) = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
             return inner;
         }
     }

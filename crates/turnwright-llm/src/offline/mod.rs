@@ -86,12 +86,13 @@ impl ReplyStream for ScriptedReply {
     }
 }
 
-/// The reply to a request that the user has not typed, which is one for a summary.
+/// The reply to a request that the user has not typed, which asks for a summary.
 const NO_SUMMARY: &str = "The offline model cannot summarise a conversation.";
 
 /// Depends on the conversation alone: the same conversation gets the same reply.
 fn scripted_reply(request: &Request) -> ScriptedReply {
-    let last_user = request.messages.iter().rposition(|it| matches!(**it, Message::User(_)));
+    let last_user =
+        request.messages.iter().rposition(|message| matches!(**message, Message::User(_)));
     let (prompt, since) = match last_user {
         None => (String::new(), &request.messages[..]),
         Some(position) => {
@@ -106,7 +107,7 @@ fn scripted_reply(request: &Request) -> ScriptedReply {
         return ScriptedReply { words: split_words(NO_SUMMARY), call: None };
     }
     let intent = Intent::parse(&prompt);
-    let result = since.iter().rev().find_map(|it| match it.as_ref() {
+    let result = since.iter().rev().find_map(|message| match message.as_ref() {
         Message::Tool(tool) => Some(tool),
         _ => None,
     });
@@ -123,15 +124,15 @@ fn scripted_reply(request: &Request) -> ScriptedReply {
 
 /// The text that the user typed.
 fn user_text(user: &UserMessage) -> String {
-    let text = |part: &PromptPart| match part {
-        PromptPart::Text(text) => Some(text.clone()),
+    let texts = user.parts.iter().filter_map(|part| match part {
+        PromptPart::Text(text) => Some(text.as_str()),
         PromptPart::Link { .. }
         | PromptPart::Resource { .. }
         | PromptPart::Context(_)
         | PromptPart::Image(_)
         | PromptPart::Audio(_) => None,
-    };
-    user.parts.iter().filter_map(text).collect()
+    });
+    texts.collect()
 }
 
 /// Splits after each space and, for scripts without spaces, after every few characters.
@@ -152,19 +153,19 @@ fn split_words(text: &str) -> VecDeque<String> {
 
 /// The text of a result without its header and line numbers, at most `limit` lines.
 fn result_lines(result: &ToolMessage, limit: usize) -> Vec<&str> {
-    let bare = |line| {
-        let numbered: Option<(&str, &str)> = str::split_once(line, "| ");
-        match numbered {
-            Some((number, rest)) if number.trim().parse::<u64>().is_ok() => rest,
-            _ => line,
-        }
-    };
     result
         .text
         .lines()
-        .filter(|it| !it.starts_with("[File: "))
-        .map(bare)
-        .filter(|it| !it.trim().is_empty())
+        .filter(|line| !line.starts_with("[File: "))
+        .map(without_line_number)
+        .filter(|line| !line.trim().is_empty())
         .take(limit)
         .collect()
+}
+
+fn without_line_number(line: &str) -> &str {
+    match line.split_once("| ") {
+        Some((number, rest)) if number.trim().parse::<u64>().is_ok() => rest,
+        _ => line,
+    }
 }

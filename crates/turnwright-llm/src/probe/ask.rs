@@ -111,8 +111,9 @@ async fn read_reply(
 impl ObservedReply {
     fn take(&mut self, batch: &mut DeltaBatch) {
         self.pieces += 1;
-        let is_arguments = |it: &Delta| matches!(it, Delta::CallArguments { .. });
-        self.argument_pieces += usize::from(batch.deltas.iter().any(is_arguments));
+        let has_arguments =
+            batch.deltas.iter().any(|delta| matches!(delta, Delta::CallArguments { .. }));
+        self.argument_pieces += usize::from(has_arguments);
         for delta in batch.deltas.drain(..) {
             match delta {
                 Delta::Text(text) => self.text.push_str(&text),

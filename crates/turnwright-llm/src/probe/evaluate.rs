@@ -19,7 +19,7 @@ const OTHER_MODEL_ADVICE: &str = "The agent needs tools: choose another model, o
                                   server with \
                            tools (vLLM: --enable-auto-tool-choice, llama.cpp: --jinja)";
 
-/// Whether the model wrote a call into its text.
+/// A call that the model wrote into its text, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallLeak {
     None,
@@ -27,7 +27,7 @@ pub(super) enum CallLeak {
     Unreadable,
 }
 
-/// What was observed of the model's reasoning.
+/// The observations of the model's reasoning.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningSeen {
     pub(super) was_seen: bool,
@@ -37,8 +37,8 @@ pub(super) struct ReasoningSeen {
 
 impl ReasoningSeen {
     pub(super) fn record(&mut self, observed: &ObservedReply) {
-        let provider_state = observed.reply.as_ref().map(|it| &it.provider_state);
-        let hidden = provider_state.is_some_and(|it| !it.blobs.is_empty());
+        let provider_state = observed.reply.as_ref().map(|reply| &reply.provider_state);
+        let hidden = provider_state.is_some_and(|state| !state.blobs.is_empty());
         if observed.thought.is_empty() && !hidden {
             return;
         }
@@ -48,17 +48,16 @@ impl ReasoningSeen {
 }
 
 pub(super) fn answer(observed: &Result<ObservedReply, ProbeError>) -> Check {
-    let check = |state, text: String| Check::new("answer", state, text);
     let observed = match observed {
         Ok(observed) => observed,
         // Whatever the error was, there is no answer.
         Err(problem) => return Check { state: CheckState::No, ..failed_check("answer", problem) },
     };
     if let Some(why) = refusal(observed) {
-        return check(CheckState::No, format!("the provider refuses to answer: {why}"));
+        return Check::no("answer", format!("the provider refuses to answer: {why}"));
     }
     if observed.text.trim().is_empty() {
-        return check(CheckState::No, "it sends reasoning but no answer".to_owned())
+        return Check::no("answer", "it sends reasoning but no answer")
             .advise("Choose another model, or one that reasons less");
     }
     let first_delta = observed.first_delta.unwrap_or(observed.first_byte);
@@ -67,7 +66,7 @@ pub(super) fn answer(observed: &Result<ObservedReply, ProbeError>) -> Check {
         seconds(observed.first_byte),
         seconds(first_delta)
     );
-    check(CheckState::Ok, text)
+    Check::ok("answer", text)
         .fact("first_byte_ms", milliseconds(observed.first_byte))
         .fact("first_word_ms", milliseconds(first_delta))
 }
@@ -85,10 +84,12 @@ pub(super) fn streaming(observed: &ObservedReply) -> Check {
 }
 
 pub(super) fn usage(observed: &ObservedReply) -> Check {
-    let Some(usage) = observed.reply.as_ref().and_then(|it| it.usage) else {
+    let Some(usage) = observed.reply.as_ref().and_then(|reply| reply.usage) else {
         return Check::new("usage", CheckState::No, "no token counts: usage can't be shown");
     };
-    let (input, output, cached) = (usage.input, usage.output, usage.cached);
+    let input = usage.input;
+    let output = usage.output;
+    let cached = usage.cached;
     let text = format!("{input} tokens in, {cached} of them cached, {output} out");
     Check::new("usage", CheckState::Ok, text)
         .fact("input", input)
@@ -97,10 +98,11 @@ pub(super) fn usage(observed: &ObservedReply) -> Check {
 }
 
 pub(super) fn leak(observed: &ObservedReply, tools: &[Arc<ToolSpec>]) -> CallLeak {
-    if observed.reply.as_ref().is_none_or(|it| !it.calls.is_empty()) {
+    if observed.reply.as_ref().is_none_or(|reply| !reply.calls.is_empty()) {
         return CallLeak::None;
     }
-    let declared: Vec<_> = tools.iter().map(|it| (it.name.as_ref(), &it.parameters)).collect();
+    let declared: Vec<_> =
+        tools.iter().map(|tool| (tool.name.as_ref(), &tool.parameters)).collect();
     if leaked_calls::find_leaked_calls(&observed.text, &declared).is_some() {
         CallLeak::Readable
     } else if leaked_calls::looks_like_leaked_call(&observed.text) {
@@ -112,31 +114,30 @@ pub(super) fn leak(observed: &ObservedReply, tools: &[Arc<ToolSpec>]) -> CallLea
 
 /// `leak` is what was found in the text of the first attempt.
 pub(super) fn tools(observed: &Result<ObservedReply, ProbeError>, leak: CallLeak) -> Check {
-    let check = |state, text: &str| Check::new("tools", state, text);
     let observed = match observed {
         Ok(observed) => observed,
         Err(problem) => return failed_check("tools", problem),
     };
     if let Some(why) = refusal(observed) {
-        return check(CheckState::No, &format!("the provider refuses to answer: {why}"));
+        return Check::no("tools", format!("the provider refuses to answer: {why}"));
     }
     let Some(call) = calls(observed).first() else {
         return match leak {
             CallLeak::None => {
-                check(CheckState::No, "it answers with text instead of calling the tool")
+                Check::no("tools", "it answers with text instead of calling the tool")
                     .advise(OTHER_MODEL_ADVICE)
             }
             CallLeak::Readable => {
-                check(CheckState::Unknown, "it writes calls into its text, and not every time")
+                Check::unknown("tools", "it writes calls into its text, and not every time")
                     .advise(PARSER_ADVICE)
             }
             CallLeak::Unreadable => {
-                check(CheckState::No, "it writes calls into its text that can't be parsed")
+                Check::no("tools", "it writes calls into its text that can't be parsed")
                     .advise(PARSER_ADVICE)
             }
         };
     };
-    let invalid = |text: String| check(CheckState::No, &text).advise("Choose another model");
+    let invalid = |text: String| Check::no("tools", text).advise("Choose another model");
     match &call.arguments {
         _ if call.name != TOOL_NAME => {
             invalid(format!("it calls `{}`, which doesn't exist", call.name))
@@ -148,14 +149,14 @@ pub(super) fn tools(observed: &Result<ObservedReply, ProbeError>, leak: CallLeak
             invalid("its arguments don't match the schema".to_owned())
         }
         Arguments::Object(_) if leak == CallLeak::Readable => {
-            check(CheckState::Ok, "it writes calls into its text, which the agent parses")
+            Check::ok("tools", "it writes calls into its text, which the agent parses")
                 .advise(PARSER_ADVICE)
                 .fact("leaked", true)
         }
         Arguments::Object(_) => {
             let is_streamed = observed.argument_pieces > 1;
             let how = if is_streamed { "streamed" } else { "not streamed" };
-            check(CheckState::Ok, &format!("it calls tools with valid arguments, {how}"))
+            Check::ok("tools", format!("it calls tools with valid arguments, {how}"))
                 .fact("leaked", false)
                 .fact("streamed_arguments", is_streamed)
         }
@@ -163,50 +164,47 @@ pub(super) fn tools(observed: &Result<ObservedReply, ProbeError>, leak: CallLeak
 }
 
 pub(super) fn result(observed: &Result<ObservedReply, ProbeError>) -> Check {
-    let check = |state, text: &str| Check::new("result", state, text);
     match observed {
         Err(problem) => failed_check("result", problem),
         Ok(observed) if observed.text.contains(EXPECTED_FACT) => {
-            check(CheckState::Ok, "it uses the tool's result")
+            Check::ok("result", "it uses the tool's result")
         }
         Ok(observed) if !calls(observed).is_empty() => {
-            check(CheckState::Unknown, "it calls the tool again instead of answering")
+            Check::unknown("result", "it calls the tool again instead of answering")
         }
         Ok(observed) => match refusal(observed) {
-            Some(why) => check(CheckState::No, &format!("the provider refuses to answer: {why}")),
-            None => check(CheckState::Unknown, "it doesn't use the tool's result"),
+            Some(why) => Check::no("result", format!("the provider refuses to answer: {why}")),
+            None => Check::unknown("result", "it doesn't use the tool's result"),
         },
     }
 }
 
 pub(super) fn parallel(observed: &Result<ObservedReply, ProbeError>) -> Check {
-    let check = |state, text: &str| Check::new("parallel", state, text);
     let observed = match observed {
         Ok(observed) => observed,
         Err(problem) => return failed_check("parallel", problem),
     };
     let cities: Vec<_> = calls(observed).iter().map(city).collect();
     match cities.as_slice() {
-        [] => check(CheckState::Unknown, "it didn't call the tool"),
-        [_] => check(CheckState::No, "one call at a time, which is slower"),
+        [] => Check::unknown("parallel", "it didn't call the tool"),
+        [_] => Check::no("parallel", "one call at a time, which is slower"),
         [first, second, ..] if first.is_some() && second.is_some() && first != second => {
-            check(CheckState::Ok, "several calls in one reply")
+            Check::ok("parallel", "several calls in one reply")
         }
-        _ => check(CheckState::Unknown, "several calls, but not the requested ones"),
+        _ => Check::unknown("parallel", "several calls, but not the requested ones"),
     }
 }
 
 /// `taken` is true if the final request still contained the image.
 pub(super) fn images(observed: &Result<ObservedReply, ProbeError>, taken: bool) -> Check {
-    let check = |state, text: &str| Check::new("images", state, text);
-    let refused = || check(CheckState::No, "rejected; images are left out of prompts");
+    let refused = || Check::no("images", "rejected; images are left out of prompts");
     match observed {
         Ok(_) if !taken => refused(),
         Ok(observed) if observed.text.to_lowercase().contains(EXPECTED_COLOUR) => {
-            check(CheckState::Ok, "it recognises what is in an image")
+            Check::ok("images", "it recognises what is in an image")
         }
-        Ok(_) => check(
-            CheckState::Unknown,
+        Ok(_) => Check::unknown(
+            "images",
             "accepted, but it doesn't recognise what is in the image",
         )
         .advise(
@@ -222,35 +220,35 @@ pub(super) fn images(observed: &Result<ObservedReply, ProbeError>, taken: bool) 
 /// decoded shows that others are accepted.
 fn is_about_images(error: &LlmError) -> bool {
     let text = error.message().unwrap_or_default().to_lowercase();
-    let has = |phrases: &[&str]| phrases.iter().any(|it| text.contains(it));
+    let subjects = ["image", "vision", "multimodal"];
+    let refusals = ["support", "unknown", "unexpected", "no vision", "only text", "text only"];
     matches!(error.status(), Some(400 | 404 | 415 | 422 | 500 | 501))
-        && has(&["image", "vision", "multimodal"])
-        && has(&["support", "unknown", "unexpected", "no vision", "only text", "text only"])
+        && subjects.iter().any(|word| text.contains(word))
+        && refusals.iter().any(|phrase| text.contains(phrase))
 }
 
 pub(super) fn reasoning(reasoning: &ReasoningSeen) -> Check {
-    let check = |state, text: &str| Check::new("reasoning", state, text);
     match reasoning.field.as_deref() {
-        _ if !reasoning.was_seen => check(CheckState::No, "not shown"),
-        Some("think") => check(CheckState::Ok, "in tags within the text").fact("field", "think"),
+        _ if !reasoning.was_seen => Check::no("reasoning", "not shown"),
+        Some("think") => Check::ok("reasoning", "in tags within the text").fact("field", "think"),
         Some(field) => {
-            check(CheckState::Ok, &format!("in the field `{field}`")).fact("field", field)
+            Check::ok("reasoning", format!("in the field `{field}`")).fact("field", field)
         }
-        None => check(CheckState::Ok, "sent with the replies"),
+        None => Check::ok("reasoning", "sent with the replies"),
     }
 }
 
 pub(super) fn effort(low: Option<bool>, none: Option<bool>) -> Check {
-    let check = |state, text: &str| Check::new("effort", state, text);
     let check = match (low, none) {
-        (Some(true), Some(true)) => check(CheckState::Ok, "`low` and `none` are accepted"),
-        (Some(true), Some(false)) => check(CheckState::Ok, "`low` is accepted, `none` is not"),
-        (Some(true), None) => check(CheckState::Ok, "`low` is accepted"),
-        (Some(false), _) => check(CheckState::No, "rejected; it is no longer sent"),
-        (None, _) => check(CheckState::Unknown, "no reply"),
+        (Some(true), Some(true)) => Check::ok("effort", "`low` and `none` are accepted"),
+        (Some(true), Some(false)) => Check::ok("effort", "`low` is accepted, `none` is not"),
+        (Some(true), None) => Check::ok("effort", "`low` is accepted"),
+        (Some(false), _) => Check::no("effort", "rejected; it is no longer sent"),
+        (None, _) => Check::unknown("effort", "no reply"),
     };
-    let value = |taken: Option<bool>| taken.map_or(Value::Null, Value::Bool);
-    check.fact("low", value(low)).fact("none", value(none))
+    check
+        .fact("low", low.map_or(Value::Null, Value::Bool))
+        .fact("none", none.map_or(Value::Null, Value::Bool))
 }
 
 pub(super) fn models(names: &Result<Vec<String>, ProbeError>, model: &str) -> Check {
@@ -262,10 +260,10 @@ pub(super) fn models(names: &Result<Vec<String>, ProbeError>, model: &str) -> Ch
         Ok(names) if names.is_empty() => Check::new("models", CheckState::No, "the list is empty"),
         Ok(names) => {
             // The name that users see may begin with the provider's.
-            let is_this = |it: &String| {
-                model.strip_suffix(it.as_str()).is_some_and(|it| it.is_empty() || it.ends_with('/'))
-            };
-            let is_listed = names.iter().any(is_this);
+            let is_listed = names.iter().any(|name| {
+                let prefix = model.strip_suffix(name.as_str());
+                prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('/'))
+            });
             let including = if is_listed { "including" } else { "not including" };
             let text = format!("{} listed, {including} this one", names.len());
             Check::new("models", CheckState::Ok, text)
@@ -324,7 +322,7 @@ fn error_chain(error: &LlmError) -> String {
 }
 
 fn refusal(observed: &ObservedReply) -> Option<String> {
-    match observed.reply.as_ref().map(|it| &it.end) {
+    match observed.reply.as_ref().map(|reply| &reply.end) {
         Some(EndReason::Refused(why)) if why.trim().is_empty() => {
             Some("no reason given".to_owned())
         }
@@ -334,7 +332,7 @@ fn refusal(observed: &ObservedReply) -> Option<String> {
 }
 
 fn calls(observed: &ObservedReply) -> &[ReplyCall] {
-    observed.reply.as_ref().map_or(&[], |it| it.calls.as_slice())
+    observed.reply.as_ref().map_or(&[], |reply| reply.calls.as_slice())
 }
 
 fn city(call: &ReplyCall) -> Option<&str> {

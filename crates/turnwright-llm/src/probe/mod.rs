@@ -55,7 +55,7 @@ pub struct Check {
     pub state: CheckState,
     /// The outcome, for people.
     pub text: String,
-    /// What to do about it.
+    /// Advice on how to fix it.
     pub advice: Option<String>,
     /// The kind of error, if there was one.
     pub kind: Option<ErrorKind>,
@@ -66,6 +66,18 @@ pub struct Check {
 impl Check {
     fn new(name: &'static str, state: CheckState, text: impl Into<String>) -> Check {
         Check { name, state, text: text.into(), advice: None, kind: None, facts: Map::new() }
+    }
+
+    fn ok(name: &'static str, text: impl Into<String>) -> Check {
+        Check::new(name, CheckState::Ok, text)
+    }
+
+    fn no(name: &'static str, text: impl Into<String>) -> Check {
+        Check::new(name, CheckState::No, text)
+    }
+
+    fn unknown(name: &'static str, text: impl Into<String>) -> Check {
+        Check::new(name, CheckState::Unknown, text)
     }
 
     fn advise(mut self, advice: impl Into<String>) -> Check {
@@ -94,7 +106,7 @@ const CHECK_NAMES: [&str; 11] = [
     "window",
 ];
 
-/// What may be asked.
+/// The questions that a probe may ask.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeOptions {
     /// False if the user has configured that the model accepts no images.
@@ -106,9 +118,13 @@ pub struct ProbeOptions {
 /// True if the agent can work with the model: it answers, it calls tools, and it continues with
 /// their results.
 pub fn is_usable(checks: &[Check]) -> bool {
-    let state = |name| checks.iter().find(|it| it.name == name).map(|it| it.state);
-    let is_ok = |name| state(name) == Some(CheckState::Ok);
-    is_ok("answer") && is_ok("tools") && state("result") != Some(CheckState::No)
+    state_of(checks, "answer") == Some(CheckState::Ok)
+        && state_of(checks, "tools") == Some(CheckState::Ok)
+        && state_of(checks, "result") != Some(CheckState::No)
+}
+
+fn state_of(checks: &[Check], name: &str) -> Option<CheckState> {
+    checks.iter().find(|check| check.name == name).map(|check| check.state)
 }
 
 /// Runs all checks and reports each outcome as soon as it is known: one for each of
@@ -130,7 +146,7 @@ struct Probe<'a> {
     on_check: &'a mut dyn FnMut(Check),
     /// The deadline for all questions.
     end: Instant,
-    /// What was observed of the reasoning so far.
+    /// The observations of the reasoning so far.
     reasoning: ReasoningSeen,
 }
 
@@ -187,8 +203,9 @@ impl Probe<'_> {
     async fn check_tools(&mut self) {
         let request = questions::weather();
         let mut observed = self.ask(&request).await;
-        let mut leak =
-            observed.as_ref().map_or(CallLeak::None, |it| evaluate::leak(it, &request.tools));
+        let mut leak = observed
+            .as_ref()
+            .map_or(CallLeak::None, |observed| evaluate::leak(observed, &request.tools));
         if leak == CallLeak::Readable && self.model.nudges_leaked_calls() {
             // The next reply shows whether this helps.
             self.model.record_quirks(QuirkPatch {

@@ -7,7 +7,7 @@ use crate::{EndReason, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
 fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
-    let call = |(slot, (name, arguments)): (usize, &(&str, Value))| ReplyCall {
+    let calls = calls.iter().enumerate().map(|(slot, (name, arguments))| ReplyCall {
         slot,
         provider_id: String::new(),
         name: (*name).to_owned(),
@@ -18,10 +18,10 @@ fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
             None => Arguments::Object(arguments.clone()),
         },
         extra: None,
-    };
+    });
     let reply = Reply {
         end: EndReason::Complete,
-        calls: calls.iter().enumerate().map(call).collect(),
+        calls: calls.collect(),
         usage: None,
         cost: None,
         provider_state: ProviderState::default(),
@@ -219,9 +219,9 @@ fn the_continued_conversation_is_valid() {
         questions::two_cities(),
         &observed("Let me see.", &[city("Paris"), city("Oslo")]),
     );
-    let kinds: Vec<_> = request.messages.iter().map(|it| format!("{it:?}")).collect();
+    let kinds: Vec<_> = request.messages.iter().map(|message| format!("{message:?}")).collect();
     assert_eq!(kinds.len(), 4);
     for id in ["call-0", "call-1"] {
-        assert_eq!(kinds.iter().filter(|it| it.contains(id)).count(), 2, "{kinds:?}");
+        assert_eq!(kinds.iter().filter(|kind| kind.contains(id)).count(), 2, "{kinds:?}");
     }
 }

@@ -19,17 +19,19 @@ pub(crate) fn patches_for_refusal(
         return Vec::new();
     }
     let message = message.to_ascii_lowercase();
-    let rules = LEARNING_RULES.iter().filter(|it| status != 500 || it.applies_to_500);
+    let rules = LEARNING_RULES.iter().filter(|rule| status != 500 || rule.applies_to_500);
     rules
-        .filter(|it| it.phrases.iter().any(|phrases| phrases.iter().all(|it| message.contains(it))))
-        .map(|it| (it.patch)(&message, quirks))
+        .filter(|rule| {
+            rule.phrases.iter().any(|phrases| phrases.iter().all(|phrase| message.contains(phrase)))
+        })
+        .map(|rule| (rule.patch)(&message, quirks))
         .filter(|patch| media.images || (patch.images, patch.tool_images) == (None, None))
         .filter(|patch| media.audio || patch.audio.is_none())
         .filter(|patch| quirks.with(*patch) != *quirks)
         .collect()
 }
 
-/// A phrase that servers use, and what follows from it.
+/// A phrase that servers use, and the resulting quirks.
 struct LearningRule {
     /// Alternatives: a message matches if it contains all phrases of one of these lists.
     phrases: &'static [&'static [&'static str]],
@@ -156,7 +158,7 @@ const LEARNING_RULES: &[LearningRule] = &[
         applies_to_500: true,
     },
     LearningRule {
-        // Nothing that may be about a single image: what is learned applies to all later requests.
+        // No phrase that may be about a single image: the lesson applies to all later requests.
         phrases: &[
             &["unknown variant", "image_url"],
             &["image_url", "not support"],
@@ -243,7 +245,7 @@ const LEARNING_RULES: &[LearningRule] = &[
 fn is_about_missing_field(message: &str) -> bool {
     let phrases =
         ["missing", "must be passed back", "must be provided", "is required", "must be pass"];
-    phrases.iter().any(|it| message.contains(it))
+    phrases.iter().any(|phrase| message.contains(phrase))
 }
 
 #[cfg(test)]
@@ -254,7 +256,7 @@ mod tests {
 
     fn patch(quirks: &Quirks, status: u16, message: &str) -> String {
         let patch = patches_for_refusal(status, message, quirks, ALL);
-        patch.first().map_or("nothing".to_owned(), |it| serde_json::to_string(it).unwrap())
+        patch.first().map_or("nothing".to_owned(), |patch| serde_json::to_string(patch).unwrap())
     }
 
     #[test]
@@ -385,7 +387,7 @@ mod tests {
         ] {
             assert_eq!(patch(&quirks, 400, message), with);
             let patches = patches_for_refusal(400, message, &quirks, Modalities::default());
-            let patch = patches.first().map(|it| serde_json::to_string(it).unwrap());
+            let patch = patches.first().map(|patch| serde_json::to_string(patch).unwrap());
             assert_eq!(patch.as_deref(), without, "{message}");
         }
     }

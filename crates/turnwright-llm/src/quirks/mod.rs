@@ -63,7 +63,7 @@ define_quirks! {
     role: SystemRole = SystemRole::System;
     /// The request field for the reasoning effort (C.4 #4).
     effort: EffortDialect = EffortDialect::None;
-    /// Whether reasoning is sent back (C.3 #8–#12).
+    /// How reasoning is sent back (C.3 #8–#12).
     echo: ReasoningEcho = ReasoningEcho::Never;
     /// True if signed reasoning (`reasoning_details`, `thinking_blocks`) is sent back (C.3 #4).
     details: bool = true;
@@ -71,43 +71,43 @@ define_quirks! {
     ids: CallIdFormat = CallIdFormat::Verbatim;
     /// True if the answer may be requested piece by piece. Otherwise it comes as a whole.
     stream: bool = true;
-    /// Whether token counts may be requested with `stream_options` (C.4 #19).
+    /// True if token counts may be requested with `stream_options` (C.4 #19).
     stream_options: bool = true;
     /// The `content` of an assistant message that has calls but no text (C.4 #12).
     wordless: EmptyContent = EmptyContent::Omit;
-    /// Whether an assistant message is required between a tool result and a prompt (C.4 #14).
+    /// True if an assistant message is required between a tool result and a prompt (C.4 #14).
     bridge: bool = false;
-    /// Whether calls without a signature need the well-known placeholder (C.3 #11).
+    /// True if calls without a signature need the well-known placeholder (C.3 #11).
     signature: bool = false;
-    /// Whether the model accepts images.
+    /// True if the model accepts images.
     images: bool = true;
-    /// Whether the model accepts audio.
+    /// True if the model accepts audio.
     audio: bool = false;
-    /// Whether images may be part of a tool result (C.4 #17).
+    /// True if images may be part of a tool result (C.4 #17).
     tool_images: bool = false;
     /// How the provider's prompt cache is used (C.4 #23).
     cache: CacheHint = CacheHint::Auto;
     /// Where reasoning may occur inside the text (C.3 #6).
     think: ThinkTags = ThinkTags::Tagged;
-    /// Whether reasoning counts as the answer if the reply has no text (C.3 #13).
+    /// True if reasoning counts as the answer if the reply has no text (C.3 #13).
     thought_is_answer: bool = false;
-    /// Whether an answer that repeats a text or a call endlessly is stopped (C.1 #28b).
+    /// True if an answer that repeats a text or a call endlessly is stopped (C.1 #28b).
     loops: bool = true;
-    /// What happens to calls that the model writes into its text (C.2 #21).
+    /// The handling of calls that the model writes into its text (C.2 #21).
     leaked: LeakedCallHandling = LeakedCallHandling::Nudge;
-    /// Whether streamed arguments have to be requested (C.2 #12).
+    /// True if streamed arguments have to be requested (C.2 #12).
     tool_stream: bool = false;
-    /// Whether a separate field for reasoning has to be requested (C.3 #7).
+    /// True if a separate field for reasoning has to be requested (C.3 #7).
     reasoning_split: bool = false;
-    /// Whether reasoning summaries may be requested (Responses API).
+    /// True if reasoning summaries may be requested (Responses API).
     summary: bool = true;
-    /// Whether encrypted reasoning may be requested (Responses API).
+    /// True if encrypted reasoning may be requested (Responses API).
     encrypted: bool = true;
     /// The header that carries the key (C.4 #22).
     key: KeyHeader = KeyHeader::Bearer;
-    /// Whether the model is trained to edit files with patches.
+    /// True if the model is trained to edit files with patches.
     patches: bool = false;
-    /// Whether several calls in one reply are known to work. Informational: nothing depends on it.
+    /// True if several calls in one reply are known to work. Informational: nothing depends on it.
     parallel: bool = true;
 }
 
@@ -159,7 +159,7 @@ quirk_values! {
         /// `chat_template_kwargs: {"enable_thinking": true}`.
         TemplateThinking,
     }
-    /// Whether reasoning is sent back.
+    /// How reasoning is sent back.
     ReasoningEcho {
         /// Never: strict servers reject it.
         Never,
@@ -207,7 +207,7 @@ quirk_values! {
         /// At the start, and the opening tag may be missing.
         Implicit,
     }
-    /// What happens to calls that the model writes into its text.
+    /// The handling of calls that the model writes into its text.
     LeakedCallHandling {
         /// They are ignored.
         Off,
@@ -238,7 +238,7 @@ impl Quirks {
 }
 
 impl QuirkPatch {
-    /// What the built-in table says of a model at a host.
+    /// Looks up a model at a host in the built-in table.
     pub fn lookup(host: &str, model: &str) -> QuirkPatch {
         table::find(host, model)
     }
@@ -262,7 +262,7 @@ impl QuirkPatch {
 /// Says what a quirk must be, as far as the parser's message names it.
 fn unusable(name: &str, value: &serde_json::Value, error: &serde_json::Error) -> String {
     let error = error.to_string();
-    let expected = error.rsplit_once("expected ").map_or("another value", |it| it.1);
+    let expected = error.rsplit_once("expected ").map_or("another value", |(_, expected)| expected);
     format!("quirk `{name}` is {value}, expected {expected}")
 }
 
@@ -286,7 +286,7 @@ mod tests {
     fn each_quirk_is_documented() {
         let text = include_str!("../../../../docs/models.md");
         let missing: Vec<_> =
-            QuirkPatch::NAMES.iter().filter(|it| !text.contains(&format!("`{it}`"))).collect();
+            QuirkPatch::NAMES.iter().filter(|name| !text.contains(&format!("`{name}`"))).collect();
         assert!(missing.is_empty(), "docs/models.md says nothing of {missing:?}");
     }
 

@@ -343,29 +343,30 @@ const TOGETHER: QuirkPatch = QuirkPatch { reasoning_split: Some(false), ..NONE }
 
 /// The merged rows for a model at a host.
 pub(super) fn find(host: &str, model: &str) -> QuirkPatch {
-    let (host, model) = (host.to_ascii_lowercase(), model.to_ascii_lowercase());
-    let host = host.split(':').next().unwrap_or_default();
-    let fits = |row: &&TableRow| {
-        is_host(host, row.host) && row.model.iter().any(|it| has_word(&model, it))
-    };
-    ROWS.iter().filter(fits).fold(QuirkPatch::NONE, |patch, row| patch.merge(row.patch))
+    let lower_host = host.to_ascii_lowercase();
+    let host = lower_host.split(':').next().unwrap_or_default();
+    let model = model.to_ascii_lowercase();
+    ROWS.iter()
+        .filter(|row| {
+            is_host(host, row.host) && row.model.iter().any(|word| has_word(&model, word))
+        })
+        .fold(QuirkPatch::NONE, |patch, row| patch.merge(row.patch))
 }
 
 /// True if `host` is the domain or a subdomain of it.
 fn is_host(host: &str, domain: &str) -> bool {
     domain.is_empty()
-        || host.strip_suffix(domain).is_some_and(|it| it.is_empty() || it.ends_with('.'))
+        || host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// True if the name contains `word` at the start of a word: `o1` matches `openai/o1-pro` but not
 /// `foo1`.
 fn has_word(name: &str, word: &str) -> bool {
-    let is_digit = |it: char| it.is_ascii_digit();
     word.is_empty()
         || name.match_indices(word).any(|(at, _)| {
-            let goes_on = name[at + word.len()..].starts_with(is_digit);
-            let is_whole = !word.ends_with(is_digit) || !goes_on;
-            is_whole && !name[..at].ends_with(|it: char| it.is_ascii_alphanumeric())
+            let goes_on = name[at + word.len()..].starts_with(|c: char| c.is_ascii_digit());
+            let is_whole = !word.ends_with(|c: char| c.is_ascii_digit()) || !goes_on;
+            is_whole && !name[..at].ends_with(|c: char| c.is_ascii_alphanumeric())
         })
 }
 

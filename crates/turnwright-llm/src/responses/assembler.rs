@@ -116,11 +116,14 @@ impl ReplyAssembler for ResponsesAssembler {
         }
         if let Some(repeat) = streamed_calls::first_repeat(&self.calls, &self.context) {
             self.calls.truncate(repeat);
-            self.items.retain(|it| it.kind != ItemKind::Call || it.slot < repeat);
+            self.items.retain(|item| item.kind != ItemKind::Call || item.slot < repeat);
         }
         let cut = end == EndReason::Length;
-        let calls = std::mem::take(&mut self.calls).into_iter().enumerate();
-        let calls = calls.map(|(slot, call)| call.finish(slot, cut, batch)).collect();
+        let calls = std::mem::take(&mut self.calls)
+            .into_iter()
+            .enumerate()
+            .map(|(slot, call)| call.finish(slot, cut, batch))
+            .collect();
         let provider_state = ProviderState {
             origin: Arc::clone(&self.context.origin),
             field: None,
@@ -144,7 +147,7 @@ impl ReplyAssembler for ResponsesAssembler {
 
 impl ResponsesAssembler {
     pub(crate) fn new(context: ReplyContext) -> ResponsesAssembler {
-        // Calls in the text are not looked for, so it does without the tools.
+        // Calls in the text are not looked for, so the tools are not needed.
         let text_pipeline = TextPipeline::new(&context.quirks, None);
         ResponsesAssembler {
             context,

@@ -174,24 +174,27 @@ impl RequestWriter<'_> {
         replayed.unwrap_or_else(|| {
             let text = message.text.as_str();
             let text_item = (!text.trim().is_empty()).then(|| assistant_message(text, None));
-            text_item.into_iter().chain(message.calls.iter().map(|it| self.call_item(it))).collect()
+            text_item
+                .into_iter()
+                .chain(message.calls.iter().map(|call| self.call_item(call)))
+                .collect()
         })
     }
 
     fn result_item<'a>(&self, result: &'a ToolMessage) -> InputItem<'a> {
-        let text = || InputContent::InputText { text: result.text.as_str().into() };
         let output = if result.images.is_empty() {
             CallOutput::Text(result.text.as_str().into())
         } else if self.style.quirks.images {
-            let text_content = (!result.text.is_empty()).then(text);
+            let text_content = (!result.text.is_empty())
+                .then(|| InputContent::InputText { text: result.text.as_str().into() });
             CallOutput::Parts(
                 text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
             )
         } else {
-            let notes = result.images.iter().map(|it| omitted_media_note("image", &it.mime));
+            let notes = result.images.iter().map(|image| omitted_media_note("image", &image.mime));
             let lines = std::iter::once(result.text.clone()).chain(notes);
             CallOutput::Text(
-                lines.filter(|it| !it.is_empty()).collect::<Vec<_>>().join("\n").into(),
+                lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n").into(),
             )
         };
         InputItem::FunctionCallOutput {
@@ -210,20 +213,19 @@ impl RequestWriter<'_> {
         let mut text_end = 0;
         let mut seen_calls = vec![false; message.calls.len()];
         for blob in &message.provider_state.blobs {
-            let number =
-                |key: &str| blob.get(key)?.as_u64().and_then(|it| usize::try_from(it).ok());
             match blob.get("type")?.as_str()? {
                 // Encrypted reasoning was rejected once and would be rejected again.
                 "reasoning" if !self.style.quirks.encrypted => {}
                 "reasoning" => items.push(InputItem::Reasoning(blob)),
                 "message" => {
-                    let (start, end) = (number("start")?, number("end")?);
+                    let start = index_in(blob, "start")?;
+                    let end = index_in(blob, "end")?;
                     let text = message.text.get(start..end).filter(|_| text_end <= start)?;
                     text_end = end;
                     items.push(assistant_message(text, blob.get("phase").and_then(Value::as_str)));
                 }
                 "function_call" => {
-                    let slot = number("slot")?;
+                    let slot = index_in(blob, "slot")?;
                     if std::mem::replace(seen_calls.get_mut(slot)?, true) {
                         return None;
                     }
@@ -256,6 +258,11 @@ impl RequestWriter<'_> {
         };
         wire_call_id(format, provider_id, own_id, name)
     }
+}
+
+/// A position in a recorded item.
+fn index_in(blob: &Value, key: &str) -> Option<usize> {
+    blob.get(key)?.as_u64().and_then(|number| usize::try_from(number).ok())
 }
 
 fn assistant_message<'a>(text: &'a str, phase: Option<&'a str>) -> InputItem<'a> {

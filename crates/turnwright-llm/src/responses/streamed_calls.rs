@@ -89,10 +89,13 @@ impl StreamedCall {
     }
 }
 
-/// The slot from which on the calls only repeat earlier ones. With the first repetition the reply ends,
+/// The first slot from which the calls only repeat earlier ones. With the first repetition the reply ends,
 /// because the rest would only be more of the same.
 pub(super) fn first_repeat(calls: &[StreamedCall], context: &ReplyContext) -> Option<usize> {
-    let calls = calls.iter().filter(|_| context.quirks.loops);
-    let calls: Vec<_> = calls.map(|it| (&it.name, it.arguments.as_str())).collect();
+    let calls: Vec<_> = calls
+        .iter()
+        .filter(|_| context.quirks.loops)
+        .map(|call| (&call.name, call.arguments.as_str()))
+        .collect();
     repeated_calls::first_repeat(&calls)
 }

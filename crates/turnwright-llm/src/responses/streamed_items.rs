@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::wire::{ItemKind, ItemLocation};
 
-/// What has been received of an item.
+/// The received parts of an item.
 #[derive(Debug)]
 pub(super) struct StreamedItem {
     pub(super) kind: ItemKind,
@@ -79,6 +79,15 @@ impl StreamedItem {
         index.is_some() && self.index == index
     }
 
+    fn has_call_id(&self, call_id: &str) -> bool {
+        !call_id.is_empty() && self.call_id == call_id
+    }
+
+    /// True if an event can begin the item, or complete it if the event is not a start.
+    fn is_free(&self, is_start: bool) -> bool {
+        !(self.done || is_start && self.announced)
+    }
+
     /// True if both have call identifiers and these differ, which makes them different calls.
     pub(super) fn is_other_call(&self, call_id: &str) -> bool {
         !call_id.is_empty() && !self.call_id.is_empty() && self.call_id != call_id
@@ -92,11 +101,11 @@ pub(super) fn find_for_delta(
     location: ItemLocation<'_>,
 ) -> Option<usize> {
     let last = |test: &dyn Fn(&StreamedItem) -> bool| {
-        items.iter().rposition(|it| it.kind == kind && !it.done && test(it))
+        items.iter().rposition(|item| item.kind == kind && !item.done && test(item))
     };
-    last(&|it| it.has_index(location.index) && it.has_id(location.id))
-        .or_else(|| last(&|it| it.has_id(location.id)))
-        .or_else(|| last(&|it| it.has_index(location.index)))
+    last(&|item| item.has_index(location.index) && item.has_id(location.id))
+        .or_else(|| last(&|item| item.has_id(location.id)))
+        .or_else(|| last(&|item| item.has_index(location.index)))
         .or_else(|| last(&|_| location.is_unspecified()))
 }
 
@@ -106,11 +115,10 @@ pub(super) fn is_repeat(
     kind: ItemKind,
     location: ItemLocation<'_>,
 ) -> bool {
-    let is_here = |it: &StreamedItem| {
-        it.has_id(location.id) || it.has_index(location.index) || location.is_unspecified()
-    };
-    let mut whole = items.iter().filter(|it| it.kind == kind && it.done);
-    whole.any(is_here) && find_for_delta(items, kind, location).is_none()
+    let is_completed = items.iter().filter(|item| item.kind == kind && item.done).any(|item| {
+        item.has_id(location.id) || item.has_index(location.index) || location.is_unspecified()
+    });
+    is_completed && find_for_delta(items, kind, location).is_none()
 }
 
 /// The item that an announcement or a completion refers to.
@@ -122,44 +130,48 @@ pub(super) fn find_for_item_event(
     is_start: bool,
 ) -> Option<usize> {
     let last = |test: &dyn Fn(&StreamedItem) -> bool| {
-        items.iter().rposition(|it| it.kind == kind && !it.is_other_call(call_id) && test(it))
+        items
+            .iter()
+            .rposition(|item| item.kind == kind && !item.is_other_call(call_id) && test(item))
     };
-    let is_free = |it: &StreamedItem| !(it.done || is_start && it.announced);
-    let has_call_id = |it: &StreamedItem| !call_id.is_empty() && it.call_id == call_id;
-    let is_same = |it: &StreamedItem| {
-        let fits = it.index.is_none() || location.index.is_none() || it.index == location.index;
-        fits && (it.has_id(location.id) || has_call_id(it))
-    };
+    last(&|item| {
+        let fits = item.index.is_none() || location.index.is_none() || item.index == location.index;
+        fits && (item.has_id(location.id) || item.has_call_id(call_id))
+    })
     // Some servers count items when they begin and again when they are complete.
-    let is_same_elsewhere =
-        |it: &StreamedItem| it.has_id(location.id) && (has_call_id(it) || !is_start && !it.done);
-    last(&is_same)
-        .or_else(|| last(&is_same_elsewhere))
-        .or_else(|| last(&|it| is_free(it) && it.has_index(location.index)))
-        .or_else(|| last(&|it| is_free(it) && (location.is_unspecified() || it.is_unspecified())))
+    .or_else(|| {
+        last(&|item| {
+            let is_same_call = item.has_call_id(call_id) || !is_start && !item.done;
+            item.has_id(location.id) && is_same_call
+        })
+    })
+    .or_else(|| last(&|item| item.is_free(is_start) && item.has_index(location.index)))
+    .or_else(|| {
+        last(&|item| item.is_free(is_start) && (location.is_unspecified() || item.is_unspecified()))
+    })
 }
 
 /// The items of one kind, in the order of the reply.
 pub(super) fn of_kind(items: &[StreamedItem], kind: ItemKind) -> Vec<usize> {
-    in_order(items).into_iter().filter(|it| items[*it].kind == kind).collect()
+    in_order(items).into_iter().filter(|index| items[*index].kind == kind).collect()
 }
 
 /// The items in the order of the reply.
 fn in_order(items: &[StreamedItem]) -> Vec<usize> {
     let mut order: Vec<_> = (0..items.len()).collect();
-    if items.iter().all(|it| it.index.is_some()) {
-        order.sort_by_key(|it| items[*it].index);
+    if items.iter().all(|item| item.index.is_some()) {
+        order.sort_by_key(|index| items[*index].index);
     }
     order
 }
 
-/// What must be kept to send the reply back item by item: verbatim reasoning, and markers for the
+/// The data that must be kept to send the reply back item by item: verbatim reasoning, and markers for the
 /// messages and calls around it. Empty if there is no reasoning and no phase.
 pub(super) fn provider_state(items: &[StreamedItem]) -> Vec<Value> {
-    if items.iter().all(|it| it.reasoning.is_none() && it.phase.is_empty()) {
+    if items.iter().all(|item| item.reasoning.is_none() && item.phase.is_empty()) {
         return Vec::new();
     }
-    in_order(items).into_iter().filter_map(|it| item_record(&items[it])).collect()
+    in_order(items).into_iter().filter_map(|index| item_record(&items[index])).collect()
 }
 
 fn item_record(item: &StreamedItem) -> Option<Value> {

@@ -30,7 +30,7 @@ fn check_body(body: &str, expected: &Expect) {
         assert_eq!(read([start, end]), whole, "cut after {cut} bytes");
     }
     let nameless: String =
-        body.split_inclusive('\n').filter(|it| !it.starts_with("event: response.")).collect();
+        body.split_inclusive('\n').filter(|line| !line.starts_with("event: response.")).collect();
     assert_eq!(read([nameless.as_bytes()]), whole, "without names");
     expected.assert_eq(&whole);
 }
@@ -116,7 +116,8 @@ fn render(reply: &Reply) -> String {
         text.push_str(&format!(" {}+{} cached {}", usage.input, usage.output, usage.cached));
     }
     for call in &reply.calls {
-        let (id, name) = (&call.provider_id, &call.name);
+        let id = &call.provider_id;
+        let name = &call.name;
         let arguments = match &call.arguments {
             Arguments::Object(value) => value.to_string(),
             Arguments::Unusable { reason, .. } => format!("unusable: {reason}"),
@@ -137,7 +138,7 @@ fn kind(error: &LlmError) -> String {
         LlmError::EmptyReply { .. } => "empty",
         _ => "other",
     };
-    let status = error.status().map(|it| format!(" {it}")).unwrap_or_default();
+    let status = error.status().map(|status| format!(" {status}")).unwrap_or_default();
     let transient = if error.is_transient() { ", transient" } else { "" };
     format!("{kind}{status}{transient}")
 }

@@ -148,15 +148,12 @@ impl<'a> OutputItem<'a> {
     /// server that stores nothing could not find. `None` if there is only a summary, which is for
     /// people.
     pub(super) fn reasoning_to_resend(&self) -> Option<Value> {
-        let texts = |kind: &str, parts: &[ContentPart<'_>]| -> Vec<Value> {
-            parts.iter().map(|it| json!({ "type": kind, "text": it.text.text })).collect()
-        };
         let encrypted = self.encrypted_content.text.as_ref();
-        let content = texts("reasoning_text", &self.content());
+        let content = typed_texts("reasoning_text", &self.content());
         if encrypted.is_empty() && content.is_empty() {
             return None;
         }
-        let summary = texts("summary_text", &self.summary());
+        let summary = typed_texts("summary_text", &self.summary());
         let mut blob = json!({ "type": "reasoning", "summary": summary });
         if !content.is_empty() {
             blob["content"] = content.into();
@@ -227,19 +224,23 @@ impl<'a> ResponseObject<'a> {
     /// Why the response is incomplete, possibly empty.
     pub(super) fn incomplete_reason(&self) -> &str {
         let details = self.incomplete_details.as_ref();
-        details.and_then(|it| it.get("reason")?.as_str()).unwrap_or_default()
+        details.and_then(|details| details.get("reason")?.as_str()).unwrap_or_default()
     }
 
     pub(super) fn output(&self) -> Vec<&'a RawValue> {
-        let read =
-            |raw: &'a RawValue| bounded_list(&mut serde_json::Deserializer::from_str(raw.get()));
-        self.output.and_then(|it| read(it).ok()).unwrap_or_default()
+        self.output
+            .and_then(|raw| bounded_list(&mut serde_json::Deserializer::from_str(raw.get())).ok())
+            .unwrap_or_default()
     }
+}
+
+fn typed_texts(kind: &str, parts: &[ContentPart<'_>]) -> Vec<Value> {
+    parts.iter().map(|part| json!({ "type": kind, "text": part.text.text })).collect()
 }
 
 /// True if this JSON is a response object rather than an event.
 pub(super) fn is_response(json: &str) -> bool {
-    serde_json::from_str::<ResponseObject<'_>>(json).is_ok_and(|it| it.is_response())
+    serde_json::from_str::<ResponseObject<'_>>(json).is_ok_and(|response| response.is_response())
 }
 
 /// Parses an event and passes it on with its JSON.
@@ -250,16 +251,16 @@ pub(super) fn with_event<T>(
     let json = without_list(json);
     let parsed = serde_json::from_str::<ResponsesEvent<'_>>(json);
     // An unpaired surrogate in a `RawValue` goes unnoticed until it is parsed.
-    let has_checked_text = |it: &ResponsesEvent<'_>| {
-        it.item.is_none() && it.response.is_none() || !json.contains("\\u")
-    };
+    let has_checked_text = parsed.as_ref().is_ok_and(|event| {
+        event.item.is_none() && event.response.is_none() || !json.contains("\\u")
+    });
     match parsed {
-        Ok(event) if has_checked_text(&event) => then(Ok(event), json),
+        Ok(event) if has_checked_text => then(Ok(event), json),
         parsed => {
             let error = parsed.err();
             let repaired = repair_surrogates(json);
             let event = serde_json::from_str(&repaired);
-            then(event.map_err(|it| error.unwrap_or(it)), &repaired)
+            then(event.map_err(|second| error.unwrap_or(second)), &repaired)
         }
     }
 }

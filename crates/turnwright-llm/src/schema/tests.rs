@@ -290,11 +290,11 @@ fn a_hostile_schema_stays_small() {
         let next =
             json!({ "$ref": format!("#/$defs/{}", level + 1), "description": "d".repeat(500) });
         let properties: serde_json::Map<String, Value> =
-            (0..10).map(|it| (format!("p{it}"), next.clone())).collect();
+            (0..10).map(|number| (format!("p{number}"), next.clone())).collect();
         levels.insert(level.to_string(), json!({ "properties": properties }));
     }
     let wide: serde_json::Map<String, Value> =
-        (0..20_000).map(|it| (format!("p{it}"), json!({ "type": "string" }))).collect();
+        (0..20_000).map(|number| (format!("p{number}"), json!({ "type": "string" }))).collect();
     let mut deep = json!({ "type": "string" });
     for _ in 0..100 {
         deep = json!({ "type": "array", "items": deep });
@@ -381,7 +381,7 @@ fn schema() -> impl Strategy<Value = Value> {
     word.prop_recursive(6, 48, 5, move |inner| {
         let names = prop::sample::select(vec!["a", "b", "c"]);
         let properties = prop::collection::vec((names, inner.clone()), 0..4)
-            .prop_map(|all| all.into_iter().map(|(key, it)| (key.to_owned(), it)).collect());
+            .prop_map(|all| all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
         let several = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array);
         let lists = prop::sample::select(vec!["anyOf", "oneOf", "allOf", "prefixItems", "items"]);
         let maps = prop::sample::select(vec!["properties", "$defs", "definitions"]);
@@ -393,7 +393,7 @@ fn schema() -> impl Strategy<Value = Value> {
             (Just("items"), inner),
         ];
         prop::collection::vec(entry, 0..6).prop_map(|all| {
-            Value::Object(all.into_iter().map(|(key, it)| (key.to_owned(), it)).collect())
+            Value::Object(all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
         })
     })
 }

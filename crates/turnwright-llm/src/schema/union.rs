@@ -24,10 +24,10 @@ pub(super) fn choices(values: &[&Value]) -> Vec<Value> {
             Value::Bool(_) => "boolean",
             Value::Array(_) => "array",
             Value::Object(_) => "object",
-            Value::Number(it) if it.is_f64() => "number",
+            Value::Number(number) if number.is_f64() => "number",
             _ => "integer",
         };
-        match kinds.iter_mut().find(|it| it.0 == kind) {
+        match kinds.iter_mut().find(|entry| entry.0 == kind) {
             Some((_, all)) => all.push(value),
             None => kinds.push((kind, vec![value])),
         }
@@ -37,10 +37,10 @@ pub(super) fn choices(values: &[&Value]) -> Vec<Value> {
 
 fn choice(kind: &str, values: &[&Value]) -> Value {
     if kind == "string" {
-        let mut names: Vec<&str> = values.iter().filter_map(|it| it.as_str()).collect();
+        let mut names: Vec<&str> = values.iter().filter_map(|value| value.as_str()).collect();
         let has_empty = names.contains(&"");
         let mut seen = HashSet::new();
-        names.retain(|it| !it.is_empty() && seen.insert(*it));
+        names.retain(|name| !name.is_empty() && seen.insert(*name));
         return match (names.is_empty(), has_empty) {
             (true, _) => json!({ "type": "string", "description": "Always empty." }),
             (_, true) => {
@@ -91,8 +91,10 @@ fn add_branch(branches: &mut Vec<Value>, mut branch: Value) {
     if branches.len() == MAX_BRANCHES || branches.contains(&branch) {
         return;
     }
-    let has_list = |it: &&mut Value| it.get("enum").is_some();
-    let Some(known) = branches.iter_mut().find(has_list).filter(|_| branch.get("enum").is_some())
+    let Some(known) = branches
+        .iter_mut()
+        .find(|known| known.get("enum").is_some())
+        .filter(|_| branch.get("enum").is_some())
     else {
         branches.push(branch);
         return;
@@ -104,7 +106,7 @@ fn add_branch(branches: &mut Vec<Value>, mut branch: Value) {
     if let (Value::Array(all), Value::Array(more)) = (known["enum"].take(), branch["enum"].take()) {
         let mut seen = HashSet::new();
         let names = all.into_iter().chain(more);
-        known["enum"] = names.filter(|it| seen.insert(it.to_string())).collect();
+        known["enum"] = names.filter(|name| seen.insert(name.to_string())).collect();
     }
     if let Value::Object(fields) = std::mem::take(known) {
         *known = described_as(fields, &text);
@@ -113,7 +115,10 @@ fn add_branch(branches: &mut Vec<Value>, mut branch: Value) {
 
 /// Prefixes the description of a single value with the value.
 fn note_meaning(branch: &mut Value) {
-    let only = branch["enum"].as_array().filter(|it| it.len() == 1).map(|it| it[0].to_string());
+    let only = branch["enum"]
+        .as_array()
+        .filter(|names| names.len() == 1)
+        .map(|names| names[0].to_string());
     if let (Some(only), Some(text)) = (only, branch["description"].as_str()) {
         branch["description"] = json!(format!("{only}: {text}"));
     }
@@ -138,7 +143,7 @@ pub(super) fn add_sentence(text: &mut String, sentence: &str) {
     if sentence.is_empty() || text.contains(sentence) {
         return;
     }
-    if text.ends_with(|it: char| it.is_alphanumeric() || it == ')') {
+    if text.ends_with(|c: char| c.is_alphanumeric() || c == ')') {
         text.push('.');
     }
     if !text.is_empty() {

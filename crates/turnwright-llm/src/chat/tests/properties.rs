@@ -55,7 +55,7 @@ fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => fragment.prop_map(str::to_owned),
         4 => event.prop_map(str::to_owned),
-        4 => call_delta().prop_map(|it| it.event()),
+        4 => call_delta().prop_map(|delta| delta.event()),
         1 => "\\PC{0,8}",
     ]
 }
@@ -119,7 +119,7 @@ proptest! {
         match outcome {
             Ok(reply) => {
                 for call in &reply.calls {
-                    let shown: String = batch.deltas.iter().filter_map(|it| match it {
+                    let shown: String = batch.deltas.iter().filter_map(|delta| match delta {
                         Delta::CallArguments { slot, text } if *slot == call.slot => Some(&**text),
                         _ => None,
                     }).collect();
@@ -130,7 +130,7 @@ proptest! {
                             prop_assert_eq!(text, &shown);
                         }
                     }
-                    let name = batch.deltas.iter().rev().find_map(|it| match it {
+                    let name = batch.deltas.iter().rev().find_map(|delta| match delta {
                         Delta::CallNamed { slot, name } if *slot == call.slot => Some(&**name),
                         _ => None,
                     });
@@ -149,9 +149,10 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
         end in any::<prop::sample::Index>(),
     ) {
-        let nested = |inner: String, name: &&str| format!("{{{name:?}:{inner}}}");
-        let whole = names.iter().fold(value.to_owned(), nested);
-        let mut places: Vec<_> = cuts.iter().chain([&end]).map(|it| it.index(whole.len())).collect();
+        let whole = names
+            .iter()
+            .fold(value.to_owned(), |inner, name| format!("{{{name:?}:{inner}}}"));
+        let mut places: Vec<_> = cuts.iter().chain([&end]).map(|cut| cut.index(whole.len())).collect();
         places.sort_unstable();
         let mut body = String::new();
         let mut from = 0;
@@ -177,11 +178,11 @@ proptest! {
     ) {
         // Calls with the same arguments would be taken for an endless repetition.
         let mut number = 0;
-        let texts = values.map(|it| {
+        let texts = values.map(|text| {
             number += 1;
-            json!({ "x": it, "number": number }).to_string()
+            json!({ "x": text, "number": number }).to_string()
         });
-        let mut left: Vec<_> = texts.iter().map(|it| it.chars()).collect();
+        let mut left: Vec<_> = texts.iter().map(|text| text.chars()).collect();
         let mut body = String::new();
         let mut send = |call: Value| {
             let chunk = json!({ "choices": [{ "delta": { "tool_calls": [call] } }] });
@@ -203,8 +204,8 @@ proptest! {
         let (_, outcome) = receive([body.as_bytes(), b"data: [DONE]\n\n"]);
         let calls = outcome.unwrap().calls;
         let expected: Vec<_> =
-            texts.iter().map(|it| Arguments::Object(serde_json::from_str(it).unwrap())).collect();
-        prop_assert_eq!(calls.into_iter().map(|it| it.arguments).collect::<Vec<_>>(), expected);
+            texts.iter().map(|text| Arguments::Object(serde_json::from_str(text).unwrap())).collect();
+        prop_assert_eq!(calls.into_iter().map(|call| call.arguments).collect::<Vec<_>>(), expected);
     }
 }
 
@@ -230,8 +231,8 @@ fn error_of_endless_reply_in(context: ReplyContext, event: &str) -> String {
 #[test]
 fn an_endless_reply_is_stopped() {
     // Distinct numbers, because repetition would be detected earlier.
-    let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
-    let delta = |it: &str| format!("data: {{\"choices\":[{{\"delta\":{{{it}}}}}]}}\n\n");
+    let long = (0..40_000).fold(String::new(), |text, number| text + &number.to_string() + " ");
+    let delta = |fields: &str| format!("data: {{\"choices\":[{{\"delta\":{{{fields}}}}}]}}\n\n");
     let call =
         format!("\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":\"{long}\"}}}}]");
     let table = [
@@ -254,11 +255,11 @@ fn an_endless_reply_is_stopped() {
 #[test]
 fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
     let chunk = |calls: std::ops::Range<usize>| {
-        let call = |number: usize| {
+        let calls = calls.map(|number| {
             json!({ "index": number, "id": format!("c{number}"),
                 "function": { "name": "f", "arguments": format!("{{\"x\":{number}}}") } })
-        };
-        let calls: Vec<_> = calls.map(call).collect();
+        });
+        let calls: Vec<_> = calls.collect();
         format!("data: {}\n\n", json!({ "choices": [{ "delta": { "tool_calls": calls } }] }))
     };
     let one_by_one: String = (0..1000).map(|number| chunk(number..number + 1)).collect();
@@ -267,10 +268,10 @@ fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
         let calls = outcome.unwrap().calls;
         let (last, others) = calls.split_last().unwrap();
         assert_eq!(others.len(), 128);
-        assert!(others.iter().all(|it| matches!(it.arguments, Arguments::Object(_))));
+        assert!(others.iter().all(|call| matches!(call.arguments, Arguments::Object(_))));
         let Arguments::Unusable { reason, .. } = &last.arguments else { panic!("{last:?}") };
         assert!(reason.contains("at most 128 calls"), "{reason}");
-        let named = batch.deltas.iter().filter(|it| matches!(it, Delta::CallNamed { .. }));
+        let named = batch.deltas.iter().filter(|delta| matches!(delta, Delta::CallNamed { .. }));
         assert_eq!(named.count(), 129);
     }
 }
@@ -278,7 +279,7 @@ fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
 #[test]
 fn an_endless_reply_of_a_leaking_model_is_stopped() {
     let tools = ["f".to_owned()];
-    let long = (0..40_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
+    let long = (0..40_000).fold(String::new(), |text, number| text + &number.to_string() + " ");
     for (model, begin) in [("qwen3", "<tool_call>"), ("qwq", "")] {
         let delta = json!({ "choices": [{ "delta": { "content": format!("{begin}{long}") } }] });
         let why = error_of_endless_reply_in(
@@ -291,12 +292,12 @@ fn an_endless_reply_of_a_leaking_model_is_stopped() {
 
 #[test]
 fn provider_state_is_bounded() {
-    let delta = |it: &Value| format!("data: {}\n\n", json!({ "choices": [{ "delta": it }] }));
+    let delta = |delta: &Value| format!("data: {}\n\n", json!({ "choices": [{ "delta": delta }] }));
     let details = |pieces: Value| delta(&json!({ "reasoning_details": pieces }));
     let secrets = json!({ "type": "reasoning.encrypted", "data": "x".repeat(100_000) });
     assert!(error_of_endless_reply(&details(json!([secrets]))).contains("more than 32 MiB"));
     // Distinct numbers, because repetition would be detected earlier.
-    let long = (0..20_000).fold(String::new(), |text, it| text + &it.to_string() + " ");
+    let long = (0..20_000).fold(String::new(), |text, number| text + &number.to_string() + " ");
     let text = json!({ "type": "reasoning.text", "text": long });
     assert!(error_of_endless_reply(&details(json!([text]))).contains("more than 32 MiB"));
     // Small JSON values take many times the memory of their text.

@@ -160,9 +160,9 @@ fn signed_fields_of_a_call_go_back_as_they_came_and_to_their_origin_alone() {
         json!({ "thought_signature": "s" }),
         json!({ "provider_specific_fields": { "thought_signature": "s" }, "extra_content": {} }),
     ] {
-        let calls = || vec![call(1, "a", Some(fields.clone()))];
         let sent = |origin: &str| {
-            let reply = rendered_reply(&Quirks::default(), answer(origin, "", "", calls()));
+            let calls = vec![call(1, "a", Some(fields.clone()))];
+            let reply = rendered_reply(&Quirks::default(), answer(origin, "", "", calls));
             let Value::Object(mut call) = reply["tool_calls"][0].clone() else { unreachable!() };
             call.retain(|name, _| !["id", "type", "function"].contains(&name.as_str()));
             Value::Object(call)
@@ -190,7 +190,7 @@ fn a_call_without_a_signature_gets_the_placeholder() {
     let calls = || vec![call(1, "a", Some(signature.clone())), call(2, "b", None)];
     let extras = |message: Value| {
         let calls = message["tool_calls"].as_array().unwrap().clone();
-        calls.iter().map(|it| it["extra_content"].clone()).collect::<Vec<_>>()
+        calls.iter().map(|call| call["extra_content"].clone()).collect::<Vec<_>>()
     };
     let substitute =
         json!({ "google": { "thought_signature": "skip_thought_signature_validator" } });
@@ -272,10 +272,12 @@ fn cache_markers_are_set_for_anthropic_models() {
     for length in [1, 3] {
         let body = body(&quirks, ReasoningEffort::Default, &history[..length]);
         let messages = body["messages"].as_array().unwrap();
-        let marked = |it: &Value| !it["content"][0]["cache_control"].is_null();
-        let marks: Vec<_> = messages.iter().map(marked).collect();
+        let marks: Vec<_> = messages
+            .iter()
+            .map(|message| !message["content"][0]["cache_control"].is_null())
+            .collect();
         assert!(marks[0] && *marks.last().unwrap(), "{marks:?}");
-        assert_eq!(marks.iter().filter(|it| **it).count(), 2);
+        assert_eq!(marks.iter().filter(|is_marked| **is_marked).count(), 2);
     }
 }
 
@@ -306,7 +308,8 @@ fn images_are_placed_where_allowed_and_named_elsewhere() {
     assert_eq!(parts[1]["image_url"]["url"], "data:image/png;base64,AAAA");
     assert_eq!(parts[2]["input_audio"], json!({ "data": "AAAA", "format": "mp3" }));
     // C.4 #17: after all results, never between them.
-    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
+    let roles: Vec<_> =
+        body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
     assert_eq!(body["messages"][5]["content"][1]["type"], "image_url");
 }
@@ -334,7 +337,7 @@ fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
         }
         if role == "tool" {
             let id = message["tool_call_id"].as_str()?;
-            if open_calls.first().is_none_or(|it| it != id) {
+            if open_calls.first().is_none_or(|call| call != id) {
                 return Some(format!("{number}: a result without a call"));
             }
             open_calls.remove(0);
@@ -357,7 +360,7 @@ fn first_violation(body: &Value, quirks: &Quirks) -> Option<String> {
                 let id = call["id"].as_str()?.to_owned();
                 let fits = match quirks.ids {
                     CallIdFormat::Nine => {
-                        id.len() == 9 && id.chars().all(|it| it.is_ascii_alphanumeric())
+                        id.len() == 9 && id.chars().all(|c| c.is_ascii_alphanumeric())
                     }
                     CallIdFormat::Safe => id.len() <= 40 && !id.contains(['.', ':']),
                     CallIdFormat::Functions => id.starts_with("functions."),
@@ -410,15 +413,15 @@ proptest! {
                 2 => messages.push(answer(origin, "words", "thought", vec![])),
                 3 => messages.push(answer(origin, " ", "", vec![])),
                 _ => {
-                    let numbers: Vec<u64> = (0..=calls as u64).map(|it| next + it).collect();
+                    let numbers: Vec<u64> = (0..=calls as u64).map(|offset| next + offset).collect();
                     next += 3;
-                    let id = |it: &u64| match it % 4 {
-                        0 => format!("functions.read_file:{it}"),
-                        1 => format!("D{it:08}"),
-                        2 => format!("call_{it}"),
-                        _ => format!("call-{it}"),
+                    let id = |number: &u64| match number % 4 {
+                        0 => format!("functions.read_file:{number}"),
+                        1 => format!("D{number:08}"),
+                        2 => format!("call_{number}"),
+                        _ => format!("call-{number}"),
                     };
-                    let made = numbers.iter().map(|it| call(*it, &id(it), None)).collect();
+                    let made = numbers.iter().map(|number| call(*number, &id(number), None)).collect();
                     messages.push(answer(origin, "", "", made));
                     for number in &numbers {
                         let images = if pictures { vec![media("image/png")] } else { vec![] };

@@ -45,7 +45,7 @@ fn render(messages: &[Message], tools: &[ToolSpec]) -> String {
 fn messages(messages: &[Message]) -> String {
     let body: Value = serde_json::from_str(&render(messages, &[])).unwrap();
     let all = body["messages"].as_array().unwrap();
-    all.iter().skip(1).fold(String::new(), |text, it| format!("{text}{it}\n"))
+    all.iter().skip(1).fold(String::new(), |text, message| format!("{text}{message}\n"))
 }
 
 fn user(text: &str) -> Message {
@@ -53,18 +53,18 @@ fn user(text: &str) -> Message {
 }
 
 fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> Message {
-    let call = |(id, name, arguments): &(&str, &str, Arguments)| ToolCall {
+    let calls = calls.iter().map(|(id, name, arguments)| ToolCall {
         id: format!("call-{id}").into(),
         provider_id: (*id).to_owned(),
         name: (*name).to_owned(),
         arguments: arguments.clone(),
         extra: None,
-    };
+    });
     Message::Assistant(AssistantMessage {
         id: "msg".into(),
         text: text.to_owned(),
         thought: "not sent".to_owned(),
-        calls: calls.iter().map(call).collect(),
+        calls: calls.collect(),
         interrupted: false,
         provider_state: ProviderState::default(),
     })

@@ -68,8 +68,9 @@ impl ResponsesAssembler {
         raw: Option<&RawValue>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        let response = raw.and_then(|it| serde_json::from_str::<ResponseObject<'_>>(it.get()).ok());
-        let response = response.unwrap_or_default();
+        let response = raw
+            .and_then(|raw| serde_json::from_str::<ResponseObject<'_>>(raw.get()).ok())
+            .unwrap_or_default();
         let status = match response.status.text.as_ref() {
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => event_status,
@@ -102,7 +103,7 @@ impl ResponsesAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let kinds = [ItemKind::Message, ItemKind::Reasoning, ItemKind::Call];
-        let known = kinds.map(|it| streamed_items::of_kind(&self.items, it));
+        let known = kinds.map(|kind| streamed_items::of_kind(&self.items, kind));
         let has_words = self.text_pipeline.has_text() || !self.refusal.is_empty();
         let mut seen = [0_usize; 3];
         for (index, raw) in (0..).zip(response.output()) {

@@ -41,7 +41,7 @@ fn serve(script: Vec<ScriptedResponse>) -> (RemoteModel, Receiver<(String, Value
                 ScriptedResponse::Status(status, body) => answer(&mut stream, status, body),
                 ScriptedResponse::Hang => {
                     answer(&mut stream, 200, &expand("output_text.delta {\"delta\":\"Well\"}"));
-                    while stream.read(&mut [0; 64]).is_ok_and(|it| it > 0) {}
+                    while stream.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
                     requests.send(("gone".to_owned(), Value::Null)).unwrap();
                 }
             }
@@ -59,7 +59,7 @@ fn read_request(stream: &TcpStream) -> (String, Value) {
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).unwrap();
     }
-    let length = head.lines().find_map(|it| it.strip_prefix("content-length: ")).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
     (head, serde_json::from_slice(&body).unwrap())
@@ -94,7 +94,7 @@ async fn ask(model: &RemoteModel, messages: &[Arc<Message>]) -> Result<(String, 
             break reply;
         }
     };
-    let words = batch.deltas.iter().filter_map(|it| match it {
+    let words = batch.deltas.iter().filter_map(|delta| match delta {
         Delta::Text(words) => Some(words.as_str()),
         _ => None,
     });
@@ -103,25 +103,30 @@ async fn ask(model: &RemoteModel, messages: &[Arc<Message>]) -> Result<(String, 
 
 /// The reply and the results of its calls as messages of the history.
 fn to_history(text: &str, reply: &Reply) -> Vec<Arc<Message>> {
-    let call = |it: &crate::ReplyCall| ToolCall {
-        id: it.provider_id.as_str().into(),
-        provider_id: it.provider_id.clone(),
-        name: it.name.clone(),
-        arguments: it.arguments.clone(),
-        extra: it.extra.clone(),
-    };
-    let calls: Vec<_> = reply.calls.iter().map(call).collect();
-    let result = |it: &ToolCall| {
-        Message::Tool(ToolMessage {
-            call: it.id.clone(),
-            provider_id: it.provider_id.clone(),
-            name: it.name.clone(),
-            text: "1: a".to_owned(),
-            ok: true,
-            images: Vec::new(),
+    let calls: Vec<_> = reply
+        .calls
+        .iter()
+        .map(|call| ToolCall {
+            id: call.provider_id.as_str().into(),
+            provider_id: call.provider_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            extra: call.extra.clone(),
         })
-    };
-    let results: Vec<_> = calls.iter().map(result).collect();
+        .collect();
+    let results: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            Message::Tool(ToolMessage {
+                call: call.id.clone(),
+                provider_id: call.provider_id.clone(),
+                name: call.name.clone(),
+                text: "1: a".to_owned(),
+                ok: true,
+                images: Vec::new(),
+            })
+        })
+        .collect();
     let answer = Message::Assistant(AssistantMessage {
         id: "m".into(),
         text: text.to_owned(),
@@ -162,7 +167,7 @@ async fn reasoning_is_sent_back_in_its_place() {
     assert_eq!(body["store"], false);
     let (_, body) = received.recv().unwrap();
     let input = body["input"].as_array().unwrap();
-    let kinds: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    let kinds: Vec<_> = input.iter().map(|item| item["type"].as_str().unwrap()).collect();
     let expected = ["message", "reasoning", "message", "function_call", "function_call_output"];
     assert_eq!(kinds, expected);
     assert_eq!(

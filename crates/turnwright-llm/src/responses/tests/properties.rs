@@ -124,19 +124,19 @@ proptest! {
                     prop_assert!(reason.contains("Nothing was executed"));
                 }
             }
-            let name = batch.deltas.iter().rev().find_map(|it| match it {
+            let name = batch.deltas.iter().rev().find_map(|delta| match delta {
                 Delta::CallNamed { slot, name } if *slot == call.slot => Some(&**name),
                 _ => None,
             });
             prop_assert_eq!(name.unwrap_or_default(), &call.name);
         }
-        let text: String = batch.deltas.iter().filter_map(|it| match it {
+        let text: String = batch.deltas.iter().filter_map(|delta| match delta {
             Delta::Text(words) => Some(&**words),
             _ => None,
         }).collect();
-        let slots = reply.provider_state.blobs.iter().filter(|it| it["type"] == "function_call");
+        let slots = reply.provider_state.blobs.iter().filter(|blob| blob["type"] == "function_call");
         prop_assert!(reply.provider_state.blobs.is_empty() || slots.count() == reply.calls.len());
-        for mark in reply.provider_state.blobs.iter().filter(|it| it["type"] == "message") {
+        for mark in reply.provider_state.blobs.iter().filter(|blob| blob["type"] == "message") {
             let at = |key: &str| usize::try_from(mark[key].as_u64().unwrap()).unwrap();
             prop_assert!(text.get(at("start")..at("end")).is_some());
         }
@@ -150,11 +150,11 @@ proptest! {
     ) {
         // Calls with the same arguments would be taken for an endless repetition.
         let mut number = 0;
-        let texts = values.map(|it| {
+        let texts = values.map(|text| {
             number += 1;
-            json!({ "x": it, "number": number }).to_string()
+            json!({ "x": text, "number": number }).to_string()
         });
-        let mut left: Vec<_> = texts.iter().map(|it| it.chars()).collect();
+        let mut left: Vec<_> = texts.iter().map(|text| text.chars()).collect();
         let mut body = String::new();
         let mut send = |event: Value| body.push_str(&format!("data: {event}\n\n"));
         let item = |index: usize, arguments: &str| json!({
@@ -181,8 +181,8 @@ proptest! {
         let (_, outcome) = receive([body.as_bytes(), END]);
         let calls = outcome.unwrap().calls;
         let expected: Vec<_> =
-            texts.iter().map(|it| Arguments::Object(serde_json::from_str(it).unwrap())).collect();
-        prop_assert_eq!(calls.into_iter().map(|it| it.arguments).collect::<Vec<_>>(), expected);
+            texts.iter().map(|text| Arguments::Object(serde_json::from_str(text).unwrap())).collect();
+        prop_assert_eq!(calls.into_iter().map(|call| call.arguments).collect::<Vec<_>>(), expected);
     }
 }
 
@@ -258,7 +258,7 @@ fn of_more_than_128_calls_the_first_128_run_and_the_reply_ends() {
         let calls = outcome.unwrap().calls;
         let (last, others) = calls.split_last().unwrap();
         assert_eq!(others.len(), 128);
-        assert!(others.iter().all(|it| matches!(it.arguments, Arguments::Object(_))));
+        assert!(others.iter().all(|call| matches!(call.arguments, Arguments::Object(_))));
         let Arguments::Unusable { reason, .. } = &last.arguments else { panic!("{last:?}") };
         assert!(reason.contains("at most 128 calls"), "{reason}");
     }

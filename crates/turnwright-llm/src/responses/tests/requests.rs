@@ -52,9 +52,13 @@ fn render(request: &Request, quirks: &Quirks) -> String {
 
 /// The rendered items, one per line.
 fn items(messages: &[Message], quirks: &Quirks) -> String {
-    let body = render(&request(messages, &[], ReasoningEffort::Default), quirks);
-    let body: Value = serde_json::from_str(&body).unwrap();
-    body["input"].as_array().unwrap().iter().fold(String::new(), |text, it| format!("{text}{it}\n"))
+    let rendered = render(&request(messages, &[], ReasoningEffort::Default), quirks);
+    let body: Value = serde_json::from_str(&rendered).unwrap();
+    body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .fold(String::new(), |text, item| format!("{text}{item}\n"))
 }
 
 fn user(text: &str) -> Message {
@@ -62,18 +66,18 @@ fn user(text: &str) -> Message {
 }
 
 fn assistant(text: &str, calls: &[(&str, &str, Arguments)]) -> AssistantMessage {
-    let call = |(id, name, arguments): &(&str, &str, Arguments)| ToolCall {
+    let calls = calls.iter().map(|(id, name, arguments)| ToolCall {
         id: format!("call-{id}").into(),
         provider_id: (*id).to_owned(),
         name: (*name).to_owned(),
         arguments: arguments.clone(),
         extra: None,
-    };
+    });
     AssistantMessage {
         id: "msg".into(),
         text: text.to_owned(),
         thought: "not sent".to_owned(),
-        calls: calls.iter().map(call).collect(),
+        calls: calls.collect(),
         interrupted: false,
         provider_state: ProviderState::default(),
     }

@@ -18,14 +18,17 @@ fn is_node(schema: &Value, level: usize) -> bool {
         return false;
     }
     let has_only = |known: &[&str]| {
-        let known = |key: &String| key == "description" || known.contains(&key.as_str());
-        fields.keys().all(known) && fields.get("description").is_none_or(Value::is_string)
+        fields.keys().all(|key| key == "description" || known.contains(&key.as_str()))
+            && fields.get("description").is_none_or(Value::is_string)
     };
     let count = |key: &str| fields.get(key).is_none_or(is_short);
     let number = |key: &str| fields.get(key).is_none_or(Value::is_number);
     if let Some(branches) = fields.get("anyOf") {
-        let is_branch = |it: &Value| it.get("anyOf").is_none() && is_node(it, level + 1);
-        let all = branches.as_array().is_some_and(|it| it.len() > 1 && it.iter().all(is_branch));
+        let is_branch =
+            |branch: &Value| branch.get("anyOf").is_none() && is_node(branch, level + 1);
+        let all = branches
+            .as_array()
+            .is_some_and(|branches| branches.len() > 1 && branches.iter().all(is_branch));
         return all && has_only(&["anyOf"]);
     }
     match fields.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -36,7 +39,7 @@ fn is_node(schema: &Value, level: usize) -> bool {
         }
         "array" => {
             has_only(&["type", "items", "minItems", "maxItems"])
-                && fields.get("items").is_some_and(|it| is_node(it, level + 1))
+                && fields.get("items").is_some_and(|items| is_node(items, level + 1))
                 && count("minItems")
                 && count("maxItems")
         }
@@ -59,7 +62,8 @@ fn are_properties(properties: Option<&Value>, level: usize) -> bool {
     match properties {
         None => level > 0,
         Some(Value::Object(all)) => {
-            (level == 0 || !all.is_empty()) && all.values().all(|it| is_node(it, level + 1))
+            (level == 0 || !all.is_empty())
+                && all.values().all(|property| is_node(property, level + 1))
         }
         Some(_) => false,
     }
@@ -68,18 +72,20 @@ fn are_properties(properties: Option<&Value>, level: usize) -> bool {
 fn is_required(fields: &JsonObject) -> bool {
     let Some(required) = fields.get("required") else { return true };
     let properties = fields.get("properties");
-    let known =
-        |it: &Value| properties.zip(it.as_str()).is_some_and(|(all, name)| all.get(name).is_some());
-    are_names(required) && list(Some(required)).all(known)
+    are_names(required)
+        && list(Some(required)).all(|name| {
+            let known = properties.zip(name.as_str());
+            known.is_some_and(|(all, name)| all.get(name).is_some())
+        })
 }
 
 /// True for a non-empty list of distinct, non-empty strings.
 fn are_names(list: &Value) -> bool {
     let Value::Array(list) = list else { return false };
     let mut seen = HashSet::new();
-    let is_new = |it| {
-        let text = Value::as_str(it).unwrap_or_default();
-        !text.is_empty() && seen.insert(text)
-    };
-    !list.is_empty() && list.iter().all(is_new)
+    !list.is_empty()
+        && list.iter().all(|name| {
+            let text = name.as_str().unwrap_or_default();
+            !text.is_empty() && seen.insert(text)
+        })
 }

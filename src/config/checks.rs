@@ -17,7 +17,7 @@ pub(crate) fn usable(checks: &CheckTable) -> impl Iterator<Item = (&String, &Str
     checks.iter().filter(|(name, command)| is_name(name) && is_command(command)).take(MAX_CHECKS)
 }
 
-/// What is wrong with the checks of a file, a sentence each.
+/// The errors in the checks of a file, a sentence each.
 pub(super) fn wrong_checks(checks: &CheckTable) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, command) in checks {
@@ -37,8 +37,9 @@ pub(super) fn wrong_checks(checks: &CheckTable) -> Vec<String> {
 }
 
 fn is_name(name: &str) -> bool {
-    let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(fits)
+    !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 fn is_command(command: &str) -> bool {

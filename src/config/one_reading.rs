@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use turnwright_types::private_file;
 
 thread_local! {
-    /// What was read since the current moment began: the text of each file, or the number of the error if
-    /// there is none.
+    /// The text of each file that was read since the current moment began, or the number of the error if there
+    /// is no text.
     static FILES: RefCell<Option<HashMap<PathBuf, Result<String, i32>>>> = RefCell::default();
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn settings_template() -> String {
     text
 }
 
-/// Whether the entries of a table have names that the user chooses, and settings of their own.
+/// Returns true if the entries of a table have names that the user chooses, and settings of their own.
 fn is_map(node: &Value) -> bool {
     node["additionalProperties"]["type"] == "object"
 }
@@ -73,12 +73,13 @@ fn add_named(text: &mut String, node: &Value, path: &[&str], example: &Value) {
 
 fn add_setting(text: &mut String, node: &Value, path: &[&str], value: &Value) {
     let description = node["description"].as_str().unwrap_or_default();
-    let words = node["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let words = match words.collect::<Vec<_>>().join(", ") {
+    let allowed = node["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words = match allowed.collect::<Vec<_>>().join(", ") {
         words if words.is_empty() => words,
         words => format!(" One of {words}."),
     };
-    let (key, value) = (key_text(path), toml_text(value));
+    let key = key_text(path);
+    let value = toml_text(value);
     text.push_str(&format!("# {description}{words}\n#{key} = {value}\n"));
 }
 
@@ -89,10 +90,10 @@ fn toml_text(value: &Value) -> String {
             format!("[{}]", all.iter().map(toml_text).collect::<Vec<_>>().join(", "))
         }
         Value::Object(all) => {
-            let entry = |(key, value): (&String, &Value)| {
-                format!("{} = {}", key_text(&[key]), toml_text(value))
-            };
-            format!("{{ {} }}", all.iter().map(entry).collect::<Vec<_>>().join(", "))
+            let entries = all
+                .iter()
+                .map(|(key, value)| format!("{} = {}", key_text(&[key]), toml_text(value)));
+            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
     }

@@ -33,7 +33,7 @@ pub(super) struct UserQuestions {
     peer: Peer,
     session: SessionId,
     version: Version,
-    /// Whether the client shows elicitation forms (R-EL-1).
+    /// True if the client shows elicitation forms (R-EL-1).
     pub(super) has_forms: bool,
     /// One permit: the user is shown one question at a time, of whatever kind.
     slot: Semaphore,
@@ -120,14 +120,14 @@ pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> Pe
         Some("cancelled") => PermissionAnswer::Cancelled,
         Some("selected") => {
             let id = text("/outcome/optionId").unwrap_or_default();
-            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
+            let chosen = offered.iter().find(|choice| to_wire::option_id(**choice) == id);
             chosen.map_or_else(
                 || {
                     PermissionAnswer::Unclear(
                         "the client chose an option that was not offered".to_owned(),
                     )
                 },
-                |it| PermissionAnswer::Chosen(*it),
+                |choice| PermissionAnswer::Chosen(*choice),
             )
         }
         _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
@@ -185,12 +185,12 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
         None | Some(Value::Null) => Vec::new(),
         Some(_) => return UserReply::InConversation,
     };
-    let words: Vec<_> = words.into_iter().filter(|it| !it.is_empty()).collect();
+    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
     if words.is_empty() {
         return UserReply::Declined;
     }
-    let is_offered = |it: &String| question.options.is_empty() || question.options.contains(it);
-    if words.iter().all(is_offered) {
+    let allows_any = question.options.is_empty();
+    if allows_any || words.iter().all(|word| question.options.contains(word)) {
         UserReply::Answered(words)
     } else {
         UserReply::InConversation

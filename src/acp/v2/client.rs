@@ -51,11 +51,11 @@ pub(super) struct AcpClientV2 {
 /// Why a call without an answer is not executed.
 const DISMISSED: &str = "the question was dismissed";
 
-/// What the client has been told about a command's terminal.
+/// The client's knowledge of a command's terminal.
 #[derive(Debug, Default)]
 struct ShownCommand {
     line: Option<String>,
-    /// Whether the command runs in the session's folder.
+    /// True if the command runs in the session's folder.
     is_in_cwd: bool,
     terminal: ShownTerminal,
 }
@@ -152,7 +152,7 @@ impl AcpClientV2 {
         let cancel = self.note_cancel(&update);
         if update.status.is_final() {
             let ended = self.commands.lock().remove(&update.id);
-            if ended.is_some_and(|it| it.terminal == ShownTerminal::Running) {
+            if ended.is_some_and(|command| command.terminal == ShownTerminal::Running) {
                 // Nothing has told the end, because the turn has crashed.
                 self.end_terminal(&update.id, &TerminalExit::default());
             }
@@ -173,7 +173,7 @@ impl AcpClientV2 {
         }
     }
 
-    /// What an update says about cancelling the call: that it can be done from now on, or no longer.
+    /// The news of an update about cancelling the call: that it can be done from now on, or no longer.
     fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
         if update.status.is_final() {
             let was_offered = self.cancellable.lock().remove(&update.id);
@@ -188,8 +188,9 @@ impl AcpClientV2 {
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
         let mut commands = self.commands.lock();
-        let is_new = |it: &&mut ShownCommand| it.terminal == ShownTerminal::None;
-        let Some(command) = commands.get_mut(call).filter(is_new) else { return };
+        let new_command =
+            commands.get_mut(call).filter(|command| command.terminal == ShownTerminal::None);
+        let Some(command) = new_command else { return };
         command.terminal = ShownTerminal::Running;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
@@ -244,11 +245,12 @@ fn not_cancelled(answer: PermissionAnswer) -> PermissionAnswer {
     }
 }
 
-/// What a terminal shows is not repeated in the result.
+/// Removes the output from the result if a terminal shows it.
 fn leave_out_shown_output(update: &mut CallUpdate) {
-    let is_terminal = |it: &CallContent| matches!(it, CallContent::Terminal(_));
+    let shows_terminal =
+        update.content.iter().flatten().any(|content| matches!(content, CallContent::Terminal(_)));
     if let Some(raw) = update.raw_output.as_mut().and_then(Value::as_object_mut)
-        && update.content.iter().flatten().any(is_terminal)
+        && shows_terminal
     {
         raw.remove("output");
     }
@@ -277,7 +279,7 @@ impl Client for AcpClientV2 {
                 self.report_running();
             }
             Update::UserMessage { prompt, message, parts } => {
-                let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+                let own = parts.into_iter().filter(|part| !matches!(part, PromptPart::Context(_)));
                 // One write has the message and the answer.
                 let _batch = self.peer.outbox().batch();
                 self.send(&encode::user_message(&message, own));
@@ -315,12 +317,12 @@ impl Client for AcpClientV2 {
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+        let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let session = schema::SessionId::new(self.session.to_arc());
         let params = encode::permission_request(session, request);
         Box::pin(async move {
-            let begin = || self.wait_for_user();
-            not_cancelled(self.questions.permission(&params, &offered, begin).await)
+            let permission = self.questions.permission(&params, &offered, || self.wait_for_user());
+            not_cancelled(permission.await)
         })
     }
 

@@ -36,9 +36,9 @@ impl ExportCliArgs {
     }
 
     fn form(&self) -> ExportFormat {
-        let ends_in = |it: &str| {
+        let ends_in = |extension: &str| {
             let end = self.output.as_deref().and_then(Path::extension);
-            !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(it))
+            !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
         };
         if self.json || !self.html && ends_in("json") {
             return ExportFormat::Json;
@@ -76,10 +76,10 @@ fn write_file(
     args: &ExportCliArgs,
     path: &Path,
 ) -> Result<(), ExportError> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     write(session, args, &mut file)?;
-    file.persist(path).map_err(|it| it.error)?;
+    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use super::block_on;
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
 
-/// Whether somebody can answer questions.
+/// Returns true if somebody can answer questions.
 pub(super) fn is_terminal() -> bool {
     stdin().is_terminal()
 }

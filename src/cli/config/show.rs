@@ -45,8 +45,9 @@ impl ShownSettings {
         };
         errors.extend(unusable_servers(config));
         errors.extend(config.model_without_provider().map(|_| config.missing_model()));
-        let (settings, mut warnings) = (config.settings(), config.warnings());
-        warnings.retain(|it| !errors.contains(it));
+        let settings = config.settings();
+        let mut warnings = config.warnings();
+        warnings.retain(|warning| !errors.contains(warning));
         ShownSettings { settings, project, errors, warnings }
     }
 
@@ -65,8 +66,8 @@ impl ShownSettings {
         if !self.project.is_empty() {
             text.push_str(&format!("\nin this folder:\n{}", table(&self.project)));
         }
-        let errors = self.errors.iter().map(|it| format!("error: {it}\n"));
-        let warnings = self.warnings.iter().map(|it| format!("warning: {it}\n"));
+        let errors = self.errors.iter().map(|error| format!("error: {error}\n"));
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}\n"));
         text.extend(errors.chain(warnings));
         text
     }
@@ -81,11 +82,17 @@ fn unusable_servers(config: &Config) -> impl Iterator<Item = String> {
 }
 
 fn table(settings: &[EffectiveSetting]) -> String {
-    let name = settings.iter().map(|it| it.name.chars().count()).max().unwrap_or_default();
-    let value =
-        settings.iter().map(|it| it.value.chars().count()).max().unwrap_or_default().min(60);
-    let lines =
-        settings.iter().map(|it| format!("{:name$}  {:value$}  {}\n", it.name, it.value, it.from));
+    let name =
+        settings.iter().map(|setting| setting.name.chars().count()).max().unwrap_or_default();
+    let value = settings
+        .iter()
+        .map(|setting| setting.value.chars().count())
+        .max()
+        .unwrap_or_default()
+        .min(60);
+    let lines = settings.iter().map(|setting| {
+        format!("{:name$}  {:value$}  {}\n", setting.name, setting.value, setting.from)
+    });
     lines.collect()
 }
 

@@ -41,7 +41,7 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
     let removed = match (&args.provider, &names[..]) {
         (Some(name), _) => {
             let plain = |name: &str| name.trim_end_matches('/').to_ascii_lowercase();
-            let is_meant = |it: &StoredLogin| plain(&it.name()) == plain(name);
+            let is_meant = |login: &StoredLogin| plain(&login.name()) == plain(name);
             if !logins.all().iter().any(is_meant) {
                 return Err(CliError::Other(format!(
                     "there is no login of `{}`. Stored are: {}",
@@ -56,7 +56,7 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
         (None, _) if args.all => logins.remove(|_| true, &config.paths)?,
         (None, names) => {
             let name = ask_which(names)?;
-            logins.remove(|it| name.is_none_or(|name| it.name() == name), &config.paths)?
+            logins.remove(|login| name.is_none_or(|name| login.name() == name), &config.paths)?
         }
     };
     Ok(report(&removed, config))
@@ -83,7 +83,7 @@ fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
     }
 }
 
-/// What was removed, and what still gives a key.
+/// The text about what was removed, and what still gives a key.
 fn report(removed: &[StoredLogin], config: &Config) -> String {
     let mut text = String::new();
     if removed.is_empty() {

@@ -110,13 +110,13 @@ fn is_leave_command(word: &str) -> bool {
 /// with a space is a prompt, and so is one of which no command is similar: its file may be new.
 fn mistyped_command<'c>(line: &str, commands: &'c [(String, String)]) -> Option<&'c str> {
     let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
-    let names = || commands.iter().map(|it| it.0.as_str());
+    let names = || commands.iter().map(|command| command.0.as_str());
     if word.is_empty() || names().any(|name| name.eq_ignore_ascii_case(word)) {
         return None;
     }
-    let similarity = |it: &str| strsim::jaro_winkler(it, word);
+    let similarity = |name: &str| strsim::jaro_winkler(name, word);
     let closest = names().max_by(|left, right| similarity(left).total_cmp(&similarity(right)));
-    closest.filter(|it| similarity(it) >= MIN_SIMILARITY)
+    closest.filter(|name| similarity(name) >= MIN_SIMILARITY)
 }
 
 /// Reads a prompt line. Messages that the agent sends in the meantime are shown afterwards.

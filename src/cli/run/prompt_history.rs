@@ -28,7 +28,7 @@ impl PromptHistory {
         {
             tracing::debug!(%error, "the history cannot be shortened");
         }
-        kept.iter().map(|it| restored_entry(it)).collect()
+        kept.iter().map(|line| restored_entry(line)).collect()
     }
 
     pub(super) fn append(&self, entry: &str) -> io::Result<()> {

@@ -37,8 +37,8 @@ pub(super) fn initialize(
         // The client's own terminals may be on another machine. It can draw those of commands that run here.
         client.terminal = false;
     }
-    let info = |field: &str| params.get("clientInfo")?.get(field)?.as_str();
-    if let Some(name) = info("title").or_else(|| info("name")) {
+    let info = &params["clientInfo"];
+    if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
         connection.host.store().set_client_name(name);
     }
     connection.host.set_client(&params, "clientInfo", "clientCapabilities");

@@ -117,8 +117,8 @@ impl ServerLink for ClientServer {
         params: Option<Map<String, Value>>,
     ) -> BoxStream<'static, LinkEvent> {
         let registered = self.requests.register(&self.id);
-        let request = MessageMcpRequest::new(self.id.clone(), registered.id.clone(), method);
-        let request = request.params(params);
+        let request =
+            MessageMcpRequest::new(self.id.clone(), registered.id.clone(), method).params(params);
         let peer = self.peer.clone();
         let answer = async move {
             // A client that does not read is sent no more.

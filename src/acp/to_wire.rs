@@ -367,11 +367,14 @@ pub(super) fn stop_meta(stop: StopReason) -> Option<Meta> {
 
 /// The usage of a turn; `None` if it has used nothing.
 pub(super) fn token_usage(usage: TokenUsage) -> Option<Usage> {
-    let part = |count: u64| Some(count).filter(|count| *count > 0);
     let counted = Usage::new(usage.total(), usage.input, usage.output)
-        .cached_read_tokens(part(usage.cached))
-        .thought_tokens(part(usage.thought));
+        .cached_read_tokens(non_zero(usage.cached))
+        .thought_tokens(non_zero(usage.thought));
     Some(counted).filter(|_| usage.total() > 0)
+}
+
+fn non_zero(count: u64) -> Option<u64> {
+    Some(count).filter(|count| *count > 0)
 }
 
 fn stop_reason(reason: StopReason) -> schema::StopReason {

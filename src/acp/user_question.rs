@@ -115,11 +115,11 @@ impl UserQuestions {
 /// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
 pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    match text("/outcome/outcome") {
+    let outcome = &value["outcome"];
+    match outcome["outcome"].as_str() {
         Some("cancelled") => PermissionAnswer::Cancelled,
         Some("selected") => {
-            let id = text("/outcome/optionId").unwrap_or_default();
+            let id = outcome["optionId"].as_str().unwrap_or_default();
             let chosen = offered.iter().find(|choice| to_wire::option_id(**choice) == id);
             chosen.map_or_else(
                 || {

@@ -36,14 +36,16 @@ impl ExportCliArgs {
     }
 
     fn form(&self) -> ExportFormat {
-        let ends_in = |extension: &str| {
-            let end = self.output.as_deref().and_then(Path::extension);
-            !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
-        };
-        if self.json || !self.html && ends_in("json") {
+        if self.json || !self.html && self.ends_in("json") {
             return ExportFormat::Json;
         }
-        if self.html || ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
+        if self.html || self.ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
+    }
+
+    /// Returns true if the name of the output file decides for the form with this extension.
+    fn ends_in(&self, extension: &str) -> bool {
+        let end = self.output.as_deref().and_then(Path::extension);
+        !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
     }
 }
 

@@ -52,10 +52,9 @@ fn login(config: &Config, server: &str, options: LoginOptions) -> Result<String,
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
     let runtime = super::runtime().map_err(|error| error.to_string())?;
-    let shown = |address: &str| {
+    runtime.block_on(log_in(&login, options, |address: &str| {
         super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")).ok();
-    };
-    runtime.block_on(log_in(&login, options, shown))?;
+    }))?;
     Ok(format!("Logged in to {server}."))
 }
 

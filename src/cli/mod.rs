@@ -415,8 +415,11 @@ impl From<String> for CliError {
 
 /// Returns true if both paths name the same folder, symbolic links resolved.
 fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_path_buf());
-    one == other || real(one) == real(other)
+    one == other || real_path_or_same(one) == real_path_or_same(other)
+}
+
+fn real_path_or_same(path: &Path) -> PathBuf {
+    real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Keeps other processes of the same user from reading keys out of this process's memory.

@@ -155,10 +155,7 @@ impl ProjectPolicy {
         let confinement =
             is_run.then(|| describe_confinement(&self.policy, mode, &effects, &decision));
         let text = if as_json {
-            let parts: Vec<_> = parts.iter().map(|part| {
-            let verdict = verdict_name(part.verdict);
-            json!({ "what": part.subject, "verdict": verdict, "why": part.reason, "rule": part.rule })
-            }).collect();
+            let parts: Vec<_> = parts.iter().map(explanation_json).collect();
             let sandbox = self.policy.can_confine;
             let all = json!({ "command": command, "mode": mode.id(), "verdict": verdict_name(verdict),
                 "parts": parts, "sandbox": sandbox, "confinement": confinement });
@@ -274,6 +271,11 @@ impl ProjectPolicy {
         patterns.dedup();
         patterns
     }
+}
+
+fn explanation_json(part: &turnwright_policy::permission::Explanation) -> Value {
+    let verdict = verdict_name(part.verdict);
+    json!({ "what": part.subject, "verdict": verdict, "why": part.reason, "rule": part.rule })
 }
 
 /// Parses `mcp(server/tool)` as a call of that tool.

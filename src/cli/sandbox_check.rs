@@ -69,9 +69,14 @@ impl SandboxReport {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
             .collect();
-        let attempts: Vec<_> = self.attempts.iter().map(|TestedAttempt { name, what, result }| {
-        json!({ "name": name, "what": what, "verdict": result.name(), "why": result.why() })
-        }).collect();
+        let attempts: Vec<_> = self
+            .attempts
+            .iter()
+            .map(|TestedAttempt { name, what, result }| {
+                let verdict = result.name();
+                json!({ "name": name, "what": what, "verdict": verdict, "why": result.why() })
+            })
+            .collect();
         json!({
             "holds": self.holds(),
             "system": facts,
@@ -382,23 +387,26 @@ impl Drop for BystanderProcess {
 
 /// The sandbox features of this system: name and value.
 fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
-    let text = |path: &str| fs::read_to_string(path).ok().map(|content| content.trim().to_owned());
     let support = turnwright_sandbox::sandbox_support();
     let mut facts = vec![("sandbox", yes_or_no(turnwright_sandbox::can_confine()))];
-    let kernel = text("/proc/sys/kernel/osrelease");
+    let kernel = file_text("/proc/sys/kernel/osrelease");
     facts.extend(kernel.map(|release| ("kernel", release)));
     if cfg!(target_os = "linux") {
         let abi =
             support.landlock_abi.map_or("none".to_owned(), |version| format!("version {version}"));
         facts.push(("landlock", abi));
-        facts.extend(text("/sys/kernel/security/lsm").map(|modules| ("LSM", modules)));
+        facts.extend(file_text("/sys/kernel/security/lsm").map(|modules| ("LSM", modules)));
         facts.push(("seccomp", yes_or_no(support.seccomp)));
-        facts.push(("userns", user_namespaces(text)));
+        facts.push(("userns", user_namespaces(file_text)));
         facts.push(("sockets", sockets(support.landlock_abi).to_owned()));
     }
     facts.extend(container().map(|name| ("container", name.to_owned())));
     facts.extend(missing.iter().map(|gap| ("", format!("! {gap}"))));
     facts
+}
+
+fn file_text(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|content| content.trim().to_owned())
 }
 
 fn yes_or_no(is_so: bool) -> String {

@@ -209,27 +209,30 @@ fn print_redacted(mut text: String) -> Result<(), CliError> {
 /// Formats an entry as the user saw it.
 fn format_entry(stored: &StoredEntry) -> String {
     let at = local_time(stored.at);
-    let section = |who: &str, text: &str| format!("\n{who}  {at}\n{}\n", text.trim_end());
     match &stored.entry {
         Entry::Message { audience: Audience::Model, .. } => String::new(),
         Entry::Message { message, .. } => match message.as_ref() {
-            Message::User(user) => section("YOU", &visible_prompt_text(user)),
+            Message::User(user) => section("YOU", &at, &visible_prompt_text(user)),
             Message::Assistant(answer) => {
                 let words = if answer.text.trim().is_empty() {
                     String::new()
                 } else {
-                    section("AGENT", &answer.text)
+                    section("AGENT", &at, &answer.text)
                 };
                 words + &stored.calls.iter().map(format_call).collect::<String>()
             }
             Message::Tool(_) => String::new(),
         },
-        Entry::Note { text, .. } => section("AGENT", text),
+        Entry::Note { text, .. } => section("AGENT", &at, text),
         Entry::IncompleteCall { name, reason: why, .. } => {
             format!("  [{}] never ran: {}\n", escape_hidden_line(name), one_line(why))
         }
         _ => String::new(),
     }
+}
+
+fn section(who: &str, at: &str, text: &str) -> String {
+    format!("\n{who}  {at}\n{}\n", text.trim_end())
 }
 
 /// Formats a call in one line, followed by the error if it failed.

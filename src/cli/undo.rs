@@ -12,9 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CliError, exit_code, sessions, write_stdout};
 use crate::config::Config;
-use crate::session::{
-    ChangeScope, ChangedFile, UndoContext, UndoReport, UndoRequest, turn_changes,
-};
+use crate::session::{ChangeScope, UndoContext, UndoReport, UndoRequest, turn_changes};
 use crate::undo::DiffLimits;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
@@ -231,7 +229,7 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
             .iter()
             .map(|file| {
                 json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
-        "after": state_json(&file.after), "diff": file.diff })
+                    "after": state_json(&file.after), "diff": file.diff })
             })
             .collect();
         let session = session.row.id.as_str();

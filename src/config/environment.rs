@@ -1,7 +1,7 @@
 //! The process's environment, read once at startup.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 

@@ -189,8 +189,9 @@ impl Config {
     /// The command line of the user's editor.
     pub(crate) fn editor(&self) -> String {
         let usual = if cfg!(windows) { "notepad" } else { "vi" };
-        let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| self.inherited_text(name));
-        named.into_iter().find(|editor| !editor.trim().is_empty()).unwrap_or(usual).to_owned()
+        let mut named =
+            ["VISUAL", "EDITOR"].into_iter().filter_map(|name| self.inherited_text(name));
+        named.find(|editor| !editor.trim().is_empty()).unwrap_or(usual).to_owned()
     }
 
     /// The mode in which sessions start. A wrong value never gives more than `ask`.

@@ -160,8 +160,10 @@ impl ProviderSources<'_> {
                     .to_owned(),
             ));
         }
-        let has_key = |known: &ProviderPreset| self.usual_key(known).is_some();
-        let endpoint = match resolve_name(requested, self.file, self.default_server(), has_key) {
+        let found = resolve_name(requested, self.file, self.default_server(), |known| {
+            self.usual_key(known).is_some()
+        });
+        let endpoint = match found {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),

@@ -69,7 +69,7 @@ pub(super) fn expected(node: &Value) -> String {
 /// values are a list.
 ///
 /// # Errors
-/// The phrase says what is expected instead.
+/// A phrase says what is expected instead.
 pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, String> {
     let is_list = node["type"] == "array" && node["items"]["type"] == "string";
     let [one] = typed else {

@@ -44,8 +44,8 @@ impl Config {
         let variables = &self.variables;
         let wrong_mode = variables.mode.as_ref().filter(|word| Mode::parse_lenient(word).is_none());
         let mode = wrong_mode.map(|word| {
-            let mode = self.mode().id();
-            format!("TURNWRIGHT_MODE {}. Sessions begin in `{mode}`", expected_mode(word))
+            let in_force = self.mode().id();
+            format!("TURNWRIGHT_MODE {}. Sessions begin in `{in_force}`", expected_mode(word))
         });
         let requests =
             wrong_number("TURNWRIGHT_MAX_TURN_REQUESTS", variables.max_turn_requests.as_ref(), 1);

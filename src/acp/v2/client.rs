@@ -131,11 +131,11 @@ impl AcpClientV2 {
     /// Records the line and the folder of a command, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
         let Some(arguments) = arguments else { return };
-        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let mut commands = self.commands.lock();
         let command = commands.entry(id.clone()).or_default();
-        command.line = text("command").map(str::to_owned);
-        command.is_in_cwd = text("workdir").or_else(|| text("cwd")).is_none();
+        command.line = arguments["command"].as_str().map(str::to_owned);
+        let folder = arguments["workdir"].as_str().or_else(|| arguments["cwd"].as_str());
+        command.is_in_cwd = folder.is_none();
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.

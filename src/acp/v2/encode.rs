@@ -236,9 +236,9 @@ fn config_option(option: &ConfigOption) -> Value {
         ConfigOptionId::Mode => "mode",
     };
     json!({
-    "type": "select", "configId": option.id.id(), "name": option.id.name(), "category": category,
-    "currentValue": option.current,
-    "options": option.choices.iter().map(config_choice).collect::<Vec<_>>(),
+        "type": "select", "configId": option.id.id(), "name": option.id.name(), "category": category,
+        "currentValue": option.current,
+        "options": option.choices.iter().map(config_choice).collect::<Vec<_>>(),
     })
 }
 

@@ -28,11 +28,11 @@ pub(super) fn initialize(
     if !version.is_some_and(|version| (2..=u64::from(u16::MAX)).contains(&version)) {
         return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
     }
-    let info = |field: &str| params.get("info")?.get(field)?.as_str();
-    let (Some(name), Some(_)) = (info("name"), info("version")) else {
+    let info = &params["info"];
+    let (Some(name), Some(_)) = (info["name"].as_str(), info["version"].as_str()) else {
         return reply.fail(&refused("`info` must have a `name` and a `version`"));
     };
-    connection.host.store().set_client_name(info("title").unwrap_or(name));
+    connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
     connection.host.set_client(&params, "info", "capabilities");
     let caps = client_caps(&params);
     connection.client = Some(caps);

@@ -24,10 +24,11 @@ pub(super) fn run(config: &Config, key: &str, values: Option<&[String]>) -> Resu
 }
 
 fn line(change: &SettingChange) -> String {
-    let shown = |value: &Option<String>| value.as_deref().unwrap_or("not set").to_owned();
+    let old = change.old.as_deref().unwrap_or("not set");
+    let new = change.new.as_deref().unwrap_or("not set");
     let overridden = change
         .overridden_by
         .map(|variable| format!(" ({variable} is set and takes precedence)"))
         .unwrap_or_default();
-    format!("{}: {} → {}{overridden}\n", change.key, shown(&change.old), shown(&change.new))
+    format!("{}: {old} → {new}{overridden}\n", change.key)
 }

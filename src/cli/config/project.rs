@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, EffectiveSetting, SandboxSettings};
 use crate::session::{EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE};
 use crate::tools::{UserFolders, project_sources};
-use crate::trust::{TrustRecord, TrustStore};
+use crate::trust::TrustStore;
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::Roots;
@@ -133,14 +133,15 @@ fn add_sandbox(
 
 /// The settings of the sandbox that a project can change.
 fn values(sandbox: &SandboxSettings) -> [(&'static str, String); 5] {
-    let paths = |all: &[PathBuf]| {
-        all.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
-    };
     [
         ("sandbox.network", sandbox.network.id().to_owned()),
-        ("sandbox.write", paths(&sandbox.write)),
-        ("sandbox.caches", paths(&sandbox.caches)),
-        ("sandbox.hide", paths(&sandbox.hide)),
+        ("sandbox.write", path_list(&sandbox.write)),
+        ("sandbox.caches", path_list(&sandbox.caches)),
+        ("sandbox.hide", path_list(&sandbox.hide)),
         ("sandbox.protect", sandbox.protect.join(", ")),
     ]
+}
+
+fn path_list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
 }

@@ -108,9 +108,9 @@ pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
 
 /// Describes a client, as in `Zed 0.200.1: fs.readTextFile, terminal`.
 fn client_text(client: &Value) -> String {
-    let info = |field: &str| client["clientInfo"][field].as_str();
-    let name = info("title").or_else(|| info("name")).unwrap_or("without a name");
-    let version = info("version").map(|version| format!(" {version}")).unwrap_or_default();
+    let info = &client["clientInfo"];
+    let name = info["title"].as_str().or_else(|| info["name"].as_str()).unwrap_or("without a name");
+    let version = info["version"].as_str().map(|version| format!(" {version}")).unwrap_or_default();
     let mut capabilities = Vec::new();
     if let Value::Object(all) = &client["clientCapabilities"] {
         collect_capabilities(all, "", &mut capabilities);

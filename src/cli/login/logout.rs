@@ -40,8 +40,7 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
     let names: Vec<String> = logins.all().iter().map(StoredLogin::name).collect();
     let removed = match (&args.provider, &names[..]) {
         (Some(name), _) => {
-            let plain = |name: &str| name.trim_end_matches('/').to_ascii_lowercase();
-            let is_meant = |login: &StoredLogin| plain(&login.name()) == plain(name);
+            let is_meant = |login: &StoredLogin| plain_name(&login.name()) == plain_name(name);
             if !logins.all().iter().any(is_meant) {
                 return Err(CliError::Other(format!(
                     "there is no login of `{}`. Stored are: {}",
@@ -60,6 +59,10 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
         }
     };
     Ok(report(&removed, config))
+}
+
+fn plain_name(name: &str) -> String {
+    name.trim_end_matches('/').to_ascii_lowercase()
 }
 
 /// Asks which login is to be removed; `None` for all.

@@ -89,10 +89,13 @@ fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayOutcome> {
     let home = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
     // The folder for temporary files may be a link, as on macOS, and no project is read behind one.
     let config = Config::of_recording(head, &turnwright_workspace::real_path(home.path())?)?;
-    let folder = |path: &Path| path.to_string_lossy().into_owned();
-    let now = RunNormalizer::new(&folder(&config.paths.config), &folder(&config.paths.state));
-    let recorded = |name: &str| head["folders"][name].as_str().unwrap_or_default().to_owned();
-    let then = RunNormalizer::new(&recorded("config"), &recorded("state"));
+    let paths = &config.paths;
+    let now = RunNormalizer::new(&paths.config.to_string_lossy(), &paths.state.to_string_lossy());
+    let recorded = &head["folders"];
+    let then = RunNormalizer::new(
+        recorded["config"].as_str().unwrap_or_default(),
+        recorded["state"].as_str().unwrap_or_default(),
+    );
     let agent = PlayedAgent::start(config, head, events, false)?;
     let driver = ReplayDriver::new(agent, Observer::new(then), Observer::new(now));
     Ok(match driver.run(events) {

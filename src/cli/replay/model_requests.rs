@@ -46,13 +46,12 @@ pub(super) fn first_result_difference(
         (Some(one), Some(other)) if one == other => None,
         (Some(one), Some(other)) if !other.is_empty() && one.starts_with(other.as_str()) => None,
         (Some(one), Some(other)) => Some(around_difference(one, other)),
-        (one, other) => {
-            let words = |result: Option<&String>| {
-                result.map_or("nothing".to_owned(), |text| format!("{text:?}"))
-            };
-            Some((words(one), words(other)))
-        }
+        (one, other) => Some((shown_result(one), shown_result(other))),
     })
+}
+
+fn shown_result(result: Option<&String>) -> String {
+    result.map_or("nothing".to_owned(), |text| format!("{text:?}"))
 }
 
 fn results(messages: &[Value]) -> Vec<String> {

@@ -186,7 +186,6 @@ impl OtherModelRun {
 
 impl TurnReport {
     fn on_update(&mut self, update: &Value) {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
                 let step = self.step(&update["messageId"], None);
@@ -194,8 +193,12 @@ impl TurnReport {
             }
             Some("tool_call" | "tool_call_update") => {
                 let step = self.step(&update["toolCallId"], Some("pending"));
-                step.text = text(&update["title"]).unwrap_or_else(|| step.text.clone());
-                step.status = text(&update["status"]).or_else(|| step.status.take());
+                if let Some(title) = update["title"].as_str() {
+                    title.clone_into(&mut step.text);
+                }
+                if let Some(status) = update["status"].as_str() {
+                    step.status = Some(status.to_owned());
+                }
             }
             _ => {}
         }

@@ -262,16 +262,17 @@ fn parse_cost(text: &str) -> Result<f64, String> {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a time such as 90s, 10m or 1h".to_owned();
+    let expected = "expected a time such as 90s, 10m or 1h";
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let factor = match &text[digits.len()..] {
         "s" => 1,
         "m" | "min" => 60,
         "h" => 60 * 60,
-        _ => return Err(expected()),
+        _ => return Err(expected.to_owned()),
     };
     let count = digits.parse::<u64>().ok().filter(|count| (1..=100_000).contains(count));
-    count.map(|count| Duration::from_secs(count * factor)).ok_or_else(expected)
+    let time = count.map(|count| Duration::from_secs(count * factor));
+    time.ok_or_else(|| expected.to_owned())
 }
 
 #[cfg(test)]

@@ -34,10 +34,13 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes =
-        read_all(stdin().lock()).map_err(|error| format!("stdin: {}", io_error_text(&error)))?;
+    let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
     let text = decode_head(&bytes, false);
     Ok(text.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn stdin_error(error: &io::Error) -> String {
+    format!("stdin: {}", io_error_text(error))
 }
 
 /// Attaches what stdin has beside a prompt. Returns what the user is told about it.
@@ -45,7 +48,6 @@ pub(super) fn read_stdin() -> Result<String, String> {
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, String> {
-    let failed = |error: io::Error| format!("stdin: {}", io_error_text(&error));
     let (begun, beginning) = mpsc::channel();
     let thread = thread::Builder::new().spawn(move || {
         let mut input = stdin().lock();
@@ -53,12 +55,13 @@ pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, St
         begun.send(()).ok();
         if first.unwrap_or(false) { read_all(input) } else { Ok(Vec::new()) }
     });
-    let reading = thread.map_err(failed)?;
+    let reading = thread.map_err(|error| stdin_error(&error))?;
     if beginning.recv_timeout(PIPE_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let note = "Nothing has come from stdin, so it was not attached. `--file -` waits for it.";
         return Ok(Some(note.to_owned()));
     }
-    let bytes = reading.join().unwrap_or_else(|_| Ok(Vec::new())).map_err(failed)?;
+    let read = reading.join().unwrap_or_else(|_| Ok(Vec::new()));
+    let bytes = read.map_err(|error| stdin_error(&error))?;
     let length = format_bytes(bytes.len() as u64);
     if bytes.is_empty() {
         return Ok(None);
@@ -90,8 +93,7 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     for name in files {
         let block = if name == STDIN {
-            let bytes = read_all(stdin().lock())
-                .map_err(|error| format!("stdin: {}", io_error_text(&error)))?;
+            let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
             stdin_block(&bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
             attachment(Path::new(name)).map_err(|error| {

@@ -141,9 +141,10 @@ impl EditorGuide {
                     ("XDG_CONFIG_HOME", ".config")
                 };
                 let named = config.inherited.iter().find(|entry| entry.0 == variable);
-                let folder =
-                    named.map(|entry| PathBuf::from(&entry.1)).filter(|path| path.is_absolute());
-                let folder = folder.or_else(|| Some(home?.join(native_path(usual))))?;
+                let folder = named
+                    .map(|entry| PathBuf::from(&entry.1))
+                    .filter(|path| path.is_absolute())
+                    .or_else(|| Some(home?.join(native_path(usual))))?;
                 Some(folder.join(native_path(path)))
             }
         }

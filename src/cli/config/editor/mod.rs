@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::print;
 use crate::cli::{CliError, block_on, prompt};

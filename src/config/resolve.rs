@@ -324,7 +324,7 @@ impl ProviderSources<'_> {
         }
     }
 
-    /// The key for the base URL of a well-known provider: that in its variable, or that of a login.
+    /// The key for the base URL of a well-known provider, from its variable or a login.
     pub(super) fn usual_key(&self, known: &ProviderPreset) -> Option<ProviderKey> {
         let variable = known.key_env.filter(|name| !self.belongs_to_other_server(name));
         variable.and_then(|name| self.variable_key(name)).or_else(|| self.login_key(known))

@@ -28,7 +28,7 @@ pub(crate) enum NetworkSetting {
     On,
 }
 
-/// macOS has no private loopback interface, and at that of the machine the user's other programs listen.
+/// macOS has no private loopback interface; the user's other programs listen on the machine's own.
 impl Default for NetworkSetting {
     fn default() -> NetworkSetting {
         if cfg!(target_os = "macos") { NetworkSetting::Off } else { NetworkSetting::Loopback }

@@ -1,5 +1,5 @@
-//! Answers in the place of the outside world what a recording has of it, no sooner than the replay has come
-//! so far: pieces of the model's answers and results of tools keep their places among the client's lines.
+//! Answers in place of the outside world, from a recording, and never earlier than the replay has come:
+//! pieces of the model's answers and results of tools keep their places among the client's lines.
 
 use std::collections::VecDeque;
 use std::io;
@@ -237,7 +237,7 @@ impl Playback {
     }
 }
 
-/// The pieces of an answer, each when the replay has come so far.
+/// The pieces of an answer, each once the replay has reached it.
 fn body(
     reply: RecordedReply,
     position: watch::Sender<u64>,

@@ -248,7 +248,7 @@ impl Recorder {
         Ok(path)
     }
 
-    /// Has the user told why what they asked for is not recorded.
+    /// Keeps a notice for the user about why the session is not recorded although they asked for it.
     pub(crate) fn set_notice(&self, notice: String) {
         self.state.lock().notice = Some(notice);
     }
@@ -286,7 +286,7 @@ impl Recorder {
         self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
     }
 
-    /// Records what the project of a session says that is being opened.
+    /// Records the project's settings about questions for a session that is being opened.
     pub(crate) fn record_project(&self, session: &SessionId, project: Value) {
         self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value: project });
     }
@@ -314,7 +314,7 @@ impl Recorder {
         }
     }
 
-    /// Records what is known of the MCP servers of the session whose work runs now.
+    /// Records the known facts about the MCP servers of the session whose work runs now.
     pub(crate) fn record_servers(&self, servers: Value) {
         if self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended) {
             return;

@@ -89,8 +89,8 @@ impl RemoteClient {
         journal.mark_told();
     }
 
-    /// Makes this the client from now on. After a replay it gets what was not stored when that was read, and
-    /// otherwise what the client before it was not told.
+    /// Makes this the client from now on. After a replay it gets what was not stored when
+    /// the store was read, otherwise what the previous client was not told.
     pub(in crate::acp) fn attach(&self, client: CurrentClient, replayed: &Replayed, replay: bool) {
         let mut journal = self.journal.lock();
         if let Some(prompt) = replayed.running {

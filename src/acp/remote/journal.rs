@@ -142,8 +142,8 @@ impl Journal {
         }
     }
 
-    /// The updates for a client that has got this of the stored conversation. One that has got nothing is
-    /// sent what the client before it was not told. With a turn's own prompt comes the key of that prompt.
+    /// The updates for a client to which this part of the stored conversation was replayed. Without a replay
+    /// it gets what the previous client was not told. With a turn's own prompt comes the key of that prompt.
     pub(super) fn updates(&self, replayed: Option<&Replayed>) -> Vec<(Option<PromptKey>, Update)> {
         let mut all = Vec::new();
         if replayed.is_none() && self.has_dropped_untold {

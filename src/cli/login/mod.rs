@@ -34,7 +34,7 @@ pub(super) struct LoginCliArgs {
 /// clients rely on the status (R-AUTH-7).
 pub(super) fn login(args: &LoginCliArgs, mut config: Config) -> ExitCode {
     super::deny_memory_inspection();
-    // The flags are part of this login, and not of what it takes effect beside.
+    // The flags belong to this login, and are not settings that take precedence over it.
     let flags = std::mem::take(&mut config.flags);
     match run(args, &flags, &config) {
         Ok(effect) => {

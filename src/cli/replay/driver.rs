@@ -12,7 +12,7 @@ use super::observed::{Observation, ObservedPiece, ObservedStream, Observer, is_t
 use super::played_agent::PlayedAgent;
 use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
 
-/// How long the agent may take for what it did at once when it was recorded.
+/// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
 /// The most that a pause of the recording adds to that.
 const MAX_PAUSE: Duration = Duration::from_secs(300);

@@ -106,8 +106,8 @@ fn is_leave_command(word: &str) -> bool {
     LEAVE_COMMANDS.iter().any(|(name, _)| name.eq_ignore_ascii_case(word))
 }
 
-/// The slash command that a line may mean whose own is none: the model would be asked about it. A line that begins
-/// with a space is a prompt, and so is one of which no command is similar: its file may be new.
+/// The slash command that a line with an unknown one may mean; otherwise the model would be asked about it. A line
+/// that begins with a space is a prompt, and so is one without a similar command: its file may be new.
 fn mistyped_command<'c>(line: &str, commands: &'c [(String, String)]) -> Option<&'c str> {
     let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
     let names = || commands.iter().map(|command| command.0.as_str());

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MAX_LINE: u64 = 16 * 1024 * 1024;
 /// How many lines may wait to be checked.
 const MAX_PENDING_LINES: usize = 256;
-/// How often it is looked whether the process has ended.
+/// How often to check whether the process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// How the agent is started.

@@ -10,7 +10,7 @@ use super::frame_checker::{AgentRequest, FrameChecker, FrameRule, Incoming};
 
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// How long it is listened for what must not come after an answer.
+/// How long to listen for messages that must not come after an answer.
 const QUIET: Duration = Duration::from_millis(300);
 /// How long the agent may live after its input has ended.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
@@ -148,7 +148,7 @@ impl AcpScript {
         Ok(self.checker.received(&line))
     }
 
-    /// Listens for what must not come.
+    /// Listens for messages that must not come.
     fn listen(&mut self) {
         let end = Instant::now() + QUIET;
         while let Ok(incoming) = self.next(end) {

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn r_mcp_10_the_errors_of_a_server_and_of_its_client_are_told_apart() {
-        let answers = |it: Value| Ok(RawValue::from_string(it.to_string()).unwrap());
+        let answers = |answer: Value| Ok(RawValue::from_string(answer.to_string()).unwrap());
         let refuses = |code: i32| {
             let error = json!({ "code": code, "message": "no" });
             Err(RequestError::ErrorResponse(serde_json::from_value(error).unwrap()))

@@ -206,11 +206,11 @@ mod tests {
     use turnwright_types::ids::CallId;
 
     fn answered(words: &[&str]) -> UserReply {
-        UserReply::Answered(words.iter().map(|it| (*it).to_owned()).collect())
+        UserReply::Answered(words.iter().map(|word| (*word).to_owned()).collect())
     }
 
     fn question(options: &[&str], multiple: bool) -> UserQuestion {
-        let options = options.iter().map(|it| (*it).to_owned()).collect();
+        let options = options.iter().map(|word| (*word).to_owned()).collect();
         UserQuestion {
             call: CallId::from("call-1"),
             question: "Which?".to_owned(),
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn only_offered_options_and_free_text_count_as_answers() {
-        let accept = |it: Value| json!({ "action": "accept", "content": { "answer": it } });
+        let accept = |answer: Value| json!({ "action": "accept", "content": { "answer": answer } });
         let (free, one, multiple) =
             (question(&[], false), question(&["a", "b"], false), question(&["a", "b"], true));
         let table = [

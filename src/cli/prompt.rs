@@ -206,12 +206,12 @@ mod tests {
         }
     }
 
-    /// What a line means, typed byte by byte.
+    /// The meaning of a line, typed byte by byte.
     fn typed(bytes: &[u8]) -> Result<String, String> {
         let mut line = HiddenLine::default();
         for byte in bytes {
             match line.push(*byte) {
-                Ok(true) => return line.text().map_err(|it| it.to_string()),
+                Ok(true) => return line.text().map_err(|error| error.to_string()),
                 Ok(false) => {}
                 Err(error) => return Err(error.to_string()),
             }

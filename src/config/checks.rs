@@ -59,11 +59,12 @@ mod tests {
         };
         let mixed =
             table(&[("rust", "cargo check"), ("a b", "x"), ("empty", " "), ("two", "a\nb")]);
-        assert_eq!(usable(&mixed).map(|it| it.0.as_str()).collect::<Vec<_>>(), ["rust"]);
+        assert_eq!(usable(&mixed).map(|check| check.0.as_str()).collect::<Vec<_>>(), ["rust"]);
         let wrong = wrong_checks(&mixed);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(wrong[0].starts_with("`checks.a b`: a name") && wrong[1].contains("in one line"));
-        let many: CheckTable = (0..9).map(|it| (it.to_string(), "true".to_owned())).collect();
+        let many: CheckTable =
+            (0..9).map(|number| (number.to_string(), "true".to_owned())).collect();
         assert_eq!(usable(&many).count(), MAX_CHECKS);
         assert_eq!(wrong_checks(&many), ["`checks` has 9 entries, and 8 are used"]);
     }

@@ -185,7 +185,8 @@ mod tests {
         for name in ["My_own_secret", "openai_api_key"] {
             assert!(variables.keys.contains_key(&*variable_name(name)), "{name}");
         }
-        let names: Vec<_> = variables.inherited.iter().map(|it| it.0.to_str().unwrap()).collect();
+        let names: Vec<_> =
+            variables.inherited.iter().map(|variable| variable.0.to_str().unwrap()).collect();
         assert_eq!(names, ["COPY", "PATH"]);
     }
 }

@@ -196,8 +196,8 @@ mod tests {
         let no_key = || StoredLogin { key: None, ..login("openai", Some("gpt-5")) };
         let none = EnvironmentVariables::default;
         let openai_key = || keys(&[(OPENAI_KEY_VARIABLE, "openai")]);
-        let url = |it: &str| EnvironmentVariables { base_url: Some(it.to_owned()), ..none() };
-        let model = |it: &str| EnvironmentVariables { model: Some(it.to_owned()), ..none() };
+        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
+        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
         let table = [
             (vec![deepseek()], none(), "deepseek/chat with deepseek's"),
             (vec![mine(), deepseek()], none(), "deepseek/chat with deepseek's"),
@@ -220,7 +220,7 @@ mod tests {
             let (_home, config) = with_logins(variables, &logins, "");
             let found = match config.provider().unwrap() {
                 Provider::Endpoint(it) => {
-                    let key = it.key.as_ref().map_or("no key", |it| it.secret.expose());
+                    let key = it.key.as_ref().map_or("no key", |key| key.secret.expose());
                     format!("{} with {key}", it.full_name().unwrap_or("none".to_owned()))
                 }
                 _ => "none".to_owned(),
@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn a_login_says_what_is_in_force_and_what_takes_precedence() {
         let none = EnvironmentVariables::default;
-        let model = |it: &str| EnvironmentVariables { model: Some(it.to_owned()), ..none() };
-        let url = |it: &str| EnvironmentVariables { base_url: Some(it.to_owned()), ..none() };
+        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
+        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
         let deepseek = || login("deepseek", Some("chat"));
         let table = [
             (deepseek(), none(), "", "turnwright now starts with deepseek/chat."),

@@ -218,7 +218,7 @@ mod tests {
 
     fn stored(paths: &Paths) -> Vec<(String, String)> {
         let logins = Logins::load(paths).unwrap();
-        let shown = |it: &StoredLogin| (it.name(), it.key.clone().unwrap_or_default());
+        let shown = |login: &StoredLogin| (login.name(), login.key.clone().unwrap_or_default());
         logins.all().iter().map(shown).collect()
     }
 
@@ -240,7 +240,7 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         assert_eq!(stored(&paths), [pair("deepseek", "sk-secret")]);
-        assert_eq!(logins.remove(|it| it.name() == "groq", &paths).unwrap(), []);
+        assert_eq!(logins.remove(|login| login.name() == "groq", &paths).unwrap(), []);
         assert_eq!(stored(&paths).len(), 1);
         assert_eq!(logins.remove(|_| true, &paths).unwrap()[0].name(), "deepseek");
         assert!(!Logins::path(&paths).exists());
@@ -312,7 +312,7 @@ mod tests {
         one.add(login(Some("groq"), None, "g"), &paths).unwrap();
         other.add(login(Some("mistral"), None, "m"), &paths).unwrap();
         assert_eq!(stored(&paths), [pair("groq", "g"), pair("mistral", "m")]);
-        one.remove(|it| it.name() == "groq", &paths).unwrap();
+        one.remove(|login| login.name() == "groq", &paths).unwrap();
         assert_eq!(stored(&paths), [pair("mistral", "m")]);
     }
 

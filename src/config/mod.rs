@@ -563,7 +563,7 @@ mod tests {
         let provider = |variables| match config(home.path(), variables, Flags::default()).provider()
         {
             Ok(Provider::Endpoint(it)) => {
-                let key = it.key.as_ref().map_or("no key", |it| it.secret.expose());
+                let key = it.key.as_ref().map_or("no key", |key| key.secret.expose());
                 format!("{key} to {}", it.base_url)
             }
             other => format!("{other:?}"),
@@ -692,7 +692,7 @@ mod tests {
             let config = config(home.path(), variables, Flags::default());
             write(&config, &format!("[providers.openai]\n{section}"));
             let key = match config.provider_for("openai/gpt-5") {
-                Ok(Provider::Endpoint(it)) => it.key.map(|it| it.secret.expose().to_owned()),
+                Ok(Provider::Endpoint(it)) => it.key.map(|key| key.secret.expose().to_owned()),
                 _ => None,
             };
             assert_eq!(key.as_deref(), expected, "{base_url:?} {section}");

@@ -58,7 +58,8 @@ mod tests {
     #[test]
     fn a_file_is_read_once_in_a_moment_and_anew_after_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, none) = (folder.path().join("a"), folder.path().join("none"));
+        let path = folder.path().join("a");
+        let none = folder.path().join("none");
         let write = |text: &str| private_file::write(&path, text.as_bytes()).unwrap();
         let text = || read(&path, 100).unwrap();
         write("first");

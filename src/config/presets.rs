@@ -105,8 +105,8 @@ mod tests {
     fn the_manual_has_the_same_table() {
         let manual = include_str!("../../docs/configuration.md");
         for preset in PRESETS {
-            let url = preset.base_url.map_or("must be given".to_owned(), |it| format!("`{it}`"));
-            let key = preset.key_env.map_or("none".to_owned(), |it| format!("`{it}`"));
+            let url = preset.base_url.map_or("must be given".to_owned(), |url| format!("`{url}`"));
+            let key = preset.key_env.map_or("none".to_owned(), |variable| format!("`{variable}`"));
             let row = format!("| `{}` | {url} | {key} |", preset.name);
             assert!(manual.contains(&row), "{row}");
         }

@@ -480,7 +480,7 @@ mod tests {
             (None, Nothing, section("deepseek", "deepseek-chat")),
         ];
         for (requested, server, expected) in table {
-            let has_key = |it: &ProviderPreset| ["mistral", "openai"].contains(&it.name);
+            let has_key = |known: &ProviderPreset| ["mistral", "openai"].contains(&known.name);
             let found = resolve_name(requested, &file, server, has_key);
             assert_eq!(found, expected, "{requested:?} {server:?}");
         }
@@ -491,7 +491,7 @@ mod tests {
         let server = DefaultServer::Other("https://openrouter.ai/api/v1");
         let file = file("");
         for (name, keys) in [("openrouter/auto", "openrouter"), ("deepseek/r1", "")] {
-            let found = resolve_name(Some(name), &file, server, |it| it.name == keys);
+            let found = resolve_name(Some(name), &file, server, |known| known.name == keys);
             assert_eq!(found, ProviderRef::Default { model: Some(name) });
         }
     }
@@ -524,7 +524,8 @@ mod tests {
         logins: Logins,
         text: &str,
     ) -> Result<EndpointSettings, String> {
-        let keys = keys.iter().map(|it| ((*it).to_owned(), format!("of {it}").into())).collect();
+        let keys =
+            keys.iter().map(|name| ((*name).to_owned(), format!("of {name}").into())).collect();
         let sources = ProviderSources {
             file: &file(text),
             path: Path::new("c.toml"),
@@ -545,7 +546,7 @@ mod tests {
     }
 
     fn exposed(endpoint: &EndpointSettings) -> Option<&str> {
-        endpoint.key.as_ref().map(|it| it.secret.expose())
+        endpoint.key.as_ref().map(|key| key.secret.expose())
     }
 
     #[test]
@@ -553,7 +554,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut logins = Logins::default();
         for name in ["groq", "deepseek"] {
-            let (provider, key) = (Some(name.to_owned()), Some(format!("login of {name}")));
+            let provider = Some(name.to_owned());
+            let key = Some(format!("login of {name}"));
             let login = StoredLogin { provider, key, ..StoredLogin::default() };
             logins.add(login, &Paths::below(home.path())).unwrap();
         }
@@ -641,8 +643,12 @@ mod tests {
         let own = resolved("deepseek/r1", &keys).unwrap();
         assert_eq!(Value::from(own.quirks), serde_json::json!({ "a": 1, "b": 2 }));
         assert_eq!((own.window, own.max_output), (Some(1000), Some(10)));
-        assert_eq!(own.price.map(|it| (it.input, it.cached, it.output)), Some((1.0, None, 2.0)));
-        let headers: Vec<_> = own.headers.iter().map(|it| (it.0.as_str(), it.1.expose())).collect();
+        assert_eq!(
+            own.price.map(|price| (price.input, price.cached, price.output)),
+            Some((1.0, None, 2.0))
+        );
+        let headers: Vec<_> =
+            own.headers.iter().map(|header| (header.0.as_str(), header.1.expose())).collect();
         assert_eq!(headers, [("X-Org", "of ORG"), ("X-Title", "me")]);
         let other = resolved("deepseek/other", &keys).unwrap();
         assert_eq!(Value::from(other.quirks), serde_json::json!({ "a": 1, "b": 1 }));

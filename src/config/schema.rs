@@ -141,7 +141,10 @@ mod tests {
     /// Nothing if the value is valid, else what is wrong with it.
     fn errors(value: &Value) -> Vec<String> {
         let validator = jsonschema::draft7::new(&schema()).unwrap();
-        validator.iter_errors(value).map(|it| format!("{}: {it}", it.instance_path())).collect()
+        validator
+            .iter_errors(value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect()
     }
 
     /// The fields of the struct that a reader asks for. It is an error, so that nothing has to be read.
@@ -229,7 +232,7 @@ mod tests {
             }
             let described: BTreeSet<_> = described.keys().map(String::as_str).collect();
             // Both are known only to be refused.
-            let known = known.iter().copied().filter(|it| !["key", "api_key"].contains(it));
+            let known = known.iter().copied().filter(|key| !["key", "api_key"].contains(key));
             assert_eq!(described, known.collect(), "{place}");
             let manual = include_str!("../../docs/configuration.md");
             for key in described {
@@ -298,10 +301,13 @@ mod tests {
     /// All defaults and examples of the schema.
     fn samples<'a>(node: &'a Value, found: &mut Vec<(&'a Value, &'a Value)>) {
         let examples = node["examples"].as_array().into_iter().flatten();
-        found.extend(node.get("default").into_iter().chain(examples).map(|it| (node, it)));
-        let properties = node["properties"].as_object().into_iter().flatten().map(|it| it.1);
+        found.extend(node.get("default").into_iter().chain(examples).map(|sample| (node, sample)));
+        let properties =
+            node["properties"].as_object().into_iter().flatten().map(|property| property.1);
         let inner = [&node["items"], &node["additionalProperties"]].into_iter();
-        properties.chain(inner.filter(|it| it.is_object())).for_each(|it| samples(it, found));
+        properties
+            .chain(inner.filter(|node| node.is_object()))
+            .for_each(|node| samples(node, found));
     }
 
     #[test]

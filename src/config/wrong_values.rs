@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_wrong_value_is_named_with_its_place_and_what_is_allowed() {
-        let some = |it: &str| Some(it.to_owned());
+        let some = |text: &str| Some(text.to_owned());
         let none = EnvironmentVariables::default;
         let table = [
             (

@@ -178,7 +178,7 @@ mod tests {
             }
         });
         let pins = PinStore::new(state.path());
-        let names = (0..4).flat_map(|it| (0..10).map(move |number| format!("{it} {number}")));
-        assert!(names.into_iter().all(|it| pins.get(&[&it]) == PinLookup::Pinned(pin("1"))));
+        let names = (0..4).flat_map(|name| (0..10).map(move |number| format!("{name} {number}")));
+        assert!(names.into_iter().all(|name| pins.get(&[&name]) == PinLookup::Pinned(pin("1"))));
     }
 }

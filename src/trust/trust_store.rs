@@ -108,7 +108,8 @@ mod tests {
     fn trust_is_for_one_content_of_one_thing_in_one_folder() {
         let state = tempfile::tempdir().unwrap();
         let trust = TrustStore::new(state.path());
-        let (here, there) = (Path::new("/ws"), Path::new("/other"));
+        let here = Path::new("/ws");
+        let there = Path::new("/other");
         assert!(!trust.is_trusted(here, "a", b"x"));
         trust.trust(here, "a", b"x").unwrap();
         trust.trust(here, "a", b"y").unwrap();

@@ -371,7 +371,7 @@ mod tests {
             .updates
             .lock()
             .iter()
-            .map(|it| match it {
+            .map(|update| match update {
                 Update::AgentText { text, .. } => text.len(),
                 _ => 0,
             })
@@ -416,8 +416,11 @@ mod tests {
             remote.update(prompt("steer"));
         }
         let updates = second.updates.lock();
-        let shown: Vec<_> =
-            updates.iter().filter(|it| !matches!(it, Update::TurnBegan(_))).cloned().collect();
+        let shown: Vec<_> = updates
+            .iter()
+            .filter(|update| !matches!(update, Update::TurnBegan(_)))
+            .cloned()
+            .collect();
         assert_eq!(shown, [shown_prompt("detached"), shown_prompt("3")]);
     }
 }

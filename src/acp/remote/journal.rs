@@ -408,7 +408,8 @@ mod tests {
     }
 
     fn call(id: &str) -> Update {
-        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let title = "make".to_owned();
+        let kind = ToolKind::Execute;
         let view = CallView { title, kind, locations: Vec::new() };
         Update::ToolCall {
             id: id.into(),
@@ -437,7 +438,8 @@ mod tests {
 
     #[test]
     fn pieces_of_a_message_and_changes_of_a_call_become_one() {
-        let (pending, done) = (ToolCallStatus::InProgress, ToolCallStatus::Completed);
+        let pending = ToolCallStatus::InProgress;
+        let done = ToolCallStatus::Completed;
         let noted =
             [text("1", "a"), call("c"), change("c", pending), text("1", "b"), change("c", done)];
         let journal = journal(&noted);
@@ -473,7 +475,8 @@ mod tests {
     fn an_answer_that_is_not_stored_is_kept_whatever_is_told_beside_it() {
         let long = "x".repeat(MAX_BYTES);
         let thought = Update::AgentThought { message: "1".into(), text: long.clone() };
-        let (mode, call) = (Update::Mode("plan"), call("c"));
+        let mode = Update::Mode("plan");
+        let call = call("c");
         let mut journal = journal(&[thought.clone(), text("1", &long), mode.clone(), call.clone()]);
         journal.note(&text("1", &long), true);
         let answer = text("1", &long.repeat(2));
@@ -502,7 +505,7 @@ mod tests {
     fn of_a_long_turn_the_newest_and_what_is_not_finished_is_kept() {
         let mut journal = journal(&[call("open")]);
         let long = "x".repeat(MAX_BYTES / 4);
-        (0..10).for_each(|it| journal.note(&text(&it.to_string(), &long), true));
+        (0..10).for_each(|number| journal.note(&text(&number.to_string(), &long), true));
         let kept = updates(&journal, None);
         assert_eq!(kept[0], call("open"));
         assert_eq!(kept.last(), Some(&text("9", &long)));
@@ -523,13 +526,17 @@ mod tests {
         journal.note(&output("b\n", Some(exit.clone())), false);
         journal.note(&change("c", ToolCallStatus::Completed), false);
         let told = updates(&journal, None);
-        let shown = told.iter().skip(1).map(|it| match it {
-            Update::CallUpdate(it) => (it.status, it.content.clone(), it.terminal.clone()),
+        let shown = told.iter().skip(1).map(|update| match update {
+            Update::CallUpdate(update) => {
+                (update.status, update.content.clone(), update.terminal.clone())
+            }
             other => panic!("{other:?}"),
         });
         let shown = shown.collect::<Vec<_>>();
         let running = ToolCallStatus::InProgress;
-        let (text, exit, is_snapshot) = ("a\nb\n".to_owned(), Some(exit), true);
+        let text = "a\nb\n".to_owned();
+        let exit = Some(exit);
+        let is_snapshot = true;
         let all = TerminalDelta { text, exit, is_snapshot, ..TerminalDelta::default() };
         let expected = [
             (running, Some(vec![CallContent::Terminal("c".into())]), None),

@@ -350,11 +350,12 @@ mod tests {
 
     use super::*;
 
-    /// What a client is sent for these updates, without their envelopes.
+    /// The messages that a client is sent for these updates, without their envelopes.
     fn sent(updates: Vec<Update>) -> Vec<Value> {
         let (reader, writer) = std::io::pipe().unwrap();
         let outbox = Outbox::start(writer).unwrap();
-        let (peer, cwd) = (Peer::new(outbox.clone()), PathBuf::from("/w"));
+        let peer = Peer::new(outbox.clone());
+        let cwd = PathBuf::from("/w");
         let id = SessionId::random();
         let client =
             AcpClientV2::new(peer, &id, cwd, false, PromptLedger::default(), TaskTracker::new());
@@ -364,8 +365,8 @@ mod tests {
         outbox.close(Duration::from_secs(5));
         drop((client, outbox));
         let lines = BufReader::new(reader).lines().map(Result::unwrap);
-        let parse = |it: String| serde_json::from_str::<Value>(&it).unwrap();
-        lines.map(|it| parse(it)["params"]["update"].take()).collect()
+        let parse = |line: String| serde_json::from_str::<Value>(&line).unwrap();
+        lines.map(|line| parse(line)["params"]["update"].take()).collect()
     }
 
     fn update(status: ToolCallStatus) -> CallUpdate {
@@ -374,17 +375,20 @@ mod tests {
 
     /// A command that has shown its terminal, and what follows.
     fn command_with(terminal: Option<TerminalDelta>) -> Vec<Value> {
-        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let title = "make".to_owned();
+        let kind = ToolKind::Execute;
         let view = CallView { title, kind, locations: Vec::new() };
         let raw_input = Some(json!({ "command": "make" }));
-        let (id, name, can_cancel) = ("call-1".into(), COMMAND_TOOL.to_owned(), true);
+        let id = "call-1".into();
+        let name = COMMAND_TOOL.to_owned();
+        let can_cancel = true;
         let first = Update::ToolCall { id, name, view, raw_input, can_cancel };
         let mut shown = update(ToolCallStatus::InProgress);
         shown.content = Some(vec![CallContent::Terminal("call-1".into())]);
         let mut drawn = update(ToolCallStatus::InProgress);
         drawn.terminal = terminal;
         let failed = update(ToolCallStatus::Failed);
-        let changes = [shown, drawn, failed].map(|it| Update::CallUpdate(Box::new(it)));
+        let changes = [shown, drawn, failed].map(|change| Update::CallUpdate(Box::new(change)));
         sent(std::iter::once(first).chain(changes).collect())
     }
 
@@ -403,10 +407,11 @@ mod tests {
         ];
         for (terminal, expected) in table {
             let sent = command_with(terminal.clone());
-            let ends: Vec<_> = sent.iter().filter(|it| it["exitStatus"].is_object()).collect();
-            let exits: Vec<_> = ends.iter().map(|it| it["exitStatus"].clone()).collect();
+            let ends: Vec<_> =
+                sent.iter().filter(|update| update["exitStatus"].is_object()).collect();
+            let exits: Vec<_> = ends.iter().map(|update| update["exitStatus"].clone()).collect();
             assert_eq!(exits, expected, "{terminal:?}");
-            assert!(ends.iter().all(|it| it.get("capabilities") == Some(&Value::Null)));
+            assert!(ends.iter().all(|update| update.get("capabilities") == Some(&Value::Null)));
             let last = sent.last().unwrap();
             assert_eq!(
                 (&last["status"], last.get("capabilities")),
@@ -423,12 +428,14 @@ mod tests {
             update.terminal = Some(TerminalDelta { text, is_snapshot, ..Default::default() });
             sent(vec![Update::CallUpdate(Box::new(update))]).remove(0)
         };
-        let (kind, data) = ("terminal_update", "YWxsCg==");
+        let kind = "terminal_update";
+        let data = "YWxsCg==";
         let snapshot = json!({
             "sessionUpdate": kind, "terminalId": "call-1", "output": { "data": data },
         });
         assert_eq!(delta(true), snapshot);
-        let (kind, id) = ("terminal_output_chunk", "call-1");
+        let kind = "terminal_output_chunk";
+        let id = "call-1";
         assert_eq!(delta(false), json!({ "sessionUpdate": kind, "terminalId": id, "data": data }));
     }
 }

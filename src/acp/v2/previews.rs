@@ -86,7 +86,8 @@ mod tests {
     use super::*;
 
     fn preview(text: &str) -> CallUpdate {
-        let (path, new) = ("/w/a".into(), text.to_owned());
+        let path = "/w/a".into();
+        let new = text.to_owned();
         let mut update = CallUpdate::new("call-1".into(), ToolCallStatus::Pending);
         update.content =
             Some(vec![CallContent::Diff { path, old: None, new, fate: FileFate::Kept }]);
@@ -107,9 +108,9 @@ mod tests {
         for (text, whole, hunk) in table {
             let mut update = preview(text);
             let more = shown.take_more(&mut update);
-            let patch = more.as_ref().map(|it| it["patch"]["text"].as_str().unwrap());
-            assert_eq!(patch.map(|it| &it[it.find("@@").unwrap()..]), hunk, "{text}");
-            let content = update.content.map(|mut it| match it.remove(0) {
+            let patch = more.as_ref().map(|item| item["patch"]["text"].as_str().unwrap());
+            assert_eq!(patch.map(|patch| &patch[patch.find("@@").unwrap()..]), hunk, "{text}");
+            let content = update.content.map(|mut content| match content.remove(0) {
                 CallContent::Diff { new, .. } => new,
                 other => panic!("{other:?}"),
             });

@@ -166,21 +166,21 @@ mod tests {
         Config::new(variables, Flags::default(), file, paths)
     }
 
-    /// What is said of one of [`WRONG`].
+    /// The words about one of [`WRONG`].
     fn said(wrong: &str) -> Vec<String> {
         let home = tempfile::tempdir().unwrap();
-        let variable = wrong.split_once('=').filter(|it| it.0.starts_with("TURNWRIGHT_"));
+        let variable = wrong.split_once('=').filter(|pair| pair.0.starts_with("TURNWRIGHT_"));
         let config = match variable {
             Some((name, value)) => config(home.path(), "", vec![(name.into(), value.into())]),
             None => config(home.path(), wrong, Vec::new()),
         };
         let path = config.user_file_path().display().to_string();
         let ShownSettings { errors, warnings, .. } = ShownSettings::read(&config);
-        let errors = errors.iter().map(|it| format!("error: {it}"));
-        let all = errors.chain(warnings.iter().map(|it| format!("warning: {it}")));
-        // What is to be done if the file cannot be read is said above the table.
-        let cause = |it: &str| it.split(". Fix the file;").next().unwrap().to_owned();
-        all.map(|it| cause(&it.replace(&path, "config.toml"))).collect()
+        let errors = errors.iter().map(|error| format!("error: {error}"));
+        let all = errors.chain(warnings.iter().map(|warning| format!("warning: {warning}")));
+        // The remedy for a file that cannot be read is said above the table.
+        let cause = |problem: &str| problem.split(". Fix the file;").next().unwrap().to_owned();
+        all.map(|line| cause(&line.replace(&path, "config.toml"))).collect()
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn none_of_them_is_written() {
-        for (key, value) in WRONG.iter().filter_map(|it| it.split_once(" = ")) {
+        for (key, value) in WRONG.iter().filter_map(|entry| entry.split_once(" = ")) {
             let home = tempfile::tempdir().unwrap();
             // With a key, any model has a provider.
             let variable = ("OPENAI_API_KEY".into(), "k".into());

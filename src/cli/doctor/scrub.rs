@@ -223,7 +223,7 @@ mod tests {
             ("(http://h:80/v1)", "(http://h:80/v1)"),
             ("old key sk-hunter2 refused", "old key […] refused"),
             ("a0b1c2d3e4f5a6b7c8, then", "[…], then"),
-            // What helps is kept.
+            // Helpful words are kept.
             ("model claude-sonnet-4-20250514 at qwen2.5-coder-1.5b-instruct-q4_k_m", ""),
             ("session 0198c4e2-7d6a-7bb2-a1f3-1c2d3e4f5a6b", ""),
             ("     key        set, from OPENAI_API_KEY", ""),

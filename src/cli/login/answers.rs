@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn any_name_of_a_model_can_be_typed() {
-        let models: Vec<_> = (1..=40).map(|it| format!("m{it}")).collect();
+        let models: Vec<_> = (1..=40).map(|number| format!("m{number}")).collect();
         for (answer, expected) in [
             ("", Some("m3")),
             ("2", Some("m2")),

@@ -99,7 +99,7 @@ mod tests {
             let found = LoginTarget::named(provider, base_url);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => {
-                    assert_eq!(found.map(|it| it.name()).as_deref(), expected);
+                    assert_eq!(found.map(|target| target.name()).as_deref(), expected);
                 }
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 (found, _) => panic!("{provider:?} {base_url:?}: {found:?}"),

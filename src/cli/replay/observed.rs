@@ -275,7 +275,7 @@ mod tests {
             observer.on_client(&json!({ "id": 1, "method": method }));
             let error = json!({ "code": -32002, "message": message });
             let pieces = observer.on_agent(json!({ "id": 1, "error": error }));
-            pieces.into_iter().map(|it| it.piece).collect::<Vec<_>>()
+            pieces.into_iter().map(|observation| observation.piece).collect::<Vec<_>>()
         };
         assert_eq!(answer("session/load", "It is locked"), answer("session/load", "It is missing"));
         assert_ne!(answer("session/prompt", "One"), answer("session/prompt", "Another"));
@@ -294,7 +294,9 @@ mod tests {
             json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
                     "content": ["all"] }),
         ] {
-            states.extend(observer.on_agent(update(change)).into_iter().map(|it| it.piece));
+            states.extend(
+                observer.on_agent(update(change)).into_iter().map(|observation| observation.piece),
+            );
         }
         let expected = [
             json!({ "title": "Read a", "status": "pending" }),

@@ -200,7 +200,7 @@ mod tests {
         }
         let lines = card.take_final_lines(Path::new("/ws"));
         assert!(card.take_final_lines(Path::new("/ws")).is_empty(), "only once");
-        lines.into_iter().map(|it| it.text).collect()
+        lines.into_iter().map(|line| line.text).collect()
     }
 
     fn text(text: &str) -> Value {

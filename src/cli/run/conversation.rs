@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_mistyped_command_is_no_prompt() {
         let commands =
-            ["mode", "model", "undo", "db:seed"].map(|it| (it.to_owned(), String::new()));
+            ["mode", "model", "undo", "db:seed"].map(|name| (name.to_owned(), String::new()));
         for (line, expected) in [
             ("/modee plan", Some("mode")),
             ("/udno", Some("undo")),

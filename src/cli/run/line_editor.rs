@@ -160,7 +160,7 @@ mod tests {
             ("", &[]),
         ] {
             let found = commands.candidates(typed);
-            let found: Vec<_> = found.iter().map(|it| it.replacement.as_str()).collect();
+            let found: Vec<_> = found.iter().map(|pair| pair.replacement.as_str()).collect();
             assert_eq!(found, expected, "{typed:?}");
         }
     }

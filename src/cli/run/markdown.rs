@@ -360,22 +360,22 @@ mod tests {
     }
 
     fn without(text: &str, hidden: &str) -> String {
-        text.chars().filter(|it| !it.is_whitespace() && !hidden.contains(*it)).collect()
+        text.chars().filter(|letter| !letter.is_whitespace() && !hidden.contains(*letter)).collect()
     }
 
     /// The text between the escape sequences that we write.
     fn plain(shown: &str) -> String {
         let mut parts = shown.split("\x1b[");
         let first = parts.next().unwrap_or_default().to_owned();
-        first + &parts.map(|it| it.split_once('m').unwrap().1).collect::<String>()
+        first + &parts.map(|part| part.split_once('m').unwrap().1).collect::<String>()
     }
 
     /// Each character with the sequence that selects its style.
     fn looks(shown: &str) -> Vec<(&str, char)> {
         let parts = shown.split("\x1b[").enumerate().flat_map(|(number, part)| {
             let end = if number == 0 { None } else { part.find('m') };
-            let (style, text) = end.map_or(("0", part), |it| (&part[..it], &part[it + 1..]));
-            text.chars().map(move |it| (style, it))
+            let (style, text) = end.map_or(("0", part), |mark| (&part[..mark], &part[mark + 1..]));
+            text.chars().map(move |letter| (style, letter))
         });
         parts.collect()
     }

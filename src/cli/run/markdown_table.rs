@@ -299,7 +299,8 @@ mod tests {
             for piece in [1, 3, 1000] {
                 // The space behind an empty cell cannot be seen.
                 let shown = shown(text, false, 80, piece);
-                let lines: String = shown.lines().flat_map(|it| [it.trim_end(), "\n"]).collect();
+                let lines: String =
+                    shown.lines().flat_map(|line| [line.trim_end(), "\n"]).collect();
                 assert_eq!(lines, expected, "{text:?} by {piece}");
             }
         }
@@ -385,17 +386,17 @@ Option:
             width in 1_usize..60,
             piece in 1_usize..9,
         ) {
-            let row = |it: &Vec<String>| format!("|{}|\n", it.join("|"));
+            let row = |cells: &Vec<String>| format!("|{}|\n", cells.join("|"));
             let delimiter = "|-".repeat(rows[0].len());
             let body: String = rows[1..].iter().map(row).collect();
             let text = format!("{}{delimiter}|\n{body}", row(&rows[0]));
             let shown = shown(&text, false, width, piece);
-            let count = |text: &str, char: char| text.chars().filter(|it| *it == char).count();
+            let count = |text: &str, char: char| text.chars().filter(|letter| *letter == char).count();
             for char in "abcde一é✅".chars() {
                 prop_assert!(count(&shown, char) >= count(&text, char), "{char}: {shown}");
             }
             if shown.contains('─') {
-                prop_assert!(shown.lines().all(|it| it.width() <= width), "{shown}");
+                prop_assert!(shown.lines().all(|line| line.width() <= width), "{shown}");
             }
         }
     }

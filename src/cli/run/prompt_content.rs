@@ -170,7 +170,7 @@ mod tests {
             folder.path().to_string_lossy().into_owned(),
         ];
         let blocks = prompt_blocks("Look", &files).unwrap();
-        let kinds: Vec<_> = blocks.iter().map(|it| it["type"].as_str().unwrap()).collect();
+        let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
         let expected = [
             "text",
             "resource",

@@ -349,7 +349,7 @@ mod tests {
         for line in lines {
             checker.received(&line.to_string());
         }
-        checker.faults.iter().map(|it| format!("{}: {}", it.0.name(), it.1)).collect()
+        checker.faults.iter().map(|fault| format!("{}: {}", fault.0.name(), fault.1)).collect()
     }
 
     fn update(update: &Value) -> Value {
@@ -437,7 +437,7 @@ mod tests {
         ] {
             let found = faults(&lines);
             assert!(
-                found.first().is_some_and(|it| it.starts_with(expected)),
+                found.first().is_some_and(|fault| fault.starts_with(expected)),
                 "{expected}: {found:?}"
             );
         }

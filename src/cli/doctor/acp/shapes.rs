@@ -174,9 +174,9 @@ mod tests {
         match shape {
             Value::Object(members) => {
                 found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
-                members.values().for_each(|it| references(it, found));
+                members.values().for_each(|member| references(member, found));
             }
-            Value::Array(all) => all.iter().for_each(|it| references(it, found)),
+            Value::Array(all) => all.iter().for_each(|element| references(element, found)),
             _ => {}
         }
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_file_is_a_part_of_the_official_schema() {
         let official: Value = serde_json::from_str(OFFICIAL).unwrap();
-        let mut wanted: Vec<String> = ROOTS.iter().map(|it| (*it).to_owned()).collect();
+        let mut wanted: Vec<String> = ROOTS.iter().map(|root| (*root).to_owned()).collect();
         let mut shapes = std::collections::BTreeMap::new();
         while let Some(name) = wanted.pop() {
             let shape = checked_parts(&official["$defs"][&name]);
@@ -195,7 +195,8 @@ mod tests {
                 wanted.append(&mut more);
             }
         }
-        let lines: Vec<_> = shapes.iter().map(|it| format!("\"{}\":{}", it.0, it.1)).collect();
+        let lines: Vec<_> =
+            shapes.iter().map(|shape| format!("\"{}\":{}", shape.0, shape.1)).collect();
         expect_file!["shapes.json"].assert_eq(&format!("{{\n{}\n}}\n", lines.join(",\n")));
     }
 

@@ -67,7 +67,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether signing in, or signing in again, fixes the error.
+    /// Returns true if signing in, or signing in again, fixes the error.
     pub(crate) fn requires_auth(self) -> bool {
         use turnwright_llm::ErrorKind::{Auth, Config};
         matches!(self, ErrorKind::AuthRequired | ErrorKind::Model(Auth | Config))

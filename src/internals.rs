@@ -1,4 +1,4 @@
-//! What the benchmarks, the fuzz targets and the tests use of this program. Not an API.
+//! The parts of this program that the benchmarks, the fuzz targets and the tests use. Not an API.
 
 use std::ffi::OsString;
 use std::io;
@@ -47,11 +47,13 @@ pub fn serve_acp_remote(
 }
 
 fn config(home: &Path, variables: &[(String, String)]) -> io::Result<Config> {
-    let value = |name: &str| variables.iter().rev().find(|it| it.0 == name).map(|it| &it.1);
+    let value = |name: &str| {
+        variables.iter().rev().find(|variable| variable.0 == name).map(|variable| &variable.1)
+    };
     let paths = Paths::below(value("TURNWRIGHT_HOME").map_or(home, Path::new));
     let file = UserFile::find(value("TURNWRIGHT_CONFIG").map(PathBuf::from), &paths);
-    let pairs = variables.iter().map(|(name, value)| (name.into(), value.into()));
-    let pairs: Vec<(OsString, OsString)> = pairs.collect();
+    let pairs: Vec<(OsString, OsString)> =
+        variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let (environment, _) = EnvironmentVariables::classify(pairs, &file.key_variables());
     let config = Config::new(environment, Flags::default(), file, paths);
     redact::register_keys(config.secrets()).map_err(io::Error::other)?;

@@ -163,7 +163,7 @@ fn leading_blanks(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// What the file puts before the keys of its first object.
+/// The text before the keys of the file's first object.
 fn indent_unit(text: &str) -> &str {
     let keys = text.lines().filter(|line| line.trim_start_matches([' ', '\t']).starts_with('"'));
     let mut indents = keys.map(leading_blanks);

@@ -84,15 +84,16 @@ struct BackgroundStderr(SyncSender<Vec<u8>>);
 impl BackgroundStderr {
     fn start() -> BackgroundStderr {
         let (sender, lines) = sync_channel::<Vec<u8>>(MAX_PENDING_LINES);
-        let write = move || {
+        // Without the thread there is no log, but the agent still works.
+        let thread = thread::Builder::new().name("log".into()).stack_size(64 * 1024);
+        let started = thread.spawn(move || {
             for line in lines {
                 // There is nowhere left to report a failure.
                 io::stderr().write_all(&line).ok();
                 PENDING_LINES.fetch_sub(1, Ordering::Release);
             }
-        };
-        // Without the thread there is no log, but the agent still works.
-        thread::Builder::new().name("log".into()).stack_size(64 * 1024).spawn(write).ok();
+        });
+        started.ok();
         BackgroundStderr(sender)
     }
 }

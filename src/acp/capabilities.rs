@@ -80,7 +80,7 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
 
 fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
     let in_meta =
-        |key: &str| caps.meta.as_ref().is_some_and(|it| it.get(key) == Some(&json!(true)));
+        |key: &str| caps.meta.as_ref().is_some_and(|meta| meta.get(key) == Some(&json!(true)));
     let login = match (caps.auth.terminal, in_meta("terminal-auth")) {
         (true, _) => LoginSupport::Terminal,
         (false, true) => LoginSupport::Meta,
@@ -90,8 +90,8 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         read: caps.fs.read_text_file,
         write: caps.fs.write_text_file,
         login,
-        notices: caps.session.as_ref().is_some_and(|it| it.notices.is_some()),
-        compactions: caps.session.as_ref().is_some_and(|it| it.compaction.is_some()),
+        notices: caps.session.as_ref().is_some_and(|session| session.notices.is_some()),
+        compactions: caps.session.as_ref().is_some_and(|session| session.compaction.is_some()),
         plans: caps.plan.is_some(),
         forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
@@ -139,7 +139,8 @@ pub(super) fn auth_methods(is_configured: bool, caps: ClientCaps) -> Vec<AuthMet
 
 /// The path of this program, for a client that must start it again.
 fn own_executable() -> String {
-    std::env::current_exe().map_or("turnwright".to_owned(), |it| it.to_string_lossy().into_owned())
+    std::env::current_exe()
+        .map_or("turnwright".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// The response to `initialize` in version 1 (R-INIT-3, R-INIT-4).

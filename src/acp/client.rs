@@ -59,7 +59,7 @@ const ABSENCES: [&str; 6] =
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
                                read from the disk from now on. Save your changes for them to be seen.";
 
-/// Whether the client has left a request for a file unanswered. All sessions of a connection share
+/// True once the client has left a request for a file unanswered. All sessions of a connection share
 /// one: after the first time-out no file is requested any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SilentReads(Arc<AtomicBool>);
@@ -119,7 +119,7 @@ impl Client for AcpClient {
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+        let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let params = to_wire::permission_request(self.session.clone(), request);
         Box::pin(async move { self.questions.permission(&params, &offered, || ()).await })
     }
@@ -154,8 +154,8 @@ impl EditorBuffers for AcpClient {
         Box::pin(async move {
             // Always the whole file, because some clients get `line` and `limit` wrong.
             let params = ReadTextFileRequest::new(self.session.clone(), path);
-            let result = self.peer.request("fs/read_text_file", &params, READ_TIMEOUT).await;
-            let result = result.map_err(|error| {
+            let response = self.peer.request("fs/read_text_file", &params, READ_TIMEOUT).await;
+            let result = response.map_err(|error| {
                 let error = read_error(&error, path);
                 if error == BufferError::TimedOut
                     && !self.silent_reads.0.swap(true, Ordering::Relaxed)
@@ -184,7 +184,8 @@ impl EditorBuffers for AcpClient {
         Box::pin(async move {
             let params = WriteTextFileRequest::new(self.session.clone(), path, text);
             let result = self.peer.request("fs/write_text_file", &params, WRITE_TIMEOUT).await;
-            match serde_json::from_str(result.map_err(|it| to_buffer_error(&it, path))?.get()) {
+            match serde_json::from_str(result.map_err(|error| to_buffer_error(&error, path))?.get())
+            {
                 // One client reports a failed write as a string result.
                 Ok(Value::String(text)) if !text.is_empty() => Err(BufferError::Refused(text)),
                 _ => Ok(()),
@@ -205,10 +206,10 @@ fn to_buffer_error(error: &RequestError, path: &Path) -> BufferError {
     }
 }
 
-/// What an error of the client says. Some clients say in `data` what has happened, below a message that
-/// says nothing, or what to do instead.
+/// The text of a client's error. Some clients say in `data` what has happened, below a message that says
+/// nothing, or what to do instead.
 pub(super) fn error_text(error: &RpcError) -> String {
-    let data = error.data.as_ref().filter(|it| !it.is_null());
+    let data = error.data.as_ref().filter(|data| !data.is_null());
     let Some(data) = data else { return error.message.clone() };
     match data.get("details").unwrap_or(data).as_str() {
         Some(details) if error.message == "Internal error" => details.to_owned(),
@@ -233,10 +234,12 @@ fn read_error(error: &RequestError, path: &Path) -> BufferError {
 fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let text = text.to_lowercase();
-    let parts = text.split(|it: char| it.is_whitespace() || "\"'`{}(),".contains(it));
-    let plain = parts.filter(|it| !it.contains(['/', '\\']) && !it.contains(name.as_str()));
-    let plain = plain.collect::<Vec<_>>().join(" ");
-    words.iter().any(|it| plain.contains(it))
+    let parts = text.split(|letter: char| letter.is_whitespace() || "\"'`{}(),".contains(letter));
+    let plain = parts
+        .filter(|part| !part.contains(['/', '\\']) && !part.contains(name.as_str()))
+        .collect::<Vec<_>>()
+        .join(" ");
+    words.iter().any(|word| plain.contains(word))
 }
 
 #[cfg(test)]

@@ -30,30 +30,33 @@ pub(super) fn read(
 }
 
 fn read_instructions(wanted: schema::SystemPrompt) -> Result<SystemPrompt, Error> {
-    let refused = |why: &str| Err(Error::InvalidParams(format!("`systemPrompt`: {why}")));
     let mut texts = Vec::with_capacity(wanted.content.len());
     for block in wanted.content {
         let ContentBlock::Text(text) = block else {
-            return refused("`content` may have only blocks of the type `text`");
+            return refused_prompt("`content` may have only blocks of the type `text`");
         };
         texts.push(text.text);
     }
     let text = texts.join("\n\n");
     if text.trim().is_empty() || text.len() > MAX_PROMPT_BYTES {
-        return refused("`content` must have a text of at most 64 KiB");
+        return refused_prompt("`content` must have a text of at most 64 KiB");
     }
     match wanted.mode {
         SystemPromptMode::Append => Ok(SystemPrompt::Append(text)),
         SystemPromptMode::Override => Ok(SystemPrompt::Replace(text)),
-        _ => refused("`mode` must be `append` or `override`"),
+        _ => refused_prompt("`mode` must be `append` or `override`"),
     }
 }
 
+fn refused_prompt(why: &str) -> Result<SystemPrompt, Error> {
+    Err(Error::InvalidParams(format!("`systemPrompt`: {why}")))
+}
+
 fn read_meta(meta: Option<&Meta>) -> Option<ClientOptions> {
-    let field = |name: &str| meta.and_then(|it| it.get(name)).filter(|it| !it.is_null());
+    let field = |name: &str| meta.and_then(|meta| meta.get(name)).filter(|value| !value.is_null());
     let option = |name: &str| {
-        let options = field("claudeCode").and_then(|it| it.get("options"));
-        options.and_then(|it| it.get(name)).filter(|it| !it.is_null())
+        let options = field("claudeCode").and_then(|code| code.get("options"));
+        options.and_then(|options| options.get(name)).filter(|value| !value.is_null())
     };
     let mut options = ClientOptions::default();
     if let Some(value) = field("systemPrompt") {
@@ -91,21 +94,23 @@ fn read_meta(meta: Option<&Meta>) -> Option<ClientOptions> {
 fn system_prompt(value: &Value) -> Option<SystemPrompt> {
     let is_usable = |text: &&str| !text.trim().is_empty() && text.len() <= MAX_PROMPT_BYTES;
     match value.as_str() {
-        Some(text) => Some(text).filter(is_usable).map(|it| SystemPrompt::Replace(it.to_owned())),
+        Some(text) => {
+            Some(text).filter(is_usable).map(|text| SystemPrompt::Replace(text.to_owned()))
+        }
         None => {
             let text = value.get("append").and_then(Value::as_str).filter(is_usable);
-            text.map(|it| SystemPrompt::Append(it.to_owned()))
+            text.map(|text| SystemPrompt::Append(text.to_owned()))
         }
     }
 }
 
 fn allowed_tools(value: &Value) -> Option<Vec<String>> {
-    let names = value.as_array().filter(|it| it.len() <= MAX_TOOLS)?.iter();
-    names.map(|it| it.as_str().map(str::to_owned)).collect()
+    let names = value.as_array().filter(|names| names.len() <= MAX_TOOLS)?.iter();
+    names.map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 fn max_requests(value: &Value) -> Option<NonZeroU32> {
-    value.as_u64().and_then(|it| u32::try_from(it).ok()).and_then(NonZeroU32::new)
+    value.as_u64().and_then(|number| u32::try_from(number).ok()).and_then(NonZeroU32::new)
 }
 
 fn ignored(name: &str, expected: &str) -> String {

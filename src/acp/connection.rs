@@ -50,7 +50,7 @@ pub(super) struct Connection {
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
     pub(super) silent_reads: SilentReads,
-    /// What `initialize` has offered, once it and every `authenticate` since are answered. Requests that
+    /// The offer of `initialize`, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.
     pub(super) offer: PendingOffer,
     pub(super) sessions: HashMap<SessionId, SessionHandle>,
@@ -64,7 +64,7 @@ pub(super) struct Connection {
     pub(super) linked_requests: LinkedRequests,
     /// Fixed by the first `initialize`.
     pub(super) version: Version,
-    /// Whether the settings allow version 2, once a client has asked for another one than 1.
+    /// True if the settings allow version 2, once a client has asked for another one than 1.
     pub(super) allows_v2: bool,
     /// The prompts of version 2.
     pub(super) prompts: PromptLedger,
@@ -115,7 +115,8 @@ async fn serve(
 /// Redacts API keys in everything that the client is told or asked. The content of files to write and
 /// commands to run stays exactly as it was permitted.
 pub(super) fn redact_outgoing(method: Option<&str>, line: &[u8]) -> Option<Vec<u8>> {
-    let is_action = method.is_some_and(|it| it.starts_with("fs/") || it.starts_with("terminal/"));
+    let is_action =
+        method.is_some_and(|method| method.starts_with("fs/") || method.starts_with("terminal/"));
     if is_action { None } else { redact::bytes(line) }
 }
 
@@ -208,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// Whether the answer to this message depends on a setting that is not read yet.
+    /// Returns true if the answer to this message depends on a setting that is not read yet.
     fn must_read_settings(&self, message: &RpcMessage) -> bool {
         match message {
             RpcMessage::Request { method, params, .. } => {
@@ -222,14 +223,14 @@ impl Connection {
     /// does not answer in time chooses version 1, which every client speaks.
     async fn read_settings(&mut self) {
         let host = Arc::clone(&self.host);
-        let read = spawn_blocking(move || host.config().allows_acp_v2());
-        let read = tokio::time::timeout(SETTINGS_TIMEOUT, read).await;
+        let setting = spawn_blocking(move || host.config().allows_acp_v2());
+        let read = tokio::time::timeout(SETTINGS_TIMEOUT, setting).await;
         self.allows_v2 = read.is_ok_and(Result::unwrap_or_default);
     }
 
     /// Returns the session if it is open.
     pub(super) fn session(&self, id: &SessionId) -> Option<&SessionHandle> {
-        self.sessions.get(id).filter(|it| it.is_open())
+        self.sessions.get(id).filter(|session| session.is_open())
     }
 
     /// Reports the end of a prompt. After it nothing of its turn has to be kept for another client.
@@ -239,7 +240,7 @@ impl Connection {
         key: PromptKey,
         done: Completion<PromptEnd>,
     ) -> Completion<PromptEnd> {
-        let client = self.remote.as_ref().and_then(|it| it.client(session));
+        let client = self.remote.as_ref().and_then(|remote| remote.client(session));
         let Some(client) = client.cloned() else { return done };
         Completion::new(move |result| {
             client.forget_turn(key);
@@ -252,7 +253,7 @@ impl Connection {
     /// # Errors
     /// If another connection of this process has the session.
     pub(super) fn check_not_elsewhere(&self, id: &SessionId) -> Result<(), Error> {
-        if !self.remote.as_ref().is_some_and(|it| it.is_open_elsewhere(id)) {
+        if !self.remote.as_ref().is_some_and(|remote| remote.is_open_elsewhere(id)) {
             return Ok(());
         }
         let text = "Another connection has this session open. Close it there, or fork the session";
@@ -263,9 +264,8 @@ impl Connection {
     /// whatever comes next for a session of this id must wait for it.
     pub(super) fn close_session(&mut self, id: &SessionId) -> CancellationToken {
         let previous = self.busy.remove(id);
-        let detached = || self.remote.as_ref()?.take_handle(id);
         let open = self.sessions.remove(id).filter(SessionHandle::is_open);
-        let Some(open) = open.or_else(detached) else {
+        let Some(open) = open.or_else(|| self.remote.as_ref()?.take_handle(id)) else {
             return previous.unwrap_or_else(cancelled_token);
         };
         let (ended, guard) = token_with_guard();
@@ -284,7 +284,7 @@ impl Connection {
 
     /// Marks a session as busy until the token is cancelled.
     pub(super) fn block_session_until(&mut self, id: SessionId, ended: CancellationToken) {
-        self.busy.retain(|_, it| !it.is_cancelled());
+        self.busy.retain(|_, token| !token.is_cancelled());
         self.busy.insert(id, ended);
     }
 
@@ -318,7 +318,7 @@ pub(super) struct InFlightRequests {
     requests: HashMap<RequestId, (CancelTarget, Weak<()>)>,
 }
 
-/// What a request has started, as the thing that `$/cancel_request` must cancel.
+/// The work that a request has started, as the thing that `$/cancel_request` must cancel.
 pub(super) enum CancelTarget {
     Prompt(SessionId, PromptKey),
     Other(CancellationToken),

@@ -100,11 +100,11 @@ fn message(said: &MessageRecord) -> Value {
     let calls: Vec<_> = said
         .calls
         .iter()
-        .map(|it| {
-            let arguments: Value = serde_json::from_str(&it.arguments).unwrap_or_default();
-            json!({ "id": it.call.as_str(), "name": it.tool, "arguments": arguments,
-                "result": it.result, "error": it.error, "status": it.status.as_str(),
-                "duration": it.duration_ms, "spawn_task": it.spawn_task() })
+        .map(|call| {
+            let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+            json!({ "id": call.call.as_str(), "name": call.tool, "arguments": arguments,
+                "result": call.result, "error": call.error, "status": call.status.as_str(),
+                "duration": call.duration_ms, "spawn_task": call.spawn_task() })
         })
         .collect();
     json!({ "id": said.message.as_str(), "session_id": said.session.as_str(),

@@ -61,8 +61,9 @@ fn image(data: String) -> Result<Media, Error> {
 
 /// Checks a recording.
 fn audio(mime: String, data: String) -> Result<Media, Error> {
-    let is_mime = |it: char| it.is_ascii_alphanumeric() || "/.+-".contains(it);
-    let is_valid = mime.starts_with("audio/") && mime.len() < 100 && mime.chars().all(is_mime);
+    let is_mime =
+        mime.chars().all(|letter| letter.is_ascii_alphanumeric() || "/.+-".contains(letter));
+    let is_valid = mime.starts_with("audio/") && mime.len() < 100 && is_mime;
     match usual_base64(data).filter(|_| is_valid) {
         Some(data) => Ok(Media { mime, data }),
         None => Err(Error::InvalidParams("A block is not audio/* in base64".to_owned())),

@@ -37,8 +37,8 @@ pub(super) fn initialize(
         // The client's own terminals may be on another machine. It can draw those of commands that run here.
         client.terminal = false;
     }
-    let info = |field: &str| params.get("clientInfo")?.get(field)?.as_str();
-    if let Some(name) = info("title").or_else(|| info("name")) {
+    let info = &params["clientInfo"];
+    if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
         connection.host.store().set_client_name(name);
     }
     connection.host.set_client(&params, "clientInfo", "clientCapabilities");
@@ -54,7 +54,8 @@ pub(super) fn authenticate(
     AuthenticateRequest { method_id, .. }: AuthenticateRequest,
     reply: Responder<Authenticate>,
 ) {
-    let (host, offer) = (&connection.host, connection.offer.clone());
+    let host = &connection.host;
+    let offer = connection.offer.clone();
     let peer = connection.peer.clone();
     let done = reply.done(|()| AuthenticateResponse::new());
     let task = offer::authenticate(host, Some(peer), offer, method_id.0.to_string(), done);
@@ -69,7 +70,7 @@ pub(super) fn prompt(
     reply: Responder<Prompt>,
 ) {
     let session = SessionId::from(params.session_id.0.as_ref());
-    let Some(handle) = connection.sessions.get(&session).filter(|it| it.is_open()) else {
+    let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
     let prompt = match from_wire::prompt(params.prompt) {
@@ -96,7 +97,7 @@ pub(super) fn set_mode(
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
     let Some(mode) = Mode::parse(&mode_id.0) else {
-        let known: Vec<_> = Mode::ALL.iter().map(|it| it.id()).collect();
+        let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.id()).collect();
         return reply.fail(&Error::InvalidParams(format!(
             "Unknown mode `{}`; modes are: {}",
             mode_id.0,
@@ -119,15 +120,15 @@ pub(super) fn set_option(
     };
     let (Some(setting), Some(value)) = (ConfigOptionId::parse(&config_id.0), value.as_value_id())
     else {
-        let known: Vec<_> = ConfigOptionId::ALL.iter().map(|it| it.id()).collect();
+        let known: Vec<_> = ConfigOptionId::ALL.iter().map(|option| option.id()).collect();
         return reply.fail(&Error::InvalidParams(format!(
             "Unknown option `{}`, or a value that is not an id; options are: {}",
             config_id.0,
             known.join(", ")
         )));
     };
-    let convert = |all| SetSessionConfigOptionResponse::new(to_wire::settings(all));
-    handle.set(setting, value.0.to_string(), reply.done(convert));
+    let done = reply.done(|all| SetSessionConfigOptionResponse::new(to_wire::settings(all)));
+    handle.set(setting, value.0.to_string(), done);
 }
 
 /// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.

@@ -64,7 +64,7 @@ impl LinkedRequests {
         };
         let requests = self.0.requests.lock();
         let target = requests.get(notification.request_id.0.as_ref());
-        match target.filter(|it| it.server == notification.server_id) {
+        match target.filter(|target| target.server == notification.server_id) {
             Some(target) => {
                 if target.sender.try_send(notification).is_err() {
                     tracing::debug!("an MCP server sends more notifications than are read");
@@ -117,8 +117,9 @@ impl ServerLink for ClientServer {
         params: Option<Map<String, Value>>,
     ) -> BoxStream<'static, LinkEvent> {
         let registered = self.requests.register(&self.id);
-        let request = MessageMcpRequest::new(self.id.clone(), registered.id.clone(), method);
-        let (request, peer) = (request.params(params), self.peer.clone());
+        let request =
+            MessageMcpRequest::new(self.id.clone(), registered.id.clone(), method).params(params);
+        let peer = self.peer.clone();
         let answer = async move {
             // A client that does not read is sent no more.
             peer.outbox().wait_for_capacity().await;
@@ -146,14 +147,14 @@ impl LinkedExchange {
         if self.outcome.is_none() {
             tokio::select! {
                 biased;
-                Some(it) = notifications.recv() => return Some((to_link_event(it), Some(self))),
+                Some(notification) = notifications.recv() => return Some((to_link_event(notification), Some(self))),
                 outcome = &mut self.answer => self.outcome = Some(outcome),
             }
         }
         if let Ok(notification) = self.registered.notifications.try_recv() {
             return Some((to_link_event(notification), Some(self)));
         }
-        self.outcome.take().map(|it| (LinkEvent::Outcome(it), None))
+        self.outcome.take().map(|outcome| (LinkEvent::Outcome(outcome), None))
     }
 }
 
@@ -161,7 +162,7 @@ fn to_link_event(notification: MessageMcpNotification) -> LinkEvent {
     LinkEvent::Notification { method: notification.method, params: notification.params }
 }
 
-/// What an answer means (R-MCP-10). An error of the server itself comes as a result of the client.
+/// Interprets an answer (R-MCP-10). An error of the server itself comes as a result of the client.
 fn parse_outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
     let answer = answer.map_err(|error| match error {
         RequestError::ErrorResponse(error) if error.code == SERVER_UNAVAILABLE => {
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn r_mcp_10_the_errors_of_a_server_and_of_its_client_are_told_apart() {
-        let answers = |it: Value| Ok(RawValue::from_string(it.to_string()).unwrap());
+        let answers = |answer: Value| Ok(RawValue::from_string(answer.to_string()).unwrap());
         let refuses = |code: i32| {
             let error = json!({ "code": code, "message": "no" });
             Err(RequestError::ErrorResponse(serde_json::from_value(error).unwrap()))

@@ -123,7 +123,7 @@ pub(super) fn read_with_servers<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     normalize(method, params)?;
     for server in servers_of(params) {
-        if server.get("type").is_some_and(|it| it != "stdio") {
+        if server.get("type").is_some_and(|kind| kind != "stdio") {
             server.remove("command");
         }
     }
@@ -142,22 +142,26 @@ pub(super) fn server_specs(
     connection: &Connection,
     servers: Vec<McpServer>,
 ) -> Result<Vec<ServerSpec>, Error> {
-    servers.into_iter().map(|it| server_spec(connection, it)).collect()
+    servers.into_iter().map(|server| server_spec(connection, server)).collect()
 }
 
 fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec, Error> {
     match server {
         McpServer::Stdio(server) => {
-            let variable = |it: EnvVariable| (it.name, Secret::from(it.value));
             let reach = ServerTransport::Stdio {
                 command: server.command,
                 arguments: server.args,
-                environment: server.env.into_iter().map(variable).collect(),
+                environment: server
+                    .env
+                    .into_iter()
+                    .map(|variable: EnvVariable| (variable.name, Secret::from(variable.value)))
+                    .collect(),
             };
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
         McpServer::Http(server) => {
-            let headers = server.headers.into_iter().map(|it: HttpHeader| (it.name, it.value));
+            let headers =
+                server.headers.into_iter().map(|header: HttpHeader| (header.name, header.value));
             let reach = ServerTransport::http(&server.url, headers).map_err(|why| {
                 Error::InvalidParams(format!(
                     "The MCP server `{}` cannot be used: {why}",
@@ -167,7 +171,8 @@ fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec,
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
         McpServer::Acp(server) => {
-            let (peer, requests) = (connection.peer.clone(), connection.linked_requests.clone());
+            let peer = connection.peer.clone();
+            let requests = connection.linked_requests.clone();
             let link = ClientServer::new(peer, requests, server.server_id);
             let reach = ServerTransport::Linked(LinkedServer::new(link));
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))

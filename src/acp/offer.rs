@@ -1,4 +1,4 @@
-//! What `initialize` offers to the client, and the choice of an auth method. Both read the settings, so they
+//! The offer of `initialize` to the client, and the choice of an auth method. Both read the settings, so they
 //! are answered from tasks; what depends on them waits in its own task.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::session::{Modalities, SessionHost};
 use tokio::task::spawn_blocking;
 use turnwright_rpc::Peer;
 
-/// What `initialize` has offered to the client.
+/// The offer of `initialize` to the client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offer {
     /// The content besides text that is accepted in prompts.
@@ -63,15 +63,16 @@ pub(super) fn make(
 ) -> impl Future<Output = Offer> + Send + 'static {
     let host = Arc::clone(host);
     async move {
-        let (store, asking) = (host.store().clone(), Arc::clone(&host));
-        let read = move || {
+        let store = host.store().clone();
+        let asking = Arc::clone(&host);
+        let read = spawn_blocking(move || {
             with_one_reading(|| (host.missing_model().is_none(), host.default_modalities()))
-        };
-        let Ok((is_configured, modalities)) = spawn_blocking(read).await else {
+        });
+        let Ok((is_configured, modalities)) = read.await else {
             return Offer::default();
         };
         let methods = answer(is_configured, modalities);
-        let agent_methods = methods.iter().filter_map(|it| match it {
+        let agent_methods = methods.iter().filter_map(|method| match method {
             AuthMethod::Agent(method) => Some(method.id.0.to_string()),
             // The client runs terminal methods itself, without `authenticate` (R-AUTH-4).
             _ => None,
@@ -106,7 +107,7 @@ pub(super) fn authenticate(
 }
 
 async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> Result<(), Error> {
-    if !offer.auth_methods.iter().any(|it| it == method) {
+    if !offer.auth_methods.iter().any(|known| known == method) {
         return Err(Error::InvalidParams(format!(
             "Unknown auth method `{method}`; offered are: {}",
             offer.auth_methods.join(", ")

@@ -30,7 +30,8 @@ pub(super) fn status(
     _: AuthStatusRequest,
     reply: Responder<AuthStatus>,
 ) {
-    let (host, offer) = (Arc::clone(&connection.host), connection.offer.clone());
+    let host = Arc::clone(&connection.host);
+    let offer = connection.offer.clone();
     connection.host.spawn(async move {
         // An `authenticate` that came before is part of the answer.
         offer.await;
@@ -77,7 +78,7 @@ pub(super) fn list(
     connection.host.spawn(async move {
         let base_url = spawn_blocking(move || host.config().default_base_url()).await;
         let current =
-            base_url.ok().flatten().map(|it| ProviderCurrentConfig::new(LlmProtocol::OpenAi, it));
+            base_url.ok().flatten().map(|url| ProviderCurrentConfig::new(LlmProtocol::OpenAi, url));
         let apis = vec![LlmProtocol::OpenAi];
         let provider = ProviderInfo::new(DEFAULT_PROVIDER, apis, false, current);
         reply.ok(&ListProvidersResponse::new(vec![provider]));
@@ -99,27 +100,29 @@ pub(super) fn set(
 fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> {
     let SetProviderRequest { provider_id, api_type, base_url, headers, .. } = params;
     let base_url = pasted_base_url(&base_url);
-    let refused = |why: String| Err(Error::InvalidParams(why));
     if &*provider_id.0 != DEFAULT_PROVIDER {
-        return refused(format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`"));
+        let why = format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`");
+        return Err(Error::InvalidParams(why));
     }
     if api_type != LlmProtocol::OpenAi {
-        return refused("`apiType` must be openai, the only API that is supported".to_owned());
+        let why = "`apiType` must be openai, the only API that is supported";
+        return Err(Error::InvalidParams(why.to_owned()));
     }
-    // What is learned of a server is kept under its address, which therefore has no secret.
-    let is_usable = |it: &Url| {
-        matches!(it.scheme(), "http" | "https")
-            && it.has_host()
-            && it.username().is_empty()
-            && it.password().is_none()
-            && it.query().is_none()
-    };
-    if !Url::parse(&base_url).is_ok_and(|it| is_usable(&it)) {
+    if !Url::parse(&base_url).is_ok_and(|url| is_usable_address(&url)) {
         let why = "`baseUrl` must be an http or https address. Credentials belong into `headers`";
-        return refused(why.to_owned());
+        return Err(Error::InvalidParams(why.to_owned()));
     }
     let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
     Ok(ClientProvider::Set { base_url, headers })
+}
+
+/// Returns true for an address without a secret: the facts learned of a server are kept under its address.
+fn is_usable_address(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
 }
 
 pub(super) fn disable(
@@ -132,8 +135,7 @@ pub(super) fn disable(
     if &*provider_id.0 != DEFAULT_PROVIDER {
         return reply.ok(&DisableProviderResponse::new());
     }
-    let done = || reply.ok(&DisableProviderResponse::new());
-    change(connection, ClientProvider::Disabled, done);
+    change(connection, ClientProvider::Disabled, || reply.ok(&DisableProviderResponse::new()));
 }
 
 /// Changes the provider. Sessions that are opened from now on use it.
@@ -142,7 +144,8 @@ fn change(
     provider: ClientProvider,
     answer: impl FnOnce() + Send + 'static,
 ) {
-    let (host, peer) = (Arc::clone(&connection.host), connection.peer.clone());
+    let host = Arc::clone(&connection.host);
+    let peer = connection.peer.clone();
     connection.host.spawn(async move {
         let before = account_status(Arc::clone(&host)).await;
         host.config().set_client_provider(provider);

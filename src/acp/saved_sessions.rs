@@ -46,8 +46,12 @@ pub(super) fn list(
         }
     };
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
-    let open = connection.sessions.iter().filter(|(_, it)| it.is_open());
-    let open = open.map(|(id, _)| id.clone()).collect();
+    let open = connection
+        .sessions
+        .iter()
+        .filter(|(_, handle)| handle.is_open())
+        .map(|(id, _)| id.clone())
+        .collect();
     let done = reply.done(move |SessionPage { sessions, next }| {
         drop(in_flight);
         let sessions = sessions.into_iter().map(session_info).collect();

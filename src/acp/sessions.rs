@@ -75,7 +75,9 @@ pub(super) fn new(
     reply: Responder<NewSession>,
 ) {
     let wanted = mcp_servers::read_with_servers(NewSession::NAME, &mut params).and_then(
-        |it: NewSessionRequest| it.into_wanted(connection, SessionId::random(), SessionOrigin::New),
+        |opening: NewSessionRequest| {
+            opening.into_wanted(connection, SessionId::random(), SessionOrigin::New)
+        },
     );
     open(connection, request, wanted, reply, |id, modes, options| {
         NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
@@ -89,9 +91,9 @@ pub(super) fn load(
     reply: Responder<LoadSession>,
 ) {
     let wanted = mcp_servers::read_with_servers(LoadSession::NAME, &mut params).and_then(
-        |it: LoadSessionRequest| {
-            let id = SessionId::from(it.session_id.0.as_ref());
-            it.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
+        |opening: LoadSessionRequest| {
+            let id = SessionId::from(opening.session_id.0.as_ref());
+            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
         },
     );
     open(connection, request, wanted, reply, |_, modes, options| {
@@ -106,9 +108,9 @@ pub(super) fn resume(
     reply: Responder<ResumeSession>,
 ) {
     let wanted = mcp_servers::read_with_servers(ResumeSession::NAME, &mut params).and_then(
-        |it: ResumeSessionRequest| {
-            let id = SessionId::from(it.session_id.0.as_ref());
-            it.into_wanted(connection, id, SessionOrigin::Stored { replay: false })
+        |opening: ResumeSessionRequest| {
+            let id = SessionId::from(opening.session_id.0.as_ref());
+            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: false })
         },
     );
     open(connection, request, wanted, reply, |_, modes, options| {
@@ -123,9 +125,9 @@ pub(super) fn fork(
     reply: Responder<ForkSession>,
 ) {
     let wanted = mcp_servers::read_with_servers(ForkSession::NAME, &mut params).and_then(
-        |it: ForkSessionRequest| {
-            let source = SessionId::from(it.session_id.0.as_ref());
-            it.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
+        |opening: ForkSessionRequest| {
+            let source = SessionId::from(opening.session_id.0.as_ref());
+            opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
         },
     );
     open(connection, request, wanted, reply, |id, modes, options| {
@@ -148,7 +150,8 @@ fn open<M: RequestMethod + 'static>(
         Err(error) => return reply.fail(&error),
     };
     let caps = connection.client.unwrap_or_default();
-    let (peer, silent_reads) = (connection.peer.clone(), connection.silent_reads.clone());
+    let peer = connection.peer.clone();
+    let silent_reads = connection.silent_reads.clone();
     let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, wanted.cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let display = client.display();
@@ -188,7 +191,7 @@ pub(super) fn open_session(
     }
     let id = wanted.id.clone();
     let (cancel, in_flight) = connection.in_flight.register(request.clone());
-    let remote_client = connection.remote.as_ref().and_then(|it| it.client(&id)).cloned();
+    let remote_client = connection.remote.as_ref().and_then(|remote| remote.client(&id)).cloned();
     let opened = Completion::new(move |result| {
         drop(in_flight);
         if let Some(client) = remote_client {
@@ -201,12 +204,12 @@ pub(super) fn open_session(
     let open_request = OpenRequest {
         wanted,
         client,
-        advertised_modalities: offer.map(|it| it.modalities).boxed(),
+        advertised_modalities: offer.map(|offer| offer.modalities).boxed(),
         start_after: after.clone(),
         cancel,
         opened,
     };
-    connection.sessions.retain(|_, it| it.is_open());
+    connection.sessions.retain(|_, handle| handle.is_open());
     // If it cannot be opened, the old session of this id is closing all the same.
     connection.block_session_until(id.clone(), after);
     let handle = session::open(&connection.host, open_request);
@@ -226,7 +229,8 @@ fn take_over(
     done: Completion<Vec<ConfigOption>>,
 ) {
     let DetachedSession { handle, session } = detached;
-    let (remote_client, known_as) = (Arc::clone(&session.client), id.clone());
+    let remote_client = Arc::clone(&session.client);
+    let known_as = id.clone();
     let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version
     {
         // The request whose answer would tell the end of the turn is lost.
@@ -235,7 +239,8 @@ fn take_over(
     };
     let followed = Arc::clone(&session.client);
     let follow = Box::new(move |key, has_begun| {
-        let (client, done) = (Arc::clone(&followed), follow(key, has_begun));
+        let client = Arc::clone(&followed);
+        let done = follow(key, has_begun);
         Completion::new(move |result| {
             client.forget_turn(key);
             done.complete(result);

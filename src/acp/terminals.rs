@@ -73,12 +73,8 @@ impl ClientTerminals for AcpClient {
             .env(env.map(|(name, value)| EnvVariable::new(name, value)).collect())
             .cwd(command.workdir)
             .output_byte_limit(command.output_byte_limit);
-            let (peer, session) = (self.peer.clone(), self.session.clone());
-            let on_late_result = move |result: &RawValue| {
-                if let Some(id) = terminal_id(result) {
-                    release(&peer, &session, WireId::new(id));
-                }
-            };
+            let peer = self.peer.clone();
+            let session = self.session.clone();
             if self.terminal_cards.are_unavailable() {
                 return Err(TerminalError::Failed("not available, although advertised".to_owned()));
             }
@@ -86,7 +82,11 @@ impl ClientTerminals for AcpClient {
                 "terminal/create",
                 &params,
                 CREATE_TIMEOUT,
-                on_late_result,
+                move |result| {
+                    if let Some(id) = terminal_id(result) {
+                        release(&peer, &session, WireId::new(id));
+                    }
+                },
             );
             let result = response.await.map_err(|error| {
                 self.terminal_cards.record_failure(&error);
@@ -101,7 +101,7 @@ impl ClientTerminals for AcpClient {
         Box::pin(async move {
             let params = TerminalOutputRequest::new(self.session.clone(), wire_id(&id));
             let response = self.peer.request("terminal/output", &params, QUERY_TIMEOUT).await;
-            Ok(terminal_output(&parse(&response.map_err(|it| to_terminal_error(&it))?)))
+            Ok(terminal_output(&parse(&response.map_err(|error| to_terminal_error(&error))?)))
         })
     }
 
@@ -109,7 +109,7 @@ impl ClientTerminals for AcpClient {
         Box::pin(async move {
             let params = WaitForTerminalExitRequest::new(self.session.clone(), wire_id(&id));
             let response = self.peer.request("terminal/wait_for_exit", &params, EXIT_TIMEOUT).await;
-            Ok(terminal_exit(&parse(&response.map_err(|it| to_terminal_error(&it))?)))
+            Ok(terminal_exit(&parse(&response.map_err(|error| to_terminal_error(&error))?)))
         })
     }
 
@@ -117,7 +117,7 @@ impl ClientTerminals for AcpClient {
         Box::pin(async move {
             let params = KillTerminalRequest::new(self.session.clone(), wire_id(&id));
             let response = self.peer.request("terminal/kill", &params, QUERY_TIMEOUT).await;
-            response.map(drop).map_err(|it| to_terminal_error(&it))
+            response.map(drop).map_err(|error| to_terminal_error(&error))
         })
     }
 
@@ -145,7 +145,7 @@ fn to_terminal_error(error: &RequestError) -> TerminalError {
     };
     let text = error_text(response);
     let lower = text.to_lowercase();
-    let is_denied = DENIALS.iter().any(|it| lower.contains(it));
+    let is_denied = DENIALS.iter().any(|denial| lower.contains(denial));
     if is_denied { TerminalError::Denied(text) } else { TerminalError::Failed(text) }
 }
 
@@ -159,7 +159,7 @@ fn terminal_id(result: &RawValue) -> Option<String> {
 }
 
 fn terminal_output(value: &Value) -> TerminalOutput {
-    let exit_status = value.get("exitStatus").filter(|it| it.is_object());
+    let exit_status = value.get("exitStatus").filter(|status| status.is_object());
     TerminalOutput {
         text: value.get("output").and_then(Value::as_str).unwrap_or_default().to_owned(),
         truncated: value.get("truncated").and_then(Value::as_bool).unwrap_or_default(),
@@ -170,11 +170,14 @@ fn terminal_output(value: &Value) -> TerminalOutput {
 /// Reads an exit status. In the response to `terminal/wait_for_exit`, some clients wrap it in an
 /// `exitStatus`.
 fn terminal_exit(value: &Value) -> TerminalExit {
-    let value = value.get("exitStatus").filter(|it| it.is_object()).unwrap_or(value);
+    let value = value.get("exitStatus").filter(|status| status.is_object()).unwrap_or(value);
     let code = value.get("exitCode").and_then(Value::as_u64);
     TerminalExit {
-        code: code.and_then(|it| it.try_into().ok()),
-        signal: value.get("signal").and_then(Value::as_str).map(|it| it.chars().take(40).collect()),
+        code: code.and_then(|code| code.try_into().ok()),
+        signal: value
+            .get("signal")
+            .and_then(Value::as_str)
+            .map(|signal| signal.chars().take(40).collect()),
     }
 }
 
@@ -220,13 +223,14 @@ impl TerminalCards {
         let Update::CallUpdate(update) = update else { return Vec::new() };
         let mut cards = self.cards.lock();
         if update.status.is_final() {
-            let removed = cards.extract_if(.., |it| it.call == update.id);
-            return removed.filter(|it| it.is_released).map(|it| it.terminal).collect();
+            let removed = cards.extract_if(.., |card| card.call == update.id);
+            return removed.filter(|card| card.is_released).map(|card| card.terminal).collect();
         }
         for content in update.content.iter().flatten() {
             let CallContent::Terminal(terminal) = content else { continue };
-            if !cards.iter().any(|it| it.call == update.id && it.terminal == *terminal) {
-                let (call, terminal) = (update.id.clone(), terminal.clone());
+            if !cards.iter().any(|card| card.call == update.id && card.terminal == *terminal) {
+                let call = update.id.clone();
+                let terminal = terminal.clone();
                 cards.push(TerminalCard { call, terminal, is_released: false });
             }
         }
@@ -236,7 +240,7 @@ impl TerminalCards {
     /// Returns the terminal if no card shows it, so that it can be released at once.
     fn release(&self, id: TerminalId) -> Option<TerminalId> {
         let mut cards = self.cards.lock();
-        match cards.iter_mut().find(|it| it.terminal == id) {
+        match cards.iter_mut().find(|card| card.terminal == id) {
             Some(card) => {
                 card.is_released = true;
                 None
@@ -248,6 +252,6 @@ impl TerminalCards {
     /// Removes all cards and returns the terminals that still wait for theirs to become final.
     fn drain_released(&self) -> Vec<TerminalId> {
         let mut cards = self.cards.lock();
-        cards.drain(..).filter(|it| it.is_released).map(|it| it.terminal).collect()
+        cards.drain(..).filter(|card| card.is_released).map(|card| card.terminal).collect()
     }
 }

@@ -64,7 +64,7 @@ fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
     write(&outbox);
     outbox.close(Duration::from_secs(5));
     let lines = BufReader::new(reader).lines();
-    lines.map(|it| serde_json::from_str(&it.unwrap()).unwrap()).collect()
+    lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
 }
 
 fn responder(id: RequestId, outbox: &Outbox) -> Responder<Prompt> {

@@ -72,7 +72,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));
-            let cost = cost.map(|it| Cost::new(it, "USD"));
+            let cost = cost.map(|amount| Cost::new(amount, "USD"));
             SessionUpdate::UsageUpdate(UsageUpdate::new(used, size).cost(cost).meta(meta))
         }
         Update::ConfigOptions(all) => {
@@ -100,10 +100,13 @@ fn plan_update(entries: Vec<schema::PlanEntry>, caps: ClientCaps) -> SessionUpda
 }
 
 fn commands_update(commands: Vec<SlashCommand>) -> SessionUpdate {
-    let input = |hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint));
-    let command =
-        |it: SlashCommand| AvailableCommand::new(it.name, it.description).input(it.hint.map(input));
-    let commands = commands.into_iter().map(command).collect();
+    let described = commands.into_iter().map(|command| {
+        let input = command
+            .hint
+            .map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
+        AvailableCommand::new(command.name, command.description).input(input)
+    });
+    let commands = described.collect();
     SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
 }
 
@@ -121,7 +124,7 @@ fn compaction(id: &ids::MessageId, state: CompactionState) -> CompactionUpdate {
     match state {
         CompactionState::InProgress => update(CompactionStatus::InProgress),
         CompactionState::Completed(summary) => {
-            let summary = summary.map(|it| vec![text_block(it)]);
+            let summary = summary.map(|summary| vec![text_block(summary)]);
             match summary {
                 Some(summary) => update(CompactionStatus::Completed).summary(summary),
                 None => update(CompactionStatus::Completed),
@@ -201,9 +204,9 @@ fn terminal_meta(id: &ids::CallId, delta: TerminalDelta) -> Meta {
     let id = id.as_str();
     let output = (!delta.text.is_empty())
         .then(|| ("terminal_output", json!({ "terminal_id": id, "data": delta.text })));
-    let exit = delta.exit.map(|it| {
-        let exit = json!({ "terminal_id": id, "exit_code": it.code, "signal": it.signal });
-        ("terminal_exit", exit)
+    let exit = delta.exit.map(|exit| {
+        let data = json!({ "terminal_id": id, "exit_code": exit.code, "signal": exit.signal });
+        ("terminal_exit", data)
     });
     meta(output.into_iter().chain(exit))
 }
@@ -275,7 +278,10 @@ pub(super) fn call_content(content: CallContent) -> ToolCallContent {
 }
 
 fn locations(locations: Vec<Location>) -> Vec<ToolCallLocation> {
-    locations.into_iter().map(|it| ToolCallLocation::new(it.path).line(it.line)).collect()
+    locations
+        .into_iter()
+        .map(|location| ToolCallLocation::new(location.path).line(location.line))
+        .collect()
 }
 
 fn kind(kind: ToolKind) -> schema::ToolKind {
@@ -318,31 +324,33 @@ pub(super) fn plan_entry(entry: &update::PlanEntry) -> schema::PlanEntry {
 
 /// Converts the settings of a session to configuration options.
 pub(super) fn settings(all: Vec<ConfigOption>) -> Vec<SessionConfigOption> {
-    let choice = |it: update::ConfigChoice| {
-        SessionConfigSelectOption::new(it.value, escape_hidden_line(&it.name))
-            .description(it.description)
+    all.into_iter().map(config_option).collect()
+}
+
+fn config_option(option: ConfigOption) -> SessionConfigOption {
+    let category = match option.id {
+        ConfigOptionId::Model => SessionConfigOptionCategory::Model,
+        ConfigOptionId::Effort => SessionConfigOptionCategory::ThoughtLevel,
+        ConfigOptionId::Mode => SessionConfigOptionCategory::Mode,
     };
-    let option = |it: ConfigOption| {
-        let category = match it.id {
-            ConfigOptionId::Model => SessionConfigOptionCategory::Model,
-            ConfigOptionId::Effort => SessionConfigOptionCategory::ThoughtLevel,
-            ConfigOptionId::Mode => SessionConfigOptionCategory::Mode,
-        };
-        let choices: Vec<_> = it.choices.into_iter().map(choice).collect();
-        SessionConfigOption::select(it.id.id(), it.id.name(), it.current, choices)
-            .category(category)
-    };
-    all.into_iter().map(option).collect()
+    let choices: Vec<_> = option.choices.into_iter().map(config_choice).collect();
+    SessionConfigOption::select(option.id.id(), option.id.name(), option.current, choices)
+        .category(category)
+}
+
+fn config_choice(choice: update::ConfigChoice) -> SessionConfigSelectOption {
+    SessionConfigSelectOption::new(choice.value, escape_hidden_line(&choice.name))
+        .description(choice.description)
 }
 
 /// Converts the mode setting to the session's modes.
 pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
-    let setting = all.iter().find(|it| it.id == ConfigOptionId::Mode)?;
-    let mode = |it: &update::ConfigChoice| {
-        SessionMode::new(it.value.clone(), it.name.clone()).description(it.description.clone())
-    };
-    let modes = setting.choices.iter().map(mode).collect();
-    Some(SessionModeState::new(setting.current.clone(), modes))
+    let setting = all.iter().find(|option| option.id == ConfigOptionId::Mode)?;
+    let modes = setting.choices.iter().map(|choice| {
+        SessionMode::new(choice.value.clone(), choice.name.clone())
+            .description(choice.description.clone())
+    });
+    Some(SessionModeState::new(setting.current.clone(), modes.collect()))
 }
 
 /// The answer to a prompt. Its usage goes to every client, because one that does not know the field
@@ -359,11 +367,14 @@ pub(super) fn stop_meta(stop: StopReason) -> Option<Meta> {
 
 /// The usage of a turn; `None` if it has used nothing.
 pub(super) fn token_usage(usage: TokenUsage) -> Option<Usage> {
-    let part = |count: u64| Some(count).filter(|it| *it > 0);
     let counted = Usage::new(usage.total(), usage.input, usage.output)
-        .cached_read_tokens(part(usage.cached))
-        .thought_tokens(part(usage.thought));
+        .cached_read_tokens(non_zero(usage.cached))
+        .thought_tokens(non_zero(usage.thought));
     Some(counted).filter(|_| usage.total() > 0)
+}
+
+fn non_zero(count: u64) -> Option<u64> {
+    Some(count).filter(|count| *count > 0)
 }
 
 fn stop_reason(reason: StopReason) -> schema::StopReason {

@@ -33,7 +33,7 @@ pub(super) struct UserQuestions {
     peer: Peer,
     session: SessionId,
     version: Version,
-    /// Whether the client shows elicitation forms (R-EL-1).
+    /// True if the client shows elicitation forms (R-EL-1).
     pub(super) has_forms: bool,
     /// One permit: the user is shown one question at a time, of whatever kind.
     slot: Semaphore,
@@ -115,19 +115,19 @@ impl UserQuestions {
 /// Reads the user's decision. Only the exact form of an offered choice counts (R-PERM-6).
 pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> PermissionAnswer {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    match text("/outcome/outcome") {
+    let outcome = &value["outcome"];
+    match outcome["outcome"].as_str() {
         Some("cancelled") => PermissionAnswer::Cancelled,
         Some("selected") => {
-            let id = text("/outcome/optionId").unwrap_or_default();
-            let chosen = offered.iter().find(|it| to_wire::option_id(**it) == id);
+            let id = outcome["optionId"].as_str().unwrap_or_default();
+            let chosen = offered.iter().find(|choice| to_wire::option_id(**choice) == id);
             chosen.map_or_else(
                 || {
                     PermissionAnswer::Unclear(
                         "the client chose an option that was not offered".to_owned(),
                     )
                 },
-                |it| PermissionAnswer::Chosen(*it),
+                |choice| PermissionAnswer::Chosen(*choice),
             )
         }
         _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
@@ -185,12 +185,12 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
         None | Some(Value::Null) => Vec::new(),
         Some(_) => return UserReply::InConversation,
     };
-    let words: Vec<_> = words.into_iter().filter(|it| !it.is_empty()).collect();
+    let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
     if words.is_empty() {
         return UserReply::Declined;
     }
-    let is_offered = |it: &String| question.options.is_empty() || question.options.contains(it);
-    if words.iter().all(is_offered) {
+    let allows_any = question.options.is_empty();
+    if allows_any || words.iter().all(|word| question.options.contains(word)) {
         UserReply::Answered(words)
     } else {
         UserReply::InConversation
@@ -206,11 +206,11 @@ mod tests {
     use turnwright_types::ids::CallId;
 
     fn answered(words: &[&str]) -> UserReply {
-        UserReply::Answered(words.iter().map(|it| (*it).to_owned()).collect())
+        UserReply::Answered(words.iter().map(|word| (*word).to_owned()).collect())
     }
 
     fn question(options: &[&str], multiple: bool) -> UserQuestion {
-        let options = options.iter().map(|it| (*it).to_owned()).collect();
+        let options = options.iter().map(|word| (*word).to_owned()).collect();
         UserQuestion {
             call: CallId::from("call-1"),
             question: "Which?".to_owned(),
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn only_offered_options_and_free_text_count_as_answers() {
-        let accept = |it: Value| json!({ "action": "accept", "content": { "answer": it } });
+        let accept = |answer: Value| json!({ "action": "accept", "content": { "answer": answer } });
         let (free, one, multiple) =
             (question(&[], false), question(&["a", "b"], false), question(&["a", "b"], true));
         let table = [

@@ -13,9 +13,9 @@ pub(super) enum Version {
     V2,
 }
 
-/// Whether this request asks for a version whose answer depends on the settings: any but 1.
+/// Returns true if this request asks for a version whose answer depends on the settings: any but 1.
 pub(super) fn is_open_to_choice(method: &str, params: &Params) -> bool {
-    method == Initialize::NAME && requested(params).is_some_and(|it| it != 1)
+    method == Initialize::NAME && requested(params).is_some_and(|version| version != 1)
 }
 
 /// The highest version that we speak and that is not above the requested one (R-TWO-2). `None` if there is

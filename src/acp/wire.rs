@@ -41,7 +41,7 @@ methods! {
     SetProvider "providers/set" (schema::SetProviderRequest) -> schema::SetProviderResponse;
     DisableProvider "providers/disable"
         (schema::DisableProviderRequest) -> schema::DisableProviderResponse;
-    // What names MCP servers is corrected before it is read.
+    // The MCP servers in these parameters are corrected before they are read.
     NewSession "session/new" (serde_json::Value) -> schema::NewSessionResponse;
     LoadSession "session/load" (serde_json::Value) -> schema::LoadSessionResponse;
     ResumeSession "session/resume" (serde_json::Value) -> schema::ResumeSessionResponse;

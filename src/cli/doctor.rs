@@ -75,7 +75,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     if args.acp {
         return acp::run(&args.command, &config);
     }
-    let bundle = args.report.as_ref().map(|it| ReportBundle::prepare(it, &config)).transpose();
+    let bundle = args.report.as_ref().map(|path| ReportBundle::prepare(path, &config)).transpose();
     let mut report = DoctorReport::new(args.json, &config);
     let bundle = match bundle {
         Ok(bundle) => bundle,
@@ -186,7 +186,7 @@ fn store_profile(
 /// The output: printed line by line for people, or as one JSON object at the end.
 struct DoctorReport {
     json: bool,
-    /// What was printed.
+    /// The text that was printed.
     said: RefCell<String>,
     object: Map<String, Value>,
     checks: Vec<Check>,
@@ -243,13 +243,13 @@ impl DoctorReport {
     fn introduce(&mut self, endpoint: &EndpointSettings) {
         let provider = endpoint.name.as_deref().unwrap_or("default");
         let model = endpoint.model.as_deref().unwrap_or("none");
-        let from = endpoint.key.as_ref().map(|it| it.origin.to_string());
+        let from = endpoint.key.as_ref().map(|key| key.origin.to_string());
         let key = from.as_ref().map_or("not set".to_owned(), |from| format!("set, from {from}"));
         self.print_field("provider", provider);
         self.print_field("base URL", &endpoint.redacted_url());
         self.print_field("model", model);
         self.print_field("key", &key);
-        let headers: Vec<_> = endpoint.headers.iter().map(|it| it.0.as_str()).collect();
+        let headers: Vec<_> = endpoint.headers.iter().map(|header| header.0.as_str()).collect();
         if !headers.is_empty() {
             self.print_field("headers", &headers.join(", "));
         }
@@ -329,8 +329,9 @@ impl DoctorReport {
                 AttemptResult::KnownGap(_) => "–",
                 AttemptResult::NotTested(_) => "?",
             };
-            let why = tested.result.why().map(|it| format!(": {it}")).unwrap_or_default();
-            let (result, what) = (tested.result.name(), tested.what);
+            let why = tested.result.why().map(|why| format!(": {why}")).unwrap_or_default();
+            let result = tested.result.name();
+            let what = tested.what;
             self.print_line(&format!("{mark:4} {result:10} {what}{}", escape_hidden_line(&why)));
         }
         self.print_line(match checked.holds() {
@@ -368,7 +369,7 @@ impl DoctorReport {
                 &format!("! The log of permission decisions cannot be written: {error}"),
             );
         }
-        let lost = loss.map_or(0, |it| it.count);
+        let lost = loss.map_or(0, |loss| loss.count);
         self.set("audit", json!({ "lost": lost, "error": error }));
     }
 
@@ -448,7 +449,7 @@ impl DoctorReport {
         if !self.json {
             self.said.borrow_mut().push_str(&format!("{text}\n"));
             // If stdout is closed, the exit status still tells the result.
-            drop(write_stdout(&format!("{text}\n")));
+            write_stdout(&format!("{text}\n")).ok();
         }
     }
 }
@@ -458,7 +459,7 @@ fn as_json(check: &Check) -> (String, Value) {
     value.insert("state".to_owned(), check.state.name().into());
     value.insert("text".to_owned(), check.text.as_str().into());
     value.insert("advice".to_owned(), check.advice.as_deref().map_or(Value::Null, Value::from));
-    value.insert("error".to_owned(), check.kind.map_or(Value::Null, |it| it.name().into()));
+    value.insert("error".to_owned(), check.kind.map_or(Value::Null, |kind| kind.name().into()));
     (check.name.to_owned(), Value::Object(value))
 }
 

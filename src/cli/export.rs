@@ -36,14 +36,16 @@ impl ExportCliArgs {
     }
 
     fn form(&self) -> ExportFormat {
-        let ends_in = |it: &str| {
-            let end = self.output.as_deref().and_then(Path::extension);
-            !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(it))
-        };
-        if self.json || !self.html && ends_in("json") {
+        if self.json || !self.html && self.ends_in("json") {
             return ExportFormat::Json;
         }
-        if self.html || ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
+        if self.html || self.ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
+    }
+
+    /// Returns true if the name of the output file decides for the form with this extension.
+    fn ends_in(&self, extension: &str) -> bool {
+        let end = self.output.as_deref().and_then(Path::extension);
+        !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
     }
 }
 
@@ -76,10 +78,10 @@ fn write_file(
     args: &ExportCliArgs,
     path: &Path,
 ) -> Result<(), ExportError> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     write(session, args, &mut file)?;
-    file.persist(path).map_err(|it| it.error)?;
+    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 

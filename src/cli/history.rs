@@ -67,8 +67,9 @@ fn parse_status(word: &str) -> Result<CallStatus, String> {
 }
 
 fn parse_time(text: &str) -> Result<SystemTime, String> {
-    let error = || "expected a time such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30".to_owned();
-    parse_user_time(text, SystemTime::now()).ok_or_else(error)
+    parse_user_time(text, SystemTime::now()).ok_or_else(|| {
+        "expected a time such as 90m, 2h, 3d, 2026-11-01 or 2026-11-01T12:30".to_owned()
+    })
 }
 
 /// Exits with 0 if the store could be read, even if nothing was found.
@@ -81,7 +82,7 @@ fn print(args: HistoryCliArgs, store: &Store) -> Result<(), CliError> {
     if !store.exists() {
         return Ok(write_stdout(if args.json { "" } else { "No stored sessions.\n" })?);
     }
-    let session = args.session.as_deref().map(|it| find_session(store, it)).transpose()?;
+    let session = args.session.as_deref().map(|id| find_session(store, id)).transpose()?;
     let cwd = args.cwd.map(std::path::absolute).transpose()?;
     let query = HistoryQuery {
         session,
@@ -93,7 +94,8 @@ fn print(args: HistoryCliArgs, store: &Store) -> Result<(), CliError> {
         words: args.words.join(" "),
         ..HistoryQuery::default()
     };
-    let (limit, json) = (args.limit, args.json);
+    let limit = args.limit;
+    let json = args.json;
     let found = if args.messages {
         let line = if json { message_json } else { message_line };
         print_pages(store, query, limit, find_messages, line)?
@@ -113,7 +115,7 @@ fn print(args: HistoryCliArgs, store: &Store) -> Result<(), CliError> {
 
 struct PrintedRows {
     count: usize,
-    /// Whether the search stopped before it had read every long text.
+    /// True if the search stopped before it had read every long text.
     is_cut: bool,
 }
 
@@ -157,8 +159,10 @@ fn call_line(row: &CallRecord) -> String {
         Some(error) => format!("{} → {error}", row.arguments),
         None => row.arguments.clone(),
     };
-    let (time, session) = (local_time(row.at), short_id(row.session.as_str()));
-    let (tool, status) = (escape_hidden_line(&row.tool), row.status.as_str());
+    let time = local_time(row.at);
+    let session = short_id(row.session.as_str());
+    let tool = escape_hidden_line(&row.tool);
+    let status = row.status.as_str();
     let length = row.duration_ms.map(format_duration).unwrap_or_default();
     format!("{time}  {session}  {tool:14} {status:7} {length:>8}  {}\n", one_line(&what))
 }
@@ -171,7 +175,8 @@ fn message_json(row: &MessageRecord) -> String {
 }
 
 fn message_line(row: &MessageRecord) -> String {
-    let (time, session) = (local_time(row.at), short_id(row.session.as_str()));
+    let time = local_time(row.at);
+    let session = short_id(row.session.as_str());
     let who = if row.is_from_user { "user" } else { "assistant" };
     format!("{time}  {session}  {who:9}  {}\n", one_line(&row.text))
 }
@@ -183,9 +188,9 @@ pub(super) fn short_id(id: &str) -> String {
 
 pub(super) fn format_duration(millis: f64) -> String {
     match millis {
-        it if it < 1_000.0 => format!("{it:.0} ms"),
-        it if it < 60_000.0 => format!("{:.1} s", it / 1_000.0),
-        it => format!("{:.1} min", it / 60_000.0),
+        millis if millis < 1_000.0 => format!("{millis:.0} ms"),
+        millis if millis < 60_000.0 => format!("{:.1} s", millis / 1_000.0),
+        millis => format!("{:.1} min", millis / 60_000.0),
     }
 }
 

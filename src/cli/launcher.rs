@@ -32,7 +32,7 @@ pub(super) fn run(config: &Config) -> ExitCode {
     match run_in_terminal(&launch) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright: {}", io_error_text(&error)));
+            writeln!(stderr(), "turnwright: {}", io_error_text(&error)).ok();
             ExitCode::from(FAILED)
         }
     }
@@ -40,8 +40,8 @@ pub(super) fn run(config: &Config) -> ExitCode {
 
 fn agent_address(config: &Config) -> AgentAddress {
     let value = |name: &str| {
-        let found = config.inherited.iter().find(|it| it.0 == name);
-        found.map(|it| it.1.clone()).unwrap_or_default()
+        let found = config.inherited.iter().find(|variable| variable.0 == name);
+        found.map(|variable| variable.1.clone()).unwrap_or_default()
     };
     AgentAddress {
         socket: value(SOCKET_VARIABLE).into(),
@@ -51,8 +51,8 @@ fn agent_address(config: &Config) -> AgentAddress {
 
 /// The environment of a command that this process runs.
 pub(super) fn environment(config: &Config) -> Environment {
-    let secrets = config.secrets();
-    let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+    let values = config.secrets();
+    let secrets: Vec<_> = values.iter().map(String::as_str).collect();
     Environment::scrubbed(config.inherited.iter().cloned(), &secrets)
 }
 
@@ -73,7 +73,7 @@ pub(super) fn run_in_terminal(launch: &LaunchSpec) -> io::Result<u8> {
         });
         exec::launch(launch, DisplayTask { output: out, finished: shown }).await.unwrap_or_else(
             |error| {
-                drop(writeln!(stderr(), "turnwright: {error}"));
+                writeln!(stderr(), "turnwright: {error}").ok();
                 error.exit_code()
             },
         )

@@ -44,7 +44,7 @@ pub(super) fn run(action: McpCommand, config: &Config) -> ExitCode {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(why) => (format!("turnwright mcp: {why}"), ExitCode::FAILURE),
     };
-    drop(writeln!(stderr(), "{text}"));
+    writeln!(stderr(), "{text}").ok();
     status
 }
 
@@ -52,10 +52,9 @@ fn login(config: &Config, server: &str, options: LoginOptions) -> Result<String,
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
     let runtime = super::runtime().map_err(|error| error.to_string())?;
-    let show = |address: &str| {
-        drop(super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")));
-    };
-    runtime.block_on(log_in(&login, options, show))?;
+    runtime.block_on(log_in(&login, options, |address: &str| {
+        super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")).ok();
+    }))?;
     Ok(format!("Logged in to {server}."))
 }
 
@@ -82,7 +81,7 @@ fn server_url(config: &Config, server: &str) -> Result<Url, String> {
         let mut servers = config.mcp_settings().servers.into_iter();
         let unknown =
             || format!("no server `{server}` in the settings. Check the name or give its URL");
-        servers.find(|it| it.name == server).ok_or_else(unknown)?.transport
+        servers.find(|known| known.name == server).ok_or_else(unknown)?.transport
     };
     match transport {
         ServerTransport::Http { url, .. } => Ok(url),

@@ -47,7 +47,8 @@ pub(super) fn run(args: McpServerCliArgs, config: Config) -> ExitCode {
     reason = "the client starts the process in the folder to work in"
 )]
 fn serve(args: McpServerCliArgs, config: Config, stdio: Stdio) -> std::io::Result<()> {
-    let roots = args.root.into_iter().map(|it| canonical_root(&it)).collect::<Result<_, _>>()?;
+    let roots =
+        args.root.into_iter().map(|root| canonical_root(&root)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
     let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
     let runtime = crate::runtime::build()?;

@@ -248,7 +248,7 @@ pub fn run() -> ExitCode {
     let exit_code = match redact::register_keys(config.secrets()) {
         Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright: the settings cannot be used: {error}"));
+            writeln!(stderr(), "turnwright: the settings cannot be used: {error}").ok();
             ExitCode::FAILURE
         }
     };
@@ -268,7 +268,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
     else {
         return error;
     };
-    let is_alike = |it: &String| it.chars().next() == word.chars().next();
+    let is_alike = |suggestion: &String| suggestion.chars().next() == word.chars().next();
     let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(all)) => all.into_iter().filter(is_alike).collect(),
         Some(ContextValue::String(one)) => vec![one].into_iter().filter(is_alike).collect(),
@@ -276,7 +276,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
     };
     if !suggested.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
-    } else if std::env::args_os().nth(1).is_some_and(|it| it == *word) {
+    } else if std::env::args_os().nth(1).is_some_and(|argument| argument == *word) {
         let purpose = "turnwright is an agent for editors that speak ACP. They start it without a \
                        command; to check that it works, run `turnwright doctor`";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![purpose.into()]));
@@ -363,7 +363,7 @@ fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
 /// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
 fn exit_code(command: &str, result: Result<ExitCode, CliError>, failure: u8) -> ExitCode {
     result.unwrap_or_else(|why| {
-        drop(writeln!(stderr(), "turnwright {command}: {why}"));
+        writeln!(stderr(), "turnwright {command}: {why}").ok();
         ExitCode::from(failure)
     })
 }
@@ -386,7 +386,7 @@ fn run_for_program(
     match turnwright_rpc::claim_stdio().and_then(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            drop(writeln!(stderr(), "{name} could not start: {}", io_error_text(&error)));
+            writeln!(stderr(), "{name} could not start: {}", io_error_text(&error)).ok();
             ExitCode::FAILURE
         }
     }
@@ -415,10 +415,13 @@ impl From<String> for CliError {
     }
 }
 
-/// Whether both paths name the same folder, symbolic links resolved.
+/// Returns true if both paths name the same folder, symbolic links resolved.
 fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let real = |it: &Path| real_path(it).unwrap_or_else(|_| it.to_path_buf());
-    one == other || real(one) == real(other)
+    one == other || real_path_or_same(one) == real_path_or_same(other)
+}
+
+fn real_path_or_same(path: &Path) -> PathBuf {
+    real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Keeps other processes of the same user from reading keys out of this process's memory.

@@ -108,8 +108,9 @@ pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
 impl ProjectPolicy {
     fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, CliError> {
         let dir = std::path::absolute(dir.unwrap_or_else(|| PathBuf::from(".")));
-        let roots =
-            dir.and_then(|it| Roots::new(&it)).map_err(|it| format!("the project: {it}"))?;
+        let roots = dir
+            .and_then(|dir| Roots::new(&dir))
+            .map_err(|error| format!("the project: {error}"))?;
         let policy = resolve_policy(config, &TrustStore::new(&config.paths.state), &roots).rules;
         let store = ProjectRuleStore::new(&config.paths.state, roots.real_cwd());
         let mode = config.mode();
@@ -118,7 +119,8 @@ impl ProjectPolicy {
 
     fn list(&self, as_json: bool) -> Result<ExitCode, CliError> {
         let page = self.store.load();
-        let others: Vec<_> = self.policy.rules.iter().filter(|it| !is_stored(&page, it)).collect();
+        let others: Vec<_> =
+            self.policy.rules.iter().filter(|rule| !is_stored(&page, rule)).collect();
         let text = if as_json {
             let stored = page.entries.iter().map(entry_json);
             let rules: Vec<_> = stored.chain(others.into_iter().map(rule_json)).collect();
@@ -126,11 +128,11 @@ impl ProjectPolicy {
             let all = json!({ "project": project, "rules": rules, "trouble": page.problem });
             format!("{all:#}\n")
         } else {
-            let none = page.entries.is_empty() && others.is_empty();
-            let none = if none { "No rules for this project.\n" } else { "" };
+            let is_empty = page.entries.is_empty() && others.is_empty();
+            let none = if is_empty { "No rules for this project.\n" } else { "" };
             let stored = page.entries.iter().map(entry_line);
             let rows: String = stored.chain(others.into_iter().map(rule_line)).collect();
-            let trouble = page.problem.map(|it| format!("! {it}\n")).unwrap_or_default();
+            let trouble = page.problem.map(|problem| format!("! {problem}\n")).unwrap_or_default();
             format!("{none}{rows}{trouble}")
         };
         write_stdout(&text)?;
@@ -153,23 +155,24 @@ impl ProjectPolicy {
         let confinement =
             is_run.then(|| describe_confinement(&self.policy, mode, &effects, &decision));
         let text = if as_json {
-            let part = |it: &turnwright_policy::permission::Explanation| {
-                let verdict = verdict_name(it.verdict);
-                json!({ "what": it.subject, "verdict": verdict, "why": it.reason, "rule": it.rule })
-            };
-            let parts: Vec<_> = parts.iter().map(part).collect();
+            let parts: Vec<_> = parts.iter().map(explanation_json).collect();
             let sandbox = self.policy.can_confine;
             let all = json!({ "command": command, "mode": mode.id(), "verdict": verdict_name(verdict),
                 "parts": parts, "sandbox": sandbox, "confinement": confinement });
             format!("{all:#}\n")
         } else {
             let width =
-                parts.iter().map(|it| it.subject.chars().count()).max().unwrap_or(0).min(60);
-            let line = |it: &turnwright_policy::permission::Explanation| {
-                format!("  {:5}  {:width$}  {}\n", verdict_name(it.verdict), it.subject, it.reason)
+                parts.iter().map(|part| part.subject.chars().count()).max().unwrap_or(0).min(60);
+            let line = |part: &turnwright_policy::permission::Explanation| {
+                format!(
+                    "  {:5}  {:width$}  {}\n",
+                    verdict_name(part.verdict),
+                    part.subject,
+                    part.reason
+                )
             };
             let parts: String = parts.iter().map(line).collect();
-            let confinement = confinement.map(|it| format!("  {it}\n")).unwrap_or_default();
+            let confinement = confinement.map(|line| format!("  {line}\n")).unwrap_or_default();
             format!("{} (mode {})\n{parts}{confinement}", verdict_name(verdict), mode.id())
         };
         write_stdout(&text)?;
@@ -181,23 +184,25 @@ impl ProjectPolicy {
     }
 
     fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, CliError> {
-        let parse = |text: &String| match Pattern::parse(text, action) {
+        let parsed = rules.iter().map(|text| match Pattern::parse(text, action) {
             Ok(pattern) => Ok((action, pattern)),
             Err(why) => Err(format!("invalid rule {}: {why}", escape_hidden_line(text))),
-        };
-        let rules = rules.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let added = self.store.add(&rules, "turnwright policy").map_err(|it| it.to_string())?;
+        });
+        let rules = parsed.collect::<Result<Vec<_>, _>>()?;
+        let added =
+            self.store.add(&rules, "turnwright policy").map_err(|error| error.to_string())?;
         write_stdout(&added.iter().map(entry_line).collect::<String>())?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn revoke(&self, ids: &[String]) -> Result<ExitCode, CliError> {
-        let gone = self.store.revoke(ids).map_err(|it| it.to_string())?;
-        let lines: Vec<_> = gone.iter().map(|it| format!("Removed: {}", entry_line(it))).collect();
+        let gone = self.store.revoke(ids).map_err(|error| error.to_string())?;
+        let lines: Vec<_> =
+            gone.iter().map(|entry| format!("Removed: {}", entry_line(entry))).collect();
         write_stdout(&lines.concat())?;
         let missing: Vec<_> = ids
             .iter()
-            .filter(|id| gone.iter().all(|it| it.id != **id))
+            .filter(|id| gone.iter().all(|entry| entry.id != **id))
             .map(String::as_str)
             .collect();
         if missing.is_empty() {
@@ -219,10 +224,10 @@ impl ProjectPolicy {
                     found.entry(pattern).or_insert((0, command)).0 += 1;
                 }
             }
-            let is_new = |it: &&String| {
-                self.policy.rules.iter().all(|rule| rule.pattern.to_string() != **it)
-            };
-            if let Some(rule) = line.rule.as_ref().filter(is_new) {
+            let new_rule = line.rule.as_ref().filter(|text| {
+                self.policy.rules.iter().all(|rule| rule.pattern.to_string() != **text)
+            });
+            if let Some(rule) = new_rule {
                 let what = line.effects.first().map_or("", String::as_str);
                 found.entry(rule.clone()).or_insert((0, what)).0 += 1;
             }
@@ -257,15 +262,20 @@ impl ProjectPolicy {
         let mut patterns: Vec<_> = script
             .commands
             .iter()
-            .filter(|it| !shell::classify(it).is_read_only)
+            .filter(|command| !shell::classify(command).is_read_only)
             .filter_map(suggest_pattern)
-            .filter(|pattern| self.policy.rules.iter().all(|it| it.pattern != *pattern))
-            .map(|it| it.to_string())
+            .filter(|pattern| self.policy.rules.iter().all(|rule| rule.pattern != *pattern))
+            .map(|pattern| pattern.to_string())
             .collect();
         patterns.sort();
         patterns.dedup();
         patterns
     }
+}
+
+fn explanation_json(part: &turnwright_policy::permission::Explanation) -> Value {
+    let verdict = verdict_name(part.verdict);
+    json!({ "what": part.subject, "verdict": verdict, "why": part.reason, "rule": part.rule })
 }
 
 /// Parses `mcp(server/tool)` as a call of that tool.
@@ -283,12 +293,12 @@ fn parse_mcp_call(text: &str) -> Option<Vec<Effect>> {
     }))])
 }
 
-/// Whether a rule is in the store, whose entries are listed with their id and origin..
+/// Returns true if a rule is in the store, whose entries are listed with their id and origin.
 fn is_stored(page: &StoredRules, rule: &Rule) -> bool {
-    let same = |it: &StoredRule| {
-        RuleAction::from(it.action) == rule.action && it.rule == rule.pattern.to_string()
-    };
-    rule.scope == Scope::Local && page.entries.iter().any(same)
+    rule.scope == Scope::Local
+        && page.entries.iter().any(|entry| {
+            RuleAction::from(entry.action) == rule.action && entry.rule == rule.pattern.to_string()
+        })
 }
 
 fn entry_json(entry: &StoredRule) -> Value {
@@ -302,13 +312,14 @@ fn rule_json(rule: &Rule) -> Value {
 }
 
 fn entry_line(entry: &StoredRule) -> String {
-    let (rule, origin) = (escape_hidden_line(&entry.rule), escape_hidden_line(&entry.origin));
+    let rule = escape_hidden_line(&entry.rule);
+    let origin = escape_hidden_line(&entry.origin);
     let tier = RuleAction::from(entry.action).as_str();
     format!("{tier:5}  {rule}  local {}  {}  {origin}\n", entry.id, entry.at)
 }
 
 fn rule_line(rule: &Rule) -> String {
-    let why = rule.why.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
+    let why = rule.why.as_ref().map(|why| format!("  {why}")).unwrap_or_default();
     let line =
         format!("{:5}  {}  {}{why}", rule.action.as_str(), rule.pattern, rule.scope.as_str());
     format!("{}\n", escape_hidden_line(&line))

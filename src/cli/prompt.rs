@@ -19,7 +19,7 @@ use super::block_on;
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
 
-/// Whether somebody can answer questions.
+/// Returns true if somebody can answer questions.
 pub(super) fn is_terminal() -> bool {
     stdin().is_terminal()
 }
@@ -206,12 +206,12 @@ mod tests {
         }
     }
 
-    /// What a line means, typed byte by byte.
+    /// The meaning of a line, typed byte by byte.
     fn typed(bytes: &[u8]) -> Result<String, String> {
         let mut line = HiddenLine::default();
         for byte in bytes {
             match line.push(*byte) {
-                Ok(true) => return line.text().map_err(|it| it.to_string()),
+                Ok(true) => return line.text().map_err(|error| error.to_string()),
                 Ok(false) => {}
                 Err(error) => return Err(error.to_string()),
             }

@@ -68,7 +68,7 @@ fn serve(args: &SandboxCliArgs, config: &Config) -> io::Result<u8> {
     let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
     let environment = launcher::environment(config);
     launcher::run_in_terminal(&LaunchSpec {
-        environment: names.fold(environment, |it, name| it.with(name, &place)),
+        environment: names.fold(environment, |environment, name| environment.with(name, &place)),
         source: LaunchSource::Person {
             program: args.program.clone(),
             sandbox: Box::new(profile(args, config, &place)?),

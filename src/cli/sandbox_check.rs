@@ -32,12 +32,12 @@ const UNTOUCHED: &str = "a file outside the sandbox\n";
 /// The outcome of the check.
 #[derive(Debug)]
 pub(super) struct SandboxReport {
-    /// What the system offers: name and value, for people.
+    /// The features of the system: name and value, for people.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) attempts: Vec<TestedAttempt>,
-    /// Whether there was a sandbox to test, or the attempts were made without one on purpose.
+    /// True if there was a sandbox to test, or the attempts were made without one on purpose.
     was_tested: bool,
-    /// What the system lacks for full protection.
+    /// The features that the system lacks for full protection.
     missing: Vec<String>,
 }
 
@@ -49,23 +49,34 @@ pub(super) struct TestedAttempt {
 }
 
 impl SandboxReport {
-    /// Whether every attempt failed that must fail; `None` if there is no sandbox.
+    /// Returns true if every attempt failed that must fail; `None` if there is no sandbox.
     pub(super) fn holds(&self) -> Option<bool> {
-        let is_fine = |tested: &TestedAttempt| {
-            !matches!(tested.result, AttemptResult::NotHeld(_) | AttemptResult::NotTested(_))
-        };
         // An empty list proves nothing.
-        self.was_tested.then(|| !self.attempts.is_empty() && self.attempts.iter().all(is_fine))
+        self.was_tested.then(|| {
+            !self.attempts.is_empty()
+                && self.attempts.iter().all(|tested| {
+                    !matches!(
+                        tested.result,
+                        AttemptResult::NotHeld(_) | AttemptResult::NotTested(_)
+                    )
+                })
+        })
     }
 
     pub(super) fn as_json(&self) -> Value {
-        let facts: serde_json::Map<_, _> =
-            self.facts.iter().map(|(name, it)| ((*name).to_owned(), it.as_str().into())).collect();
-        let attempt_json = |tested: &TestedAttempt| {
-            let TestedAttempt { name, what, result } = tested;
-            json!({ "name": name, "what": what, "verdict": result.name(), "why": result.why() })
-        };
-        let attempts: Vec<_> = self.attempts.iter().map(attempt_json).collect();
+        let facts: serde_json::Map<_, _> = self
+            .facts
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
+            .collect();
+        let attempts: Vec<_> = self
+            .attempts
+            .iter()
+            .map(|TestedAttempt { name, what, result }| {
+                let verdict = result.name();
+                json!({ "name": name, "what": what, "verdict": verdict, "why": result.why() })
+            })
+            .collect();
         json!({
             "holds": self.holds(),
             "system": facts,
@@ -81,8 +92,8 @@ pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
     let was_tested = turnwright_sandbox::can_confine() || without_sandbox;
     let missing = turnwright_sandbox::limitations();
     let mut facts = facts(&missing);
-    let attempts = if was_tested { run_all(config, without_sandbox) } else { Ok(Vec::new()) };
-    let attempts = attempts.unwrap_or_else(|error| {
+    let made = if was_tested { run_all(config, without_sandbox) } else { Ok(Vec::new()) };
+    let attempts = made.unwrap_or_else(|error| {
         facts.push(("", format!("! the sandbox could not be tested: {}", io_error_text(&error))));
         Vec::new()
     });
@@ -90,8 +101,8 @@ pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
 }
 
 fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttempt>> {
-    let secrets = config.secrets();
-    let secrets: Vec<_> = secrets.iter().map(String::as_str).collect();
+    let values = config.secrets();
+    let secrets: Vec<_> = values.iter().map(String::as_str).collect();
     let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut all = Vec::new();
@@ -190,7 +201,7 @@ impl AttemptFixture {
         let socket = base.join("socket");
         let [renamed_socket, moved_socket, linked_socket, datagram_socket] =
             ["renamed", "elsewhere/socket", "elsewhere/linked", "elsewhere/datagrams"]
-                .map(|it| base.join(it));
+                .map(|name| base.join(name));
         fs::create_dir(base.join("elsewhere"))?;
         let abstract_name = format!("turnwright-proof-{}-{port}", std::process::id());
         Ok(AttemptFixture {
@@ -242,7 +253,7 @@ impl AttemptFixture {
         }
     }
 
-    /// What the attempt has changed although it must not, one phrase each.
+    /// The forbidden changes that the attempt has made, one phrase each.
     fn changes(&mut self) -> Vec<String> {
         let TestScene { inside, outside, cache, .. } = &self.scene;
         let mut changes = Vec::new();
@@ -284,7 +295,7 @@ impl AttemptFixture {
 #[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
 fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
     let [inside, outside, hidden, cache] =
-        ["inside", "outside", "hidden", "cache"].map(|it| base.join(it));
+        ["inside", "outside", "hidden", "cache"].map(|name| base.join(name));
     fs::create_dir_all(inside.join(".git/hooks"))?;
     let files =
         [(&outside, "file", UNTOUCHED), (&hidden, "secret", SECRET), (&cache, "file", UNTOUCHED)];
@@ -297,16 +308,17 @@ fn create_folders(base: &Path) -> io::Result<[PathBuf; 4]> {
 
 impl Drop for AttemptFixture {
     fn drop(&mut self) {
-        // What the kernel has made in there for the layer can be removed, but not opened.
-        drop(fs::remove_dir(self.cache.private.join("work-0/work")));
+        // The folders that the kernel has made in there for the layer can be removed, but not opened.
+        fs::remove_dir(self.cache.private.join("work-0/work")).ok();
     }
 }
 
 #[cfg(unix)]
 fn is_locked(path: &Path) -> bool {
     use rustix::fs::FlockOperation;
-    fs::File::open(path)
-        .is_ok_and(|it| rustix::fs::flock(&it, FlockOperation::NonBlockingLockExclusive).is_err())
+    fs::File::open(path).is_ok_and(|file| {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    })
 }
 
 #[cfg(not(unix))]
@@ -368,33 +380,40 @@ impl BystanderProcess {
 
 impl Drop for BystanderProcess {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 
 /// The sandbox features of this system: name and value.
 fn facts(missing: &[String]) -> Vec<(&'static str, String)> {
-    let text = |path: &str| fs::read_to_string(path).ok().map(|it| it.trim().to_owned());
     let support = turnwright_sandbox::sandbox_support();
-    let yes_or_no = |it: bool| if it { "yes" } else { "no" }.to_owned();
     let mut facts = vec![("sandbox", yes_or_no(turnwright_sandbox::can_confine()))];
-    let kernel = text("/proc/sys/kernel/osrelease");
-    facts.extend(kernel.map(|it| ("kernel", it)));
+    let kernel = file_text("/proc/sys/kernel/osrelease");
+    facts.extend(kernel.map(|release| ("kernel", release)));
     if cfg!(target_os = "linux") {
-        let abi = support.landlock_abi.map_or("none".to_owned(), |it| format!("version {it}"));
+        let abi =
+            support.landlock_abi.map_or("none".to_owned(), |version| format!("version {version}"));
         facts.push(("landlock", abi));
-        facts.extend(text("/sys/kernel/security/lsm").map(|it| ("LSM", it)));
+        facts.extend(file_text("/sys/kernel/security/lsm").map(|modules| ("LSM", modules)));
         facts.push(("seccomp", yes_or_no(support.seccomp)));
-        facts.push(("userns", user_namespaces(text)));
+        facts.push(("userns", user_namespaces(file_text)));
         facts.push(("sockets", sockets(support.landlock_abi).to_owned()));
     }
-    facts.extend(container().map(|it| ("container", it.to_owned())));
-    facts.extend(missing.iter().map(|it| ("", format!("! {it}"))));
+    facts.extend(container().map(|name| ("container", name.to_owned())));
+    facts.extend(missing.iter().map(|gap| ("", format!("! {gap}"))));
     facts
 }
 
-/// What closes the sockets of other programs.
+fn file_text(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|content| content.trim().to_owned())
+}
+
+fn yes_or_no(is_so: bool) -> String {
+    if is_so { "yes" } else { "no" }.to_owned()
+}
+
+/// The protection of the sockets of other programs.
 fn sockets(landlock_abi: Option<i32>) -> &'static str {
     let namespaces = turnwright_sandbox::namespace_support();
     match (landlock_abi, namespaces) {
@@ -405,7 +424,7 @@ fn sockets(landlock_abi: Option<i32>) -> &'static str {
     }
 }
 
-/// Whether commands can have a mount namespace of their own, and which kernel setting may forbid it.
+/// Describes whether commands can have a mount namespace of their own, and which kernel setting may forbid it.
 fn user_namespaces(read: impl Fn(&str) -> Option<String>) -> String {
     let mut text =
         if turnwright_sandbox::namespace_support().mounts { "usable" } else { "not usable" }
@@ -429,5 +448,5 @@ fn container() -> Option<&'static str> {
         ("/run/.containerenv", "podman"),
         ("/.flatpak-info", "flatpak"),
     ];
-    markers.iter().find(|it| Path::new(it.0).exists()).map(|it| it.1)
+    markers.iter().find(|marker| Path::new(marker.0).exists()).map(|marker| marker.1)
 }

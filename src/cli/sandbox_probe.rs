@@ -83,8 +83,8 @@ fn connect(socket: &Path) -> bool {
 #[cfg(unix)]
 fn send_datagram(socket: &Path) -> bool {
     use std::os::unix::net::UnixDatagram;
-    let sends = |it: UnixDatagram| it.send_to(b"x", socket).is_ok();
-    UnixDatagram::unbound().is_ok_and(sends) || UnixDatagram::pair().is_ok_and(|it| sends(it.0))
+    let sends = |sender: UnixDatagram| sender.send_to(b"x", socket).is_ok();
+    UnixDatagram::unbound().is_ok_and(sends) || UnixDatagram::pair().is_ok_and(|pair| sends(pair.0))
 }
 
 #[cfg(not(unix))]
@@ -154,7 +154,7 @@ mod system {
     pub(super) fn set_priority(pid: i32) -> bool {
         let process = Pid::from_raw(pid);
         let priority = rustix::process::getpriority_process(process);
-        priority.and_then(|it| rustix::process::setpriority_process(process, it)).is_ok()
+        priority.and_then(|current| rustix::process::setpriority_process(process, current)).is_ok()
     }
 
     pub(super) fn set_user_priority() -> bool {
@@ -173,7 +173,7 @@ mod system {
 
     pub(super) fn connect_abstract(name: &str) -> bool {
         let address = SocketAddr::from_abstract_name(name.as_bytes());
-        address.and_then(|it| UnixStream::connect_addr(&it)).is_ok()
+        address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
     }
 }
 

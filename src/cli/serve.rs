@@ -80,7 +80,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
         return Err(CliError::Other(why));
     }
     redact::register_keys([token.expose().to_owned()])
-        .map_err(|it| CliError::Other(it.to_string()))?;
+        .map_err(|error| CliError::Other(error.to_string()))?;
     let key = args.tls_key.map(|key| SecretFile::new(&key).path().to_path_buf());
     if let Err(error) = secret_file::share(&config.paths.state) {
         tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
@@ -97,13 +97,13 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
             text.push_str(&format!("TURNWRIGHT_SERVE_TOKEN={}\n", token.expose()));
         }
         // Whoever closes stderr does not want to know it.
-        drop(stderr().write_all(text.as_bytes()));
+        stderr().write_all(text.as_bytes()).ok();
     };
     let keep = Duration::from_secs(args.keep.into());
     let recording = super::started_recording(&config);
     let stop = turnwright_rpc::stop_signal();
     acp::serve_remote(config, recording, options, keep, announce, stop)
-        .map_err(|it| CliError::Other(it.to_string()))
+        .map_err(|error| CliError::Other(error.to_string()))
 }
 
 pub(super) fn connect(args: &ConnectCliArgs, config: &Config) -> ExitCode {
@@ -116,31 +116,32 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
         return Err(CliError::Other(why.to_owned()));
     };
     redact::register_keys([token.expose().to_owned()])
-        .map_err(|it| CliError::Other(it.to_string()))?;
+        .map_err(|error| CliError::Other(error.to_string()))?;
     let stdio = turnwright_rpc::claim_stdio()?;
     let stop = CancellationToken::new();
     let bridging = async {
-        let bridging = bridge(&args.url, token.expose(), stdio, stop.clone());
-        tokio::pin!(bridging);
+        let connection = bridge(&args.url, token.expose(), stdio, stop.clone());
+        tokio::pin!(connection);
         tokio::select! {
-            ended = &mut bridging => ended,
+            ended = &mut connection => ended,
             () = turnwright_rpc::stop_signal() => {
                 stop.cancel();
-                bridging.await
+                connection.await
             }
         }
     };
-    super::block_on(bridging)?.map_err(|it| CliError::Other(it.to_string()))
+    super::block_on(bridging)?.map_err(|error| CliError::Other(error.to_string()))
 }
 
 /// The token of the file, else that of the environment.
 fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
-    let file = SecretFile::new(file);
-    let file = file.path();
-    let text = std::fs::read_to_string(file)
-        .map_err(|it| CliError::Other(format!("{}: {}", file.display(), io_error_text(&it))))?;
-    match text.lines().next().map(str::trim).filter(|it| !it.is_empty()) {
+    let token_file = SecretFile::new(file);
+    let file = token_file.path();
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        CliError::Other(format!("{}: {}", file.display(), io_error_text(&error)))
+    })?;
+    match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
         Some(token) => Ok(Some(Secret::from(token.to_owned()))),
         None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),
     }

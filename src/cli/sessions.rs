@@ -102,17 +102,19 @@ fn list(
     archived: bool,
     json: bool,
 ) -> Result<(), CliError> {
-    let folder = cwd.map_or_else(current_folder, |it| Ok(std::path::absolute(it)?))?;
+    let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
     let sessions = store.read_blocking(session_summaries)?;
-    let count = sessions.iter().filter(|it| !it.is_helper).count();
-    let fits = |it: &SessionSummary| {
-        !it.is_helper
-            && (archived || !it.row.is_archived)
-            && (all || is_same_folder(&it.row.cwd, &folder))
-    };
-    let sessions: Vec<_> = sessions.into_iter().filter(fits).collect();
+    let count = sessions.iter().filter(|session| !session.is_helper).count();
+    let sessions: Vec<_> = sessions
+        .into_iter()
+        .filter(|session| {
+            !session.is_helper
+                && (archived || !session.row.is_archived)
+                && (all || is_same_folder(&session.row.cwd, &folder))
+        })
+        .collect();
     let line = if json { json_line } else { text_line };
-    let mut text: String = sessions.iter().map(|it| line(it, all)).collect();
+    let mut text: String = sessions.iter().map(|session| line(session, all)).collect();
     redact::redact_in_place(&mut text);
     write_stdout(&text)?;
     let hint = match (sessions.len(), count - sessions.len()) {
@@ -128,10 +130,12 @@ fn list(
 
 fn text_line(session: &SessionSummary, with_folder: bool) -> String {
     let row = &session.row;
-    let folder = escape_hidden_line(&row.cwd.to_string_lossy());
-    let folder = if with_folder { format!("{folder}  ") } else { String::new() };
+    let path = escape_hidden_line(&row.cwd.to_string_lossy());
+    let folder = if with_folder { format!("{path}  ") } else { String::new() };
     let archived = if row.is_archived { "  (archived)" } else { "" };
-    let (id, time, turns) = (short_id(row.id.as_str()), local_time(row.updated_at), session.turns);
+    let id = short_id(row.id.as_str());
+    let time = local_time(row.updated_at);
+    let turns = session.turns;
     format!("{id}  {time}  {turns:4} turns  {folder}{}{archived}\n", one_line(title(session)))
 }
 
@@ -155,17 +159,17 @@ pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliEr
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
-        let mut own = sessions.iter().filter(|it| !it.is_helper);
+        let mut own = sessions.iter().filter(|session| !session.is_helper);
         let first = own.clone().next();
-        let ours = own.find(|it| is_same_folder(&it.row.cwd, &folder));
-        let last = ours.or(first).map(|it| it.row.id.clone());
+        let ours = own.find(|session| is_same_folder(&session.row.cwd, &folder));
+        let last = ours.or(first).map(|session| session.row.id.clone());
         return last.ok_or_else(|| CliError::Other("there are no sessions".to_owned()));
     }
-    let ids = || sessions.iter().map(|it| &it.row.id);
-    if let Some(id) = ids().find(|it| it.as_str() == name) {
+    let ids = || sessions.iter().map(|session| &session.row.id);
+    if let Some(id) = ids().find(|id| id.as_str() == name) {
         return Ok(id.clone());
     }
-    let mut matching = ids().filter(|it| !name.is_empty() && it.as_str().starts_with(name));
+    let mut matching = ids().filter(|id| !name.is_empty() && id.as_str().starts_with(name));
     let name = escape_hidden_line(name);
     match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
@@ -178,19 +182,20 @@ pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliEr
 
 fn show(store: &Store, name: &str) -> Result<(), CliError> {
     let id = find_session(store, name)?;
-    let row = store.read_blocking(|it| read::session(it, &id))?;
+    let row = store.read_blocking(|connection| read::session(connection, &id))?;
     let title = row.title.unwrap_or_default();
     let heading = format!("{} {title}", row.id);
-    let (cwd, begun) = (row.cwd.to_string_lossy(), local_time(row.created_at));
+    let cwd = row.cwd.to_string_lossy();
+    let begun = local_time(row.created_at);
     print_redacted(format!(
         "{}\n{}, {begun}\n",
         escape_hidden_line(heading.trim()),
         escape_hidden_line(&cwd)
     ))?;
-    store.read_blocking(|it| {
-        let key = read::session_key(it, &id)?;
-        let rewound = RewoundEntries::load(it, key)?;
-        Ok(read::each_entry(it, key, PAGE_SIZE, &rewound, |stored| {
+    store.read_blocking(|connection| {
+        let key = read::session_key(connection, &id)?;
+        let rewound = RewoundEntries::load(connection, key)?;
+        Ok(read::each_entry(connection, key, PAGE_SIZE, &rewound, |stored| {
             print_redacted(format_entry(&stored))
         }))
     })?
@@ -204,27 +209,30 @@ fn print_redacted(mut text: String) -> Result<(), CliError> {
 /// Formats an entry as the user saw it.
 fn format_entry(stored: &StoredEntry) -> String {
     let at = local_time(stored.at);
-    let section = |who: &str, text: &str| format!("\n{who}  {at}\n{}\n", text.trim_end());
     match &stored.entry {
         Entry::Message { audience: Audience::Model, .. } => String::new(),
         Entry::Message { message, .. } => match message.as_ref() {
-            Message::User(user) => section("YOU", &visible_prompt_text(user)),
+            Message::User(user) => section("YOU", &at, &visible_prompt_text(user)),
             Message::Assistant(answer) => {
                 let words = if answer.text.trim().is_empty() {
                     String::new()
                 } else {
-                    section("AGENT", &answer.text)
+                    section("AGENT", &at, &answer.text)
                 };
                 words + &stored.calls.iter().map(format_call).collect::<String>()
             }
             Message::Tool(_) => String::new(),
         },
-        Entry::Note { text, .. } => section("AGENT", text),
+        Entry::Note { text, .. } => section("AGENT", &at, text),
         Entry::IncompleteCall { name, reason: why, .. } => {
             format!("  [{}] never ran: {}\n", escape_hidden_line(name), one_line(why))
         }
         _ => String::new(),
     }
+}
+
+fn section(who: &str, at: &str, text: &str) -> String {
+    format!("\n{who}  {at}\n{}\n", text.trim_end())
 }
 
 /// Formats a call in one line, followed by the error if it failed.
@@ -233,10 +241,13 @@ fn format_call(row: &CallRow) -> String {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { text, .. } => text.clone(),
     };
-    let length =
-        row.outcome.duration.map(|it| format!(", {}", format_duration(it.as_secs_f64() * 1_000.0)));
-    let (tool, status) = (escape_hidden_line(&row.tool), row.status.as_str());
-    let (length, text) = (length.unwrap_or_default(), row.outcome.text.as_str());
+    let length = match row.outcome.duration {
+        Some(duration) => format!(", {}", format_duration(duration.as_secs_f64() * 1_000.0)),
+        None => String::new(),
+    };
+    let tool = escape_hidden_line(&row.tool);
+    let status = row.status.as_str();
+    let text = row.outcome.text.as_str();
     let why = if row.outcome.is_success || text.is_empty() {
         String::new()
     } else {
@@ -246,9 +257,9 @@ fn format_call(row: &CallRow) -> String {
 }
 
 fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<(), CliError> {
-    let ids = names.iter().map(|it| find_session(store, it)).collect::<Result<Vec<_>, _>>()?;
+    let ids = names.iter().map(|name| find_session(store, name)).collect::<Result<Vec<_>, _>>()?;
     let sessions = store.read_blocking(session_summaries)?;
-    for session in sessions.iter().filter(|it| ids.contains(&it.row.id)) {
+    for session in sessions.iter().filter(|session| ids.contains(&session.row.id)) {
         write_stdout(&text_line(session, true))?;
     }
     let what = if ids.len() == 1 { "it".to_owned() } else { format!("these {}", ids.len()) };

@@ -36,13 +36,13 @@ pub(super) struct TrustCliArgs {
 pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
     let trust = TrustStore::new(&config.paths.state);
     let result = if args.list { list(&trust) } else { review(args, config, &trust) };
-    let status = |is_all| if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    exit_code("trust", result.map(status).map_err(CliError::from), 1)
+    let status = result.map(|is_all| if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    exit_code("trust", status.map_err(CliError::from), 1)
 }
 
 fn list(trust: &TrustStore) -> io::Result<bool> {
     for record in trust.list() {
-        let [project, what] = [&record.project, &record.what].map(|it| escape_hidden_line(it));
+        let [project, what] = [&record.project, &record.what].map(|text| escape_hidden_line(text));
         let fingerprint = escape_hidden_line(&record.sha256).chars().take(32).collect::<String>();
         write_stdout(&format!(
             "{project}  {what}  {fingerprint}  {}\n",
@@ -65,17 +65,17 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     let roots = Roots::new(&folder)?;
     let real = roots.real_cwd();
     let policy = resolve_policy(config, trust, &roots);
-    let is_about_files = |it: &&String| is_about_project_files(it);
-    for problem in policy.problems.iter().filter(is_about_files) {
+    let about_files = policy.problems.iter().filter(|problem| is_about_project_files(problem));
+    for problem in about_files {
         write_stdout(&format!("! {problem}\n"))?;
     }
-    let withheld: Vec<_> = policy.project_files.iter().filter(|it| it.needs_trust()).collect();
+    let withheld: Vec<_> = policy.project_files.iter().filter(|file| file.needs_trust()).collect();
     if !withheld.is_empty() {
         return decide_each(args, trust, real, &withheld);
     }
     write_stdout(&match policy.project_files.as_slice() {
         [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
-        files if files.iter().any(|it| it.is_trusted) => "Already trusted.\n".to_owned(),
+        files if files.iter().any(|file| file.is_trusted) => "Already trusted.\n".to_owned(),
         _ => "The project asks for nothing that needs trust.\n".to_owned(),
     })?;
     Ok(true)

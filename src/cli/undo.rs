@@ -12,9 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CliError, exit_code, sessions, write_stdout};
 use crate::config::Config;
-use crate::session::{
-    ChangeScope, ChangedFile, UndoContext, UndoReport, UndoRequest, turn_changes,
-};
+use crate::session::{ChangeScope, UndoContext, UndoReport, UndoRequest, turn_changes};
 use crate::undo::DiffLimits;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
@@ -71,7 +69,10 @@ pub(super) struct DiffCliArgs {
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|it| *it > 0).ok_or_else(|| "must be a whole number ≥ 1".to_owned())
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| "must be a whole number ≥ 1".to_owned())
 }
 
 pub(super) fn undo(args: UndoCliArgs, config: &Config) -> ExitCode {
@@ -100,7 +101,7 @@ impl StoredSession {
     fn find(session: Option<String>, config: &Config) -> Result<StoredSession, CliError> {
         let store = Store::new(&config.paths.state);
         let here = std::path::absolute(".")?;
-        let session = session.map(|it| sessions::find_session(&store, &it)).transpose()?;
+        let session = session.map(|name| sessions::find_session(&store, &name)).transpose()?;
         let loaded = store.read_blocking(|connection| {
             let id = match session {
                 Some(id) => id,
@@ -108,7 +109,7 @@ impl StoredSession {
             };
             read_session(connection, &id)
         });
-        let (row, last_numbers) = loaded.map_err(|it| match it {
+        let (row, last_numbers) = loaded.map_err(|error| match error {
             StoreError::NoSuchSession => CliError::from("no session here"),
             error => error.into(),
         })?;
@@ -117,7 +118,7 @@ impl StoredSession {
 
     fn roots(&self) -> Result<Roots, CliError> {
         let cwd = &self.row.cwd;
-        Roots::new(cwd).map_err(|it| format!("{}: {it}", cwd.display()).into())
+        Roots::new(cwd).map_err(|error| format!("{}: {error}", cwd.display()).into())
     }
 
     /// Locks the session against other processes for as long as the returned lock lives.
@@ -125,7 +126,8 @@ impl StoredSession {
         let lock = self.store.lock_session(&self.row.id)?;
         // The previous holder of the lock may have added entries.
         let id = self.row.id.clone();
-        (self.row, self.last_numbers) = self.store.read_blocking(|it| read_session(it, &id))?;
+        (self.row, self.last_numbers) =
+            self.store.read_blocking(|connection| read_session(connection, &id))?;
         Ok(lock)
     }
 }
@@ -142,7 +144,7 @@ fn read_session(
 /// The paths under which a client may have opened a folder.
 fn folder_names(folder: &Path) -> Vec<PathBuf> {
     let mut names = vec![folder.to_path_buf()];
-    names.extend(real_path(folder).ok().filter(|it| it != folder));
+    names.extend(real_path(folder).ok().filter(|real| real != folder));
     names
 }
 
@@ -195,7 +197,7 @@ async fn execute(
     });
     log.end_turn("end_turn", session.row.last_id_number, session.row.cost_usd).written().await;
     for notice in log.take_notices() {
-        drop(writeln!(stderr(), "turnwright: {notice}"));
+        writeln!(stderr(), "turnwright: {notice}").ok();
     }
     write_stdout(&text)?;
     Ok(report_status(&report))
@@ -219,19 +221,22 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
     if changes.files.is_empty() {
         return Err(format!("no files were changed\n{}", changes.uncovered).trim_end().into());
     }
-    drop(stderr().write_all(changes.uncovered.as_bytes()));
+    stderr().write_all(changes.uncovered.as_bytes()).ok();
     if args.json {
-        let file = |it: &ChangedFile| {
-            json!({ "path": it.path.to_string_lossy(), "before": state_json(&it.before),
-                "after": state_json(&it.after), "diff": it.diff })
-        };
-        let turns: Vec<_> = changes.turns.iter().map(|it| it.0).collect();
-        let files: Vec<_> = changes.files.iter().map(file).collect();
+        let turns: Vec<_> = changes.turns.iter().map(|turn| turn.0).collect();
+        let files: Vec<_> = changes
+            .files
+            .iter()
+            .map(|file| {
+                json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
+                    "after": state_json(&file.after), "diff": file.diff })
+            })
+            .collect();
         let session = session.row.id.as_str();
         let all = json!({ "session": session, "turns": turns, "files": files });
         write_stdout(&redact::text(&format!("{all:#}\n")))?;
     } else {
-        let all: String = changes.files.iter().map(|it| it.diff.as_str()).collect();
+        let all: String = changes.files.iter().map(|file| file.diff.as_str()).collect();
         write_stdout(&redact::text(&all))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,5 @@
-//! Changes one setting in the user's file. What would be wrong, or would put a key into the file, is refused
-//! before anything is written.
+//! Changes one setting in the user's file. A value that would be wrong, or would put a key into the file, is
+//! refused before anything is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const KEY_PREFIXES: &[&str] =
 const MIN_KEY_LENGTH: usize = 20;
 /// The shortest known key that is looked for in a value.
 const MIN_KNOWN_KEY_LENGTH: usize = 8;
-/// How similar a key must be to be what was meant.
+/// How similar the name of a setting must be to be suggested.
 const MIN_SIMILARITY: f64 = 0.85;
 
 /// A change of one setting that is right and not yet saved.
@@ -28,7 +28,7 @@ pub(crate) struct SettingChange {
     pub key: String,
     /// The TOML text of the old value, if there was one; `"…"` if it may be a secret.
     pub old: Option<String>,
-    /// That of the new value; none if the setting was removed.
+    /// The TOML text of the new value; none if the setting was removed.
     pub new: Option<String>,
     /// The variable that takes precedence.
     pub overridden_by: Option<&'static str>,
@@ -55,7 +55,7 @@ impl Config {
             ))
         })?;
         let key = key_text(&path);
-        let value = typed.map(|it| self.new_value(&key, &path, it)).transpose()?;
+        let value = typed.map(|words| self.new_value(&key, &path, words)).transpose()?;
         let file_path = self.user_file_path();
         let text = self.file.text()?;
         let document = TomlDocument::parse(&text)
@@ -66,8 +66,8 @@ impl Config {
         let changed = match &value {
             Some(value) => document.with_value(&path, value),
             None => document.without(&path),
-        };
-        let changed = changed.map_err(|why| unchangeable(&key, why))?;
+        }
+        .map_err(|why| unchangeable(&key, why))?;
         let permissions = judge(&text, &changed, file_path)?;
         let shown =
             |value: &str| if may_be_secret(&path, value) { "\"…\"" } else { value }.to_owned();
@@ -90,36 +90,35 @@ impl Config {
         typed: &[String],
     ) -> Result<String, ConfigError> {
         let schema = schema::root();
-        let node = schema::find(&schema, path).map_err(|it| unknown(key, path, &it))?;
-        if typed.iter().any(|it| looks_like_key(it) || self.holds_known_key(it)) {
+        let node = schema::find(&schema, path).map_err(|place| unknown(key, path, &place))?;
+        if typed.iter().any(|word| looks_like_key(word) || self.holds_known_key(word)) {
             return Err(ConfigError::new(format!(
                 "The value of `{key}` looks like a key, and keys do not belong in the file: put it into a \
              variable or a file that `key_env` or `key_file` names"
             )));
         }
-        let wrong = |expected: String| {
-            let shown = typed.join(" ");
-            let shown = shown.escape_debug();
-            ConfigError::new(format!("`{key}` cannot be `{shown}`, expected {expected}"))
-        };
-        let is_name = |it: &String| {
-            !it.starts_with(|it: char| it.is_ascii_digit())
-                && it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
-        };
-        if key.starts_with("providers.") && key.ends_with(".key_env") && !typed.iter().all(is_name)
+        if key.starts_with("providers.")
+            && key.ends_with(".key_env")
+            && !typed.iter().all(|word| is_variable_name(word))
         {
             // It is not quoted: it may be the key.
             return Err(ConfigError::new(format!(
                 "`{key}` is the name of an environment variable, such as MY_API_KEY, and not the key itself"
             )));
         }
-        schema::value_text(node, typed).map_err(wrong)
+        schema::value_text(node, typed).map_err(|expected| {
+            let shown = typed.join(" ");
+            ConfigError::new(format!(
+                "`{key}` cannot be `{}`, expected {expected}",
+                shown.escape_debug()
+            ))
+        })
     }
 
-    /// Whether a text contains a key of this process.
+    /// Returns true if a text contains a key of this process.
     fn holds_known_key(&self, text: &str) -> bool {
         let secrets = self.secrets();
-        secrets.iter().any(|it| it.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(it.as_str()))
+        secrets.iter().any(|key| key.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(key.as_str()))
     }
 
     fn overriding_variable(&self, key: &str) -> Option<&'static str> {
@@ -141,12 +140,17 @@ impl SettingChange {
     }
 }
 
+fn is_variable_name(text: &str) -> bool {
+    !text.starts_with(|first: char| first.is_ascii_digit())
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
 fn unknown(key: &str, path: &[String], place: &schema::UnknownSetting) -> ConfigError {
     let wanted = &path[place.depth];
     let parent = key_text(&path[..place.depth]);
-    let full = |it: &str| match parent.as_str() {
-        "" => it.to_owned(),
-        parent => format!("{parent}.{it}"),
+    let full = |name: &str| match parent.as_str() {
+        "" => name.to_owned(),
+        parent => format!("{parent}.{name}"),
     };
     if ["key", "api_key"].contains(&wanted.as_str()) && parent.starts_with("providers.") {
         return ConfigError::new(format!(
@@ -155,9 +159,9 @@ fn unknown(key: &str, path: &[String], place: &schema::UnknownSetting) -> Config
             full("key_env")
         ));
     }
-    let similarity = |it: &str| strsim::jaro_winkler(it, wanted);
+    let similarity = |name: &str| strsim::jaro_winkler(name, wanted);
     let closest = place.known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    let hint = match closest.filter(|it| similarity(it) >= MIN_SIMILARITY) {
+    let hint = match closest.filter(|name| similarity(name) >= MIN_SIMILARITY) {
         Some(meant) => format!("Perhaps `{}` is meant", full(meant)),
         None if place.known.is_empty() => format!("`{parent}` is not a section"),
         None if parent.is_empty() => format!("Known are {}", place.known.join(", ")),
@@ -183,18 +187,16 @@ fn unchangeable(key: &str, why: UnchangeableValue) -> ConfigError {
 /// If something is wrong that was not before, or there is a credential that was not.
 fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], ConfigError> {
     let (file, warnings) = ConfigFile::parse(new, path)?;
-    // What cannot be parsed has no problems to compare with.
-    let (before, known) = ConfigFile::parse(old, path).unwrap_or_default();
-    let of = |file: &ConfigFile, warnings: Vec<String>| {
-        warnings.into_iter().chain(file.wrong_values()).collect::<Vec<_>>()
-    };
-    let known = of(&before, known);
-    if let Some(problem) = of(&file, warnings).into_iter().find(|it| !known.contains(it)) {
+    // A file that cannot be parsed has no problems to compare with.
+    let (before, old_warnings) = ConfigFile::parse(old, path).unwrap_or_default();
+    let old_problems = all_problems(&before, old_warnings);
+    let problems = all_problems(&file, warnings);
+    if let Some(problem) = problems.iter().find(|problem| !old_problems.contains(problem)) {
         let place = format!("{}: ", path.display());
         return Err(ConfigError::new(problem.trim_start_matches(&place).to_owned()));
     }
-    let known = before.literal_credentials();
-    if file.literal_credentials().iter().any(|it| !known.contains(it)) {
+    let old_credentials = before.literal_credentials();
+    if file.literal_credentials().iter().any(|value| !old_credentials.contains(value)) {
         return Err(ConfigError::new(
             "The value would be a credential in the file. Put it into a variable and refer to that: $NAME \
              in the headers of a provider, ${NAME} in the settings of an MCP server"
@@ -204,22 +206,25 @@ fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], Co
     Ok([before.permissions, file.permissions])
 }
 
-/// Whether a text looks as if it contained a key or a password.
-pub(crate) fn looks_like_key(text: &str) -> bool {
-    let is_key = |word: &str| {
-        let word = word.trim_matches(['"', '\'']);
-        word.len() >= MIN_KEY_LENGTH && KEY_PREFIXES.iter().any(|it| word.starts_with(it))
-    };
-    let has_password =
-        || Url::parse(text.trim_matches(['"', '\''])).is_ok_and(|it| it.password().is_some());
-    text.split([' ', '=', ',']).any(is_key) || has_password()
+fn all_problems(file: &ConfigFile, warnings: Vec<String>) -> Vec<String> {
+    warnings.into_iter().chain(file.wrong_values()).collect()
 }
 
-/// Whether a value that is in the file may be a secret.
+/// Returns true if a text looks as if it contained a key or a password.
+pub(crate) fn looks_like_key(text: &str) -> bool {
+    text.split([' ', '=', ',']).any(is_key_word)
+        || Url::parse(text.trim_matches(['"', '\''])).is_ok_and(|url| url.password().is_some())
+}
+
+fn is_key_word(word: &str) -> bool {
+    let word = word.trim_matches(['"', '\'']);
+    word.len() >= MIN_KEY_LENGTH && KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+}
+
+/// Returns true if a value that is in the file may be a secret.
 fn may_be_secret(path: &[String], value: &str) -> bool {
-    let is_private = |it: &String| ["headers", "env", "key", "api_key"].contains(&it.as_str());
     let has_private_part = value.contains("headers") || value.contains("env");
-    path.iter().any(is_private)
+    path.iter().any(|part| ["headers", "env", "key", "api_key"].contains(&part.as_str()))
         || value.starts_with('{') && has_private_part
         || value.contains("://") && value.contains(['@', '?'])
 }

@@ -1,4 +1,4 @@
-//! What is wrong in the user's file, with the lines.
+//! The problems in the user's file, with their lines.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use super::Config;
 use super::document::{TomlDocument, parse_key};
 
 impl Config {
-    /// What is wrong in the user's file, a sentence each with file and line. Permission rules are checked
-    /// elsewhere; [`Config::locate_problem`] adds the line to what is said of them.
+    /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
+    /// elsewhere; [`Config::locate_problem`] adds the line to their problems.
     pub(crate) fn file_problems(&self) -> Vec<String> {
         let file = match self.file.load() {
             Ok(file) => file,
             Err(error) => return vec![error.to_string()],
         };
         let problems = self.file.warnings().into_iter().chain(file.wrong_values());
-        problems.map(|it| self.locate_problem(&it)).collect()
+        problems.map(|problem| self.locate_problem(&problem)).collect()
     }
 
     /// A sentence about the user's file with the line of the key or the text that it quotes first.
@@ -27,8 +27,8 @@ impl Config {
 }
 
 fn located(path: &Path, text: &str, sentence: &str) -> String {
-    let line = sentence.split('`').nth(1).and_then(|it| line_of(text, it));
-    let place = line.map(|it| format!(", line {it}")).unwrap_or_default();
+    let line = sentence.split('`').nth(1).and_then(|quoted| line_of(text, quoted));
+    let place = line.map(|number| format!(", line {number}")).unwrap_or_default();
     format!("{}{place}: {sentence}", path.display())
 }
 
@@ -37,9 +37,11 @@ fn line_of(text: &str, quoted: &str) -> Option<usize> {
     let document = TomlDocument::parse(text).ok()?;
     let key = parse_key(quoted).unwrap_or_default();
     let found = (1..=key.len()).rev().find_map(|depth| document.line(&key[..depth]));
-    let as_text = |quote: char| text.find(&format!("{quote}{quoted}{quote}"));
-    let position = || ['"', '\''].into_iter().find_map(as_text);
-    found.or_else(|| Some(text[..position()?].matches('\n').count() + 1))
+    found.or_else(|| {
+        let mut quotes = ['"', '\''].into_iter();
+        let position = quotes.find_map(|quote| text.find(&format!("{quote}{quoted}{quote}")))?;
+        Some(text[..position].matches('\n').count() + 1)
+    })
 }
 
 #[cfg(test)]

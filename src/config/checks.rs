@@ -17,7 +17,7 @@ pub(crate) fn usable(checks: &CheckTable) -> impl Iterator<Item = (&String, &Str
     checks.iter().filter(|(name, command)| is_name(name) && is_command(command)).take(MAX_CHECKS)
 }
 
-/// What is wrong with the checks of a file, a sentence each.
+/// The errors in the checks of a file, a sentence each.
 pub(super) fn wrong_checks(checks: &CheckTable) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, command) in checks {
@@ -37,8 +37,9 @@ pub(super) fn wrong_checks(checks: &CheckTable) -> Vec<String> {
 }
 
 fn is_name(name: &str) -> bool {
-    let fits = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(fits)
+    !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 fn is_command(command: &str) -> bool {
@@ -58,11 +59,12 @@ mod tests {
         };
         let mixed =
             table(&[("rust", "cargo check"), ("a b", "x"), ("empty", " "), ("two", "a\nb")]);
-        assert_eq!(usable(&mixed).map(|it| it.0.as_str()).collect::<Vec<_>>(), ["rust"]);
+        assert_eq!(usable(&mixed).map(|check| check.0.as_str()).collect::<Vec<_>>(), ["rust"]);
         let wrong = wrong_checks(&mixed);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(wrong[0].starts_with("`checks.a b`: a name") && wrong[1].contains("in one line"));
-        let many: CheckTable = (0..9).map(|it| (it.to_string(), "true".to_owned())).collect();
+        let many: CheckTable =
+            (0..9).map(|number| (number.to_string(), "true".to_owned())).collect();
         assert_eq!(usable(&many).count(), MAX_CHECKS);
         assert_eq!(wrong_checks(&many), ["`checks` has 9 entries, and 8 are used"]);
     }

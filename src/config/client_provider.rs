@@ -6,7 +6,7 @@ use super::resolve::{DefaultEndpoint, is_credential};
 use super::{Config, ConfigError, Logins};
 use turnwright_types::secret::Secret;
 
-/// What the client has said about the default provider.
+/// The default provider as the client has set it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum ClientProvider {
     /// Nothing: the user's settings apply.
@@ -18,7 +18,7 @@ pub(crate) enum ClientProvider {
     Disabled,
 }
 
-/// Whether sessions can be opened without signing in.
+/// The state of signing in, which opening a session may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignIn {
     Done,
@@ -42,7 +42,7 @@ impl Config {
         *self.client_provider.lock() = provider;
     }
 
-    /// Whether the client has replaced or disabled the default provider.
+    /// Returns true if the client has replaced or disabled the default provider.
     pub(super) fn is_set_by_client(&self) -> bool {
         *self.client_provider.lock() != ClientProvider::Unset
     }
@@ -69,9 +69,10 @@ impl Config {
         let ClientProvider::Set { headers, .. } = &*self.client_provider.lock() else {
             return Vec::new();
         };
-        let credentials = headers.iter().filter(|it| is_credential(&it.0));
+        let credentials = headers.iter().filter(|header| is_credential(&header.0));
         // The last word: the value may be `Bearer KEY`.
-        let values = credentials.filter_map(|it| it.1.expose().split_whitespace().next_back());
+        let values =
+            credentials.filter_map(|header| header.1.expose().split_whitespace().next_back());
         values.map(str::to_owned).collect()
     }
 
@@ -90,20 +91,20 @@ impl Config {
         let mut accounts: Vec<_> = stored
             .all()
             .iter()
-            .filter(|it| it.key.is_some())
-            .map(|it| (it.name(), it.server().map(str::to_owned), false))
+            .filter(|login| login.key.is_some())
+            .map(|login| (login.name(), login.server().map(str::to_owned), false))
             .collect();
         let provider: Result<Provider, ConfigError> = self.provider();
         let sign_in = match provider {
             Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
             Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
             Ok(Provider::Endpoint(endpoint)) => {
-                let has_header = endpoint.headers.iter().any(|it| is_credential(&it.0));
+                let has_header = endpoint.headers.iter().any(|header| is_credential(&header.0));
                 if endpoint.key.is_none() && !has_header {
                     SignIn::NotNeeded
                 } else {
                     let server = endpoint.base_url.trim_end_matches('/');
-                    match accounts.iter_mut().find(|it| it.1.as_deref() == Some(server)) {
+                    match accounts.iter_mut().find(|account| account.1.as_deref() == Some(server)) {
                         Some(account) => account.2 = true,
                         None => {
                             let name = endpoint.name.unwrap_or_else(|| redacted_url(server));
@@ -115,7 +116,7 @@ impl Config {
             }
             Err(_) => SignIn::Unknown,
         };
-        let accounts = accounts.into_iter().map(|it| (it.0, it.2)).collect();
+        let accounts = accounts.into_iter().map(|account| (account.0, account.2)).collect();
         AccountStatus { sign_in, accounts }
     }
 }

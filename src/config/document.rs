@@ -204,8 +204,9 @@ impl<'a> TomlDocument<'a> {
         let is_commented = |line: &Range<usize>| {
             let is_inside_value =
                 values.iter().any(|value| value.start < line.start && line.start < value.end);
-            let rest = self.text[line.clone()].trim().strip_prefix('#');
-            let rest = rest.and_then(|rest| rest.trim_start_matches(['#', ' ']).strip_prefix(key));
+            let comment = self.text[line.clone()].trim().strip_prefix('#');
+            let rest =
+                comment.and_then(|rest| rest.trim_start_matches(['#', ' ']).strip_prefix(key));
             !is_inside_value && rest.is_some_and(|rest| rest.trim_start().starts_with('='))
         };
         let commented = self.lines(body.clone()).filter(is_commented).last().map(|line| line.end);
@@ -224,8 +225,10 @@ impl<'a> TomlDocument<'a> {
         if body.start != self.start() {
             return body.start;
         }
-        let is_comment = |line: &Range<usize>| self.text[line.clone()].starts_with('#');
-        let comment = self.lines(body.clone()).take_while(is_comment).last();
+        let comment = self
+            .lines(body.clone())
+            .take_while(|line| self.text[line.clone()].starts_with('#'))
+            .last();
         let Some(comment) = comment else { return body.start };
         // Directly above a header, it is about that.
         if self.text[comment.end..].starts_with('[') { body.start } else { comment.end }
@@ -240,7 +243,8 @@ impl<'a> TomlDocument<'a> {
             () if text.ends_with('\n') => end.to_owned(),
             () => end.repeat(2),
         };
-        let (header, key) = (key_text(section), key_text(path));
+        let header = key_text(section);
+        let key = key_text(path);
         format!("{text}{before}[{header}]{end}{key} = {value}{end}")
     }
 
@@ -267,9 +271,11 @@ impl<'a> TomlDocument<'a> {
 
     /// The whole lines that a range touches.
     fn lines_of(&self, range: &Range<usize>) -> Range<usize> {
-        let start = self.text[..range.start].rfind('\n').map_or(self.start(), |it| it + 1);
-        let end =
-            self.text[range.end..].find('\n').map_or(self.text.len(), |it| range.end + it + 1);
+        let start =
+            self.text[..range.start].rfind('\n').map_or(self.start(), |newline| newline + 1);
+        let end = self.text[range.end..]
+            .find('\n')
+            .map_or(self.text.len(), |newline| range.end + newline + 1);
         start..end
     }
 }

@@ -1,7 +1,7 @@
 //! The process's environment, read once at startup.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -56,18 +56,12 @@ impl EnvironmentVariables {
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         named: &[String],
     ) -> (EnvironmentVariables, Vec<String>) {
-        let is_key = |name: &str| {
-            name.ends_with("_API_KEY")
-                || name == SERVE_TOKEN
-                || presets::is_key_variable(name)
-                || named.iter().any(|it| variable_name(it) == name)
-        };
         let mut variables = EnvironmentVariables::default();
         let mut keys = Vec::new();
         for (name, value) in environment {
             let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
             let text =
-                || value.to_str().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
+                || value.to_str().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned);
             match name.to_str() {
                 Some("OPENAI_BASE_URL") => variables.base_url = text(),
                 Some("TURNWRIGHT_MODEL") => variables.model = text(),
@@ -80,24 +74,30 @@ impl EnvironmentVariables {
                     variables.log = variables.log.or_else(text);
                     variables.inherited.push((name, value));
                 }
-                Some(key) if is_key(key) => {
+                Some(key) if is_key_variable(key, named) => {
                     keys.push(key.to_owned());
                     let secret = value.to_str().and_then(Secret::from_copied);
-                    variables.keys.extend(secret.map(|it| (key.to_owned(), it)));
+                    variables.keys.extend(secret.map(|secret| (key.to_owned(), secret)));
                 }
                 _ => variables.inherited.push((name, value)),
             }
         }
         // Variables of other names that contain a key.
         let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
-        let is_copy = |value: &OsStr| {
+        let copies = variables.inherited.iter().filter(|(_, value)| {
             let value = value.to_string_lossy();
-            secrets.iter().any(|it| it.len() >= MIN_KEY_LENGTH && value.contains(it))
-        };
-        let copies = variables.inherited.iter().filter(|it| is_copy(&it.1));
-        keys.extend(copies.filter_map(|it| it.0.to_str()).map(str::to_owned));
+            secrets.iter().any(|secret| secret.len() >= MIN_KEY_LENGTH && value.contains(secret))
+        });
+        keys.extend(copies.filter_map(|variable| variable.0.to_str()).map(str::to_owned));
         (variables, keys)
     }
+}
+
+fn is_key_variable(name: &str, named: &[String]) -> bool {
+    name.ends_with("_API_KEY")
+        || name == SERVE_TOKEN
+        || presets::is_key_variable(name)
+        || named.iter().any(|key| variable_name(key) == name)
 }
 
 impl Config {
@@ -140,22 +140,21 @@ fn erase_variable(name: &str) {
 /// The hosts of the proxies that these variables name.
 pub(super) fn proxy_hosts(variables: &[(OsString, OsString)]) -> Vec<String> {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
-    let is_proxy = |name: &OsString| {
-        name.to_str().is_some_and(|it| names.iter().any(|name| it.eq_ignore_ascii_case(name)))
-    };
-    let set = variables.iter().filter(|it| is_proxy(&it.0));
-    let values = set.filter_map(|it| it.1.to_str()).filter(|it| !it.is_empty());
-    let host = |it: &str| {
-        let whole = if it.contains("://") { it.to_owned() } else { format!("http://{it}") };
-        Some(url::Url::parse(&whole).ok()?.host_str()?.to_owned())
-    };
-    values.filter_map(host).collect()
+    let proxies = variables.iter().filter(|(name, _)| {
+        name.to_str().is_some_and(|name| names.iter().any(|proxy| name.eq_ignore_ascii_case(proxy)))
+    });
+    let values = proxies.filter_map(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
+    let hosts = values.filter_map(|value| {
+        let url = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+        Some(url::Url::parse(&url).ok()?.host_str()?.to_owned())
+    });
+    hosts.collect()
 }
 
 /// Reads one variable that locates a folder or a file.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub(super) fn read_variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|it| !it.is_empty())
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// The user's home folder. Looked up once: without `HOME` it is read from the system's list of users. A path that is
@@ -186,7 +185,8 @@ mod tests {
         for name in ["My_own_secret", "openai_api_key"] {
             assert!(variables.keys.contains_key(&*variable_name(name)), "{name}");
         }
-        let names: Vec<_> = variables.inherited.iter().map(|it| it.0.to_str().unwrap()).collect();
+        let names: Vec<_> =
+            variables.inherited.iter().map(|variable| variable.0.to_str().unwrap()).collect();
         assert_eq!(names, ["COPY", "PATH"]);
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct ConfigFile {
     pub(super) mcp: McpSection,
 }
 
-/// `[models]`: what holds for all models.
+/// `[models]`: settings for all models.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ModelsSection {
@@ -63,7 +63,7 @@ pub(super) struct NamedModelSection {
     pub(super) request: Map<String, Value>,
 }
 
-/// `[agent]`: what the model is told of itself, in addition to the built-in instructions.
+/// `[agent]`: instructions to the model about itself, in addition to the built-in ones.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AgentSection {
@@ -77,7 +77,7 @@ pub(crate) struct AgentSection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AcpSection {
-    /// Whether a client may use version 2 of the protocol.
+    /// True if a client may use version 2 of the protocol.
     pub(super) v2: Option<bool>,
 }
 
@@ -164,14 +164,14 @@ impl ProviderSection {
 
     /// The variables that the section refers to.
     fn variables(&self) -> impl Iterator<Item = &str> {
-        let headers = self.headers.values().filter_map(|it| referenced_variable(it));
+        let headers = self.headers.values().filter_map(|value| referenced_variable(value));
         self.key_env.as_deref().into_iter().chain(headers)
     }
 }
 
 /// The variable to which a header's value refers: the whole value is `$NAME`.
 pub(super) fn referenced_variable(value: &str) -> Option<&str> {
-    value.strip_prefix('$').filter(|it| !it.is_empty())
+    value.strip_prefix('$').filter(|name| !name.is_empty())
 }
 
 impl ConfigFile {
@@ -180,7 +180,7 @@ impl ConfigFile {
         let (file, mut notes) = read_settings::<ConfigFile>(text, path)?;
         notes.extend(file.mcp.problems.iter().cloned());
         file.warn_ineffective_values(&mut notes);
-        let warnings = notes.into_iter().map(|it| format!("{}: {it}", path.display()));
+        let warnings = notes.into_iter().map(|note| format!("{}: {note}", path.display()));
         Ok((file, warnings.collect()))
     }
 
@@ -206,11 +206,11 @@ impl ConfigFile {
 
     /// The values in the file that are credentials by the name of their header or variable.
     pub(super) fn literal_credentials(&self) -> Vec<String> {
-        let headers = self.providers.values().flat_map(|it| &it.headers);
-        let literal =
-            headers.filter(|it| is_credential(it.0) && referenced_variable(it.1).is_none());
+        let headers = self.providers.values().flat_map(|provider| &provider.headers);
+        let literal = headers
+            .filter(|header| is_credential(header.0) && referenced_variable(header.1).is_none());
         // The last word: the value may be `Bearer KEY`.
-        let values = literal.filter_map(|it| it.1.split_whitespace().next_back());
+        let values = literal.filter_map(|header| header.1.split_whitespace().next_back());
         values.map(str::to_owned).chain(self.mcp.secrets(is_credential)).collect()
     }
 
@@ -240,7 +240,7 @@ pub(super) fn withheld_key_variable(name: &str, section: &ProviderSection) -> Op
     leads_elsewhere(known, section).then_some(known.key_env)?
 }
 
-/// Whether the section's `base_url` is not that of its well-known provider.
+/// Returns true if the section's `base_url` is not that of its well-known provider.
 pub(super) fn leads_elsewhere(known: &ProviderPreset, section: &ProviderSection) -> bool {
     match (known.base_url, section.base_url.as_deref()) {
         (Some(usual), Some(own)) => own.trim_end_matches('/') != usual,
@@ -293,7 +293,7 @@ pub(super) fn parse_error(
     text: &str,
     path: &Path,
 ) -> ConfigError {
-    let start = span.map_or(text.len(), |it| it.start);
+    let start = span.map_or(text.len(), |span| span.start);
     let before = text.get(..start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -313,7 +313,7 @@ pub(super) fn redacted_message(message: &str) -> String {
     {
         message.replace_range(first..=last, "\"…\"");
     }
-    // What JSON calls an object is a table here.
+    // JSON calls a table an object.
     message.replace("an object", "a table")
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum KeyOrigin {
 }
 
 impl KeyOrigin {
-    /// What to do about a key that the server refuses.
+    /// Advice about a key that the server refuses.
     pub(crate) fn advice(&self) -> String {
         match self {
             // The variable takes precedence over a login.

@@ -67,7 +67,8 @@ impl Config {
                 return Ok(ManagedSettings::default());
             }
             Err(error) => {
-                let (path, why) = (path.display(), io_error_text(&error));
+                let path = path.display();
+                let why = io_error_text(&error);
                 let what = format!("The settings cannot be read: {path}: {why}");
                 return Err(ConfigError::new(what));
             }
@@ -89,8 +90,8 @@ impl Config {
         project: Option<(&ProjectSettings, &Path, bool)>,
     ) -> (SandboxSettings, Vec<String>) {
         let home = self.home();
-        let own = self.file.load().map(|it| it.sandbox.settings(home.as_deref()));
-        let own = own.unwrap_or_default();
+        let file = self.file.load();
+        let own = file.map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default();
         match project {
             Some((project, folder, is_trusted)) => {
                 own.with_project(&project.sandbox, folder, home.as_deref(), is_trusted)

@@ -1,4 +1,4 @@
-//! What a turn and a session may use up: the settings of `[limits]` and the flag `--budget`.
+//! The limits of a turn and a session: the settings of `[limits]` and the flag `--budget`.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -9,7 +9,7 @@ use super::{Config, ConfigError};
 /// The limits of turns and sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LimitSettings {
-    /// Whether a model that goes round in circles is stopped.
+    /// True if a model that goes round in circles is stopped.
     pub stop_loops: bool,
     /// Each by the name of its setting; the last one of a name counts.
     pub numbers: Vec<(String, f64)>,
@@ -44,25 +44,24 @@ impl LimitsSection {
     /// The limits that are set, by the names of their settings.
     #[expect(clippy::cast_precision_loss, reason = "no limit needs 52 bits")]
     pub(super) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let count = |it: Option<NonZeroU64>| it.map(|it| it.get() as f64);
-        let minutes = |it: Option<NonZeroU32>| it.map(|it| f64::from(it.get()));
         let all = [
-            count(self.turn_tokens),
+            self.turn_tokens.map(|tokens| tokens.get() as f64),
             self.turn_cost,
-            minutes(self.turn_minutes),
-            count(self.session_requests),
-            count(self.session_tokens),
+            self.turn_minutes.map(|minutes| f64::from(minutes.get())),
+            self.session_requests.map(|requests| requests.get() as f64),
+            self.session_tokens.map(|tokens| tokens.get() as f64),
             self.session_cost,
-            minutes(self.session_minutes),
+            self.session_minutes.map(|minutes| f64::from(minutes.get())),
         ];
         let named = LIMITS_KEYS.iter().skip(1).zip(all);
         named.filter_map(|(name, amount)| Some((*name, amount?)))
     }
 
-    /// What is wrong with the values.
+    /// The wrong values, a sentence each.
     pub(super) fn wrong_values(&self) -> impl Iterator<Item = String> {
-        let wrong = self.numbers().filter(|it| !is_limit(it.1));
-        wrong.map(|(name, it)| format!("`limits.{name}` is {it}, expected a number above 0"))
+        let wrong = self.numbers().filter(|limit| !is_limit(limit.1));
+        wrong
+            .map(|(name, number)| format!("`limits.{name}` is {number}, expected a number above 0"))
     }
 }
 
@@ -87,9 +86,11 @@ fn is_limit(number: f64) -> bool {
 impl Config {
     /// The limits of turns and sessions. A flag takes precedence over the file.
     pub(crate) fn limits(&self) -> LimitSettings {
-        let section = self.file.load().map(|it| it.limits).unwrap_or_default();
-        let of_file = section.numbers().filter(|it| is_limit(it.1));
-        let of_file = of_file.map(|(name, number)| (name.to_owned(), number));
+        let section = self.file.load().map(|file| file.limits).unwrap_or_default();
+        let of_file = section
+            .numbers()
+            .filter(|limit| is_limit(limit.1))
+            .map(|(name, number)| (name.to_owned(), number));
         LimitSettings {
             stop_loops: section.stop_loops.unwrap_or(true),
             numbers: of_file.chain(self.flags.limits.iter().cloned()).collect(),
@@ -99,13 +100,13 @@ impl Config {
     /// The limit of requests in one turn that the flag sets.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
     pub(super) fn requests_flag(&self) -> Option<u32> {
-        let found = self.flags.limits.iter().rev().find(|it| it.0 == "max_turn_requests");
-        found.map(|it| (it.1 as u32).max(1))
+        let found = self.flags.limits.iter().rev().find(|limit| limit.0 == "max_turn_requests");
+        found.map(|limit| (limit.1 as u32).max(1))
     }
 
-    /// Whether a flag sets this limit.
+    /// Returns true if a flag sets this limit.
     pub(super) fn has_limit_flag(&self, name: &str) -> bool {
-        self.flags.limits.iter().any(|it| it.0 == name)
+        self.flags.limits.iter().any(|limit| limit.0 == name)
     }
 }
 

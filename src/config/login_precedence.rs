@@ -28,8 +28,11 @@ impl Config {
     pub(super) fn login_models(&self) -> Vec<String> {
         let logins = self.logins();
         let default = self.endpoint_login(&logins);
-        let is_reachable = |it: &&StoredLogin| !it.is_default_endpoint() || Some(*it) == default;
-        let reachable = logins.all().iter().rev().filter(is_reachable);
+        let reachable = logins
+            .all()
+            .iter()
+            .rev()
+            .filter(|login| !login.is_default_endpoint() || Some(*login) == default);
         reachable.filter_map(StoredLogin::full_model_name).collect()
     }
 
@@ -56,7 +59,7 @@ impl Config {
             secret: secret.clone(),
             origin: KeyOrigin::Variable(OPENAI_KEY_VARIABLE.to_owned()),
         });
-        let stored = login.and_then(|it| it.key.as_deref()).map(|key| ProviderKey {
+        let stored = login.and_then(|login| login.key.as_deref()).map(|key| ProviderKey {
             secret: key.into(),
             origin: KeyOrigin::Login(Logins::path(&self.paths)),
         });
@@ -64,11 +67,15 @@ impl Config {
         if key.is_none() && login.is_none() && self.process_base_url().is_none() {
             return None;
         }
-        let base_url = self.process_base_url().or(login.and_then(StoredLogin::server));
-        let base_url = base_url.unwrap_or(OPENAI_BASE_URL).to_owned();
+        let base_url = self
+            .process_base_url()
+            .or(login.and_then(StoredLogin::server))
+            .unwrap_or(OPENAI_BASE_URL)
+            .to_owned();
         let is_openai = is_openai_url(&base_url);
-        let model = login.and_then(|it| it.model.clone());
-        let model = model.or_else(|| is_openai.then(|| OPENAI_DEFAULT_MODEL.to_owned()));
+        let model = login
+            .and_then(|login| login.model.clone())
+            .or_else(|| is_openai.then(|| OPENAI_DEFAULT_MODEL.to_owned()));
         Some(DefaultEndpoint { base_url, key, headers: Vec::new(), model })
     }
 
@@ -82,15 +89,16 @@ impl Config {
         &self,
         logins: &Logins,
     ) -> Vec<(&'static str, String)> {
-        let key = |it: &'static ProviderPreset| {
-            let variable = it.key_env.filter(|it| self.variables.keys.contains_key(*it));
-            let login = || logins.provider_key(it.name).map(|_| "stored login");
-            Some((it.name, variable.or_else(login)?.to_owned()))
-        };
-        PRESETS.iter().filter_map(key).collect()
+        let found = PRESETS.iter().filter_map(|known| {
+            let variable = known.key_env.filter(|name| self.variables.keys.contains_key(*name));
+            let place =
+                variable.or_else(|| logins.provider_key(known.name).map(|_| "stored login"))?;
+            Some((known.name, place.to_owned()))
+        });
+        found.collect()
     }
 
-    /// What turnwright starts with after this login, and what takes precedence over the login.
+    /// Describes what turnwright starts with after this login, and what takes precedence over the login.
     pub(crate) fn effect_of(&self, login: &StoredLogin) -> String {
         let endpoint = match self.provider() {
             Ok(Provider::Endpoint(endpoint)) => endpoint,
@@ -106,14 +114,15 @@ impl Config {
         let is_same_server = login.server() == Some(endpoint.base_url.trim_end_matches('/'));
         let is_same_model = login.model.is_none() || login.model == endpoint.model;
         if !is_same_server && endpoint.name.is_some() && endpoint.name == login.provider {
-            let (url, file) = (endpoint.redacted_url(), self.file_path());
+            let url = endpoint.redacted_url();
+            let file = self.file_path();
             return format!("{starts}, but at {url}, which {file} names, and without this key.");
         }
         if !is_same_server || !is_same_model {
             return self.preceding(&starts.replace(" now ", " "));
         }
-        match endpoint.key.as_ref().map(|it| &it.secret) {
-            Some(key) if login.key.as_deref().is_some_and(|it| it != key.expose()) => {
+        match endpoint.key.as_ref().map(|key| &key.secret) {
+            Some(key) if login.key.as_deref().is_some_and(|stored| stored != key.expose()) => {
                 format!(
                     "{starts}, but with the key in {}, which takes precedence.",
                     key_origin(&endpoint)
@@ -125,7 +134,7 @@ impl Config {
 
     /// The sentence with what takes precedence over a login.
     fn preceding(&self, sentence: &str) -> String {
-        let in_file = self.file.load().is_ok_and(|it| it.model.is_some());
+        let in_file = self.file.load().is_ok_and(|file| file.model.is_some());
         let cause = first_match(&[
             (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
             (in_file, &format!("`model` in {}", self.file_path())),
@@ -187,8 +196,8 @@ mod tests {
         let no_key = || StoredLogin { key: None, ..login("openai", Some("gpt-5")) };
         let none = EnvironmentVariables::default;
         let openai_key = || keys(&[(OPENAI_KEY_VARIABLE, "openai")]);
-        let url = |it: &str| EnvironmentVariables { base_url: Some(it.to_owned()), ..none() };
-        let model = |it: &str| EnvironmentVariables { model: Some(it.to_owned()), ..none() };
+        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
+        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
         let table = [
             (vec![deepseek()], none(), "deepseek/chat with deepseek's"),
             (vec![mine(), deepseek()], none(), "deepseek/chat with deepseek's"),
@@ -211,7 +220,7 @@ mod tests {
             let (_home, config) = with_logins(variables, &logins, "");
             let found = match config.provider().unwrap() {
                 Provider::Endpoint(it) => {
-                    let key = it.key.as_ref().map_or("no key", |it| it.secret.expose());
+                    let key = it.key.as_ref().map_or("no key", |key| key.secret.expose());
                     format!("{} with {key}", it.full_name().unwrap_or("none".to_owned()))
                 }
                 _ => "none".to_owned(),
@@ -235,8 +244,8 @@ mod tests {
     #[test]
     fn a_login_says_what_is_in_force_and_what_takes_precedence() {
         let none = EnvironmentVariables::default;
-        let model = |it: &str| EnvironmentVariables { model: Some(it.to_owned()), ..none() };
-        let url = |it: &str| EnvironmentVariables { base_url: Some(it.to_owned()), ..none() };
+        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
+        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
         let deepseek = || login("deepseek", Some("chat"));
         let table = [
             (deepseek(), none(), "", "turnwright now starts with deepseek/chat."),

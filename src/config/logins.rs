@@ -16,7 +16,7 @@ use turnwright_types::private_file;
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// What `turnwright login` stores about one server.
+/// A login to one server, as `turnwright login` stores it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StoredLogin {
@@ -48,8 +48,8 @@ impl fmt::Debug for StoredLogin {
 impl StoredLogin {
     /// The base URL of the server; `None` if the provider is not known to this version.
     pub(crate) fn server(&self) -> Option<&str> {
-        let usual = || preset(self.provider.as_deref()?)?.base_url;
-        self.base_url.as_deref().or_else(usual).map(|it| it.trim_end_matches('/'))
+        let url = self.base_url.as_deref().or_else(|| preset(self.provider.as_deref()?)?.base_url);
+        url.map(|url| url.trim_end_matches('/'))
     }
 
     /// The name that users know the login by: the provider's, or the base URL, without what may be secret.
@@ -58,9 +58,9 @@ impl StoredLogin {
         redacted_url(name.unwrap_or(OPENAI_PROVIDER))
     }
 
-    /// Whether the login defines the default endpoint, whose models have no prefix.
+    /// Returns true if the login defines the default endpoint, whose models have no prefix.
     pub(crate) fn is_default_endpoint(&self) -> bool {
-        self.provider.as_deref().is_none_or(|it| it == OPENAI_PROVIDER)
+        self.provider.as_deref().is_none_or(|provider| provider == OPENAI_PROVIDER)
     }
 
     /// The name of the chosen model in the settings.
@@ -119,13 +119,13 @@ impl Logins {
         };
         let text = match one_reading::read(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
-            text => {
-                text.map_err(|it| unusable(format!("cannot be read ({})", io_error_text(&it))))?
-            }
+            text => text
+                .map_err(|error| unusable(format!("cannot be read ({})", io_error_text(&error))))?,
         };
         let file: LoginFile =
             serde_json::from_str(&text).map_err(|_| unusable("is damaged".to_owned()))?;
-        let single = Some(file.single).filter(|it| it.key.is_some() || it.base_url.is_some());
+        let single =
+            Some(file.single).filter(|login| login.key.is_some() || login.base_url.is_some());
         let logins = file.logins.unwrap_or_else(|| single.into_iter().collect());
         Ok(Logins { logins: logins.into_iter().map(StoredLogin::normalized).collect() })
     }
@@ -135,7 +135,7 @@ impl Logins {
         let _lock = paths.lock_settings()?;
         self.reload(paths);
         let login = login.normalized();
-        self.logins.retain(|it| it.server() != login.server());
+        self.logins.retain(|stored| stored.server() != login.server());
         self.logins.push(login);
         self.store(paths)
     }
@@ -182,20 +182,21 @@ impl Logins {
 
     /// The login that defines the default endpoint. OpenAI is nothing without a key.
     pub(crate) fn default_endpoint(&self) -> Option<&StoredLogin> {
-        let is_usable = |it: &&StoredLogin| it.key.is_some() || it.base_url.is_some();
-        self.logins.iter().filter(is_usable).rfind(|it| it.is_default_endpoint())
+        let mut usable =
+            self.logins.iter().filter(|login| login.key.is_some() || login.base_url.is_some());
+        usable.rfind(|login| login.is_default_endpoint())
     }
 
     /// The login for the server with this base URL.
     pub(crate) fn for_server(&self, base_url: &str) -> Option<&StoredLogin> {
         let base_url = base_url.trim_end_matches('/');
-        self.logins.iter().find(|it| it.server() == Some(base_url))
+        self.logins.iter().find(|login| login.server() == Some(base_url))
     }
 
     /// The key of a well-known provider.
     pub(crate) fn provider_key(&self, provider: &str) -> Option<&str> {
         let mut logins = self.logins.iter();
-        logins.find(|it| it.provider.as_deref() == Some(provider))?.key.as_deref()
+        logins.find(|login| login.provider.as_deref() == Some(provider))?.key.as_deref()
     }
 }
 
@@ -217,7 +218,7 @@ mod tests {
 
     fn stored(paths: &Paths) -> Vec<(String, String)> {
         let logins = Logins::load(paths).unwrap();
-        let shown = |it: &StoredLogin| (it.name(), it.key.clone().unwrap_or_default());
+        let shown = |login: &StoredLogin| (login.name(), login.key.clone().unwrap_or_default());
         logins.all().iter().map(shown).collect()
     }
 
@@ -239,7 +240,7 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         assert_eq!(stored(&paths), [pair("deepseek", "sk-secret")]);
-        assert_eq!(logins.remove(|it| it.name() == "groq", &paths).unwrap(), []);
+        assert_eq!(logins.remove(|login| login.name() == "groq", &paths).unwrap(), []);
         assert_eq!(stored(&paths).len(), 1);
         assert_eq!(logins.remove(|_| true, &paths).unwrap()[0].name(), "deepseek");
         assert!(!Logins::path(&paths).exists());
@@ -311,7 +312,7 @@ mod tests {
         one.add(login(Some("groq"), None, "g"), &paths).unwrap();
         other.add(login(Some("mistral"), None, "m"), &paths).unwrap();
         assert_eq!(stored(&paths), [pair("groq", "g"), pair("mistral", "m")]);
-        one.remove(|it| it.name() == "groq", &paths).unwrap();
+        one.remove(|login| login.name() == "groq", &paths).unwrap();
         assert_eq!(stored(&paths), [pair("mistral", "m")]);
     }
 

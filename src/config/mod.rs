@@ -96,11 +96,11 @@ impl ConfigError {
     }
 }
 
-/// What to do if a model is named and no provider is configured.
+/// Advice for a model that is named while no provider is configured.
 const NO_PROVIDER_ADVICE: &str = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server, run `turnwright \
                                   login`, or name the model as PROVIDER/MODEL";
 
-/// What is missing where there is no key of a model and no server.
+/// The message if there is neither a key for a model nor a server.
 pub(crate) const NO_MODEL: &str = "No model is configured. Set OPENAI_API_KEY (and OPENAI_BASE_URL and \
                         TURNWRIGHT_MODEL for another provider), run `turnwright login`, or choose the \
                         built-in offline model";
@@ -188,25 +188,24 @@ impl Config {
 
     /// The command line of the user's editor.
     pub(crate) fn editor(&self) -> String {
-        let value = |name: &str| {
-            let found = self.inherited.iter().find(|it| it.0 == name)?;
-            found.1.to_str().filter(|it| !it.trim().is_empty()).map(str::to_owned)
-        };
         let usual = if cfg!(windows) { "notepad" } else { "vi" };
-        value("VISUAL").or_else(|| value("EDITOR")).unwrap_or_else(|| usual.to_owned())
+        let mut named =
+            ["VISUAL", "EDITOR"].into_iter().filter_map(|name| self.inherited_text(name));
+        named.find(|editor| !editor.trim().is_empty()).unwrap_or(usual).to_owned()
     }
 
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
     pub(crate) fn mode(&self) -> Mode {
-        let in_file = || self.file.load().ok()?.mode.clone();
-        let mode = |word: Option<&String>| word.map(|it| Mode::parse_lenient(it));
-        match mode(self.variables.mode.as_ref()) {
+        match self.variables.mode.as_ref().map(|word| Mode::parse_lenient(word)) {
             Some(Some(mode)) => mode,
-            Some(None) => {
-                Mode::default().min(mode(in_file().as_ref()).flatten().unwrap_or_default())
-            }
-            None => mode(in_file().as_ref()).flatten().unwrap_or_default(),
+            Some(None) => Mode::default().min(self.mode_in_file()),
+            None => self.mode_in_file(),
         }
+    }
+
+    fn mode_in_file(&self) -> Mode {
+        let file = self.file.load().ok();
+        file.and_then(|file| Mode::parse_lenient(file.mode.as_deref()?)).unwrap_or_default()
     }
 
     /// True if the environment sets the mode, as opposed to the user's file.
@@ -216,46 +215,47 @@ impl Config {
 
     /// The most requests to the model in one turn.
     pub(crate) fn max_turn_requests(&self) -> u32 {
-        let from_file = || Some(self.file.load().ok()?.max_turn_requests?.get());
         let of_process = self.requests_flag().or_else(|| self.process_max_turn_requests());
-        of_process.or_else(from_file).unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
+        of_process
+            .or_else(|| Some(self.file.load().ok()?.max_turn_requests?.get()))
+            .unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
     }
 
     /// The default reasoning effort.
     pub(crate) fn effort(&self) -> ReasoningEffort {
-        let word = self.file.load().ok().and_then(|it| it.effort.clone());
-        word.and_then(|it| ReasoningEffort::parse(&it.trim().to_ascii_lowercase()))
+        let word = self.file.load().ok().and_then(|file| file.effort.clone());
+        word.and_then(|name| ReasoningEffort::parse(&name.trim().to_ascii_lowercase()))
             .unwrap_or_default()
     }
 
-    /// What the model is told of itself, in addition to the built-in instructions.
+    /// Instructions to the model about itself, in addition to the built-in ones.
     pub(crate) fn agent(&self) -> AgentSection {
-        self.file.load().map(|it| it.agent.clone()).unwrap_or_default()
+        self.file.load().map(|file| file.agent.clone()).unwrap_or_default()
     }
 
     /// The commands that check a project, of the user's file.
     pub(crate) fn checks(&self) -> CheckTable {
-        self.file.load().map(|it| it.checks.clone()).unwrap_or_default()
+        self.file.load().map(|file| file.checks.clone()).unwrap_or_default()
     }
 
-    /// Whether endpoints may be asked for their list of models.
+    /// Returns true if endpoints may be asked for their list of models.
     pub(crate) fn list_models(&self) -> bool {
-        self.file.load().ok().and_then(|it| it.list_models).unwrap_or(true)
+        self.file.load().ok().and_then(|file| file.list_models).unwrap_or(true)
     }
 
-    /// Whether a client that asks for version 2 of the protocol gets it. Reads the settings file.
+    /// Returns true if clients may use version 2 of the protocol. Reads the settings file.
     pub(crate) fn allows_acp_v2(&self) -> bool {
-        self.file.load().ok().and_then(|it| it.acp.v2).unwrap_or(true)
+        self.file.load().ok().and_then(|file| file.acp.v2).unwrap_or(true)
     }
 
     /// Hosts, such as `localhost:3000`, that `web_fetch` may reach although they are not public.
     pub(crate) fn web_allow(&self) -> Vec<String> {
-        self.file.load().map(|it| it.web.allow.clone()).unwrap_or_default()
+        self.file.load().map(|file| file.web.allow.clone()).unwrap_or_default()
     }
 
     /// How long and how much session data is kept.
     pub(crate) fn session_retention(&self) -> SessionRetention {
-        self.file.load().map(|it| it.sessions).unwrap_or_default()
+        self.file.load().map(|file| file.sessions).unwrap_or_default()
     }
 
     /// The MCP servers of every session. Empty if the file cannot be read.
@@ -283,8 +283,9 @@ impl Config {
         key_variables: &[String],
     ) -> Result<Option<String>, String> {
         let name = &*environment::variable_name(name);
-        let is_key = |it: &String| environment::variable_name(it) == name;
-        if presets::is_key_variable(name) || key_variables.iter().any(is_key) {
+        if presets::is_key_variable(name)
+            || key_variables.iter().any(|key| environment::variable_name(key) == name)
+        {
             return Err(format!(
                 "{name} holds a model's key. Model keys aren't available here: put the server's key \
                  into another variable"
@@ -293,8 +294,12 @@ impl Config {
         if let Some(key) = self.variables.keys.get(name) {
             return Ok(Some(key.expose().to_owned()));
         }
-        let found = self.inherited.iter().find(|it| it.0 == name);
-        Ok(found.and_then(|it| Some(it.1.to_str()?.to_owned())))
+        Ok(self.inherited_text(name).map(str::to_owned))
+    }
+
+    /// The value of an inherited variable, if it is valid Unicode.
+    fn inherited_text(&self, name: &str) -> Option<&str> {
+        self.inherited.iter().find(|variable| variable.0 == name)?.1.to_str()
     }
 
     /// The hosts of the proxies in the environment.
@@ -319,8 +324,11 @@ impl Config {
             return Ok(Provider::Unconfigured);
         }
         let sources = self.sources(file);
-        let wanted = self.process_model().or(file.model.as_deref()).map(str::to_owned);
-        let wanted = wanted.or_else(|| self.login_model(&sources.logins));
+        let wanted = self
+            .process_model()
+            .or(file.model.as_deref())
+            .map(str::to_owned)
+            .or_else(|| self.login_model(&sources.logins));
         let mut provider = sources.provider(wanted.as_deref())?;
         if provider == Provider::Unconfigured {
             // The login may be what is missing.
@@ -340,17 +348,18 @@ impl Config {
         (self.provider() == Ok(Provider::Unconfigured)).then(|| named.escape_debug().to_string())
     }
 
-    /// What is missing where no model is configured.
+    /// Explains what is missing if no model is configured.
     pub(crate) fn missing_model(&self) -> String {
         if self.is_disabled_by_client() {
             return "The client has disabled the provider of the model. Enable it there".to_owned();
         }
-        let unserved = self.model_without_provider();
-        let unserved = unserved.map(|it| format!("No provider is configured for the model `{it}`"));
+        let unserved = self
+            .model_without_provider()
+            .map(|model| format!("No provider is configured for the model `{model}`"));
         let found = self.keys_of_well_known_providers(&self.logins());
         let Some((name, _)) = found.first() else {
             return unserved
-                .map_or(NO_MODEL.to_owned(), |it| format!("{it}. {NO_PROVIDER_ADVICE}"));
+                .map_or(NO_MODEL.to_owned(), |problem| format!("{problem}. {NO_PROVIDER_ADVICE}"));
         };
         let unserved = unserved.unwrap_or_else(|| "No model is chosen".to_owned());
         let places: Vec<_> = found.iter().map(|(name, key)| format!("{name} ({key})")).collect();
@@ -394,11 +403,11 @@ impl Config {
             Ok(Provider::Unconfigured) | Err(_) => {}
         }
         let new: Vec<_> =
-            self.login_models().into_iter().filter(|it| !names.contains(it)).collect();
+            self.login_models().into_iter().filter(|name| !names.contains(name)).collect();
         names.extend(new);
-        for (name, section) in file.iter().flat_map(|it| &it.providers) {
+        for (name, section) in file.iter().flat_map(|file| &file.providers) {
             let listed = section.models.iter().map(|model| format!("{name}/{model}"));
-            let new: Vec<_> = listed.filter(|it| !names.contains(it)).collect();
+            let new: Vec<_> = listed.filter(|full_name| !names.contains(full_name)).collect();
             names.extend(new);
         }
         names
@@ -407,13 +416,13 @@ impl Config {
     /// Secrets that must not reach any command.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets: Vec<String> =
-            self.variables.keys.values().map(|it| it.expose().to_owned()).collect();
-        secrets.extend(self.logins().all().iter().filter_map(|it| it.key.clone()));
+            self.variables.keys.values().map(|key| key.expose().to_owned()).collect();
+        secrets.extend(self.logins().all().iter().filter_map(|login| login.key.clone()));
         secrets.extend(self.client_secrets());
         let Ok(file) = self.file.load() else { return secrets };
         for section in file.providers.values() {
-            let kept = section.key_file.as_ref().and_then(|it| self.read_key_file(it).ok());
-            secrets.extend(kept.map(|it| it.expose().to_owned()));
+            let kept = section.key_file.as_ref().and_then(|path| self.read_key_file(path).ok());
+            secrets.extend(kept.map(|key| key.expose().to_owned()));
         }
         secrets.extend(file.literal_credentials());
         secrets
@@ -425,7 +434,7 @@ impl Config {
     }
 
     fn process_max_turn_requests(&self) -> Option<u32> {
-        parse_number(self.variables.max_turn_requests.as_ref()).filter(|it| *it > 0)
+        parse_number(self.variables.max_turn_requests.as_ref()).filter(|requests| *requests > 0)
     }
 
     fn context_window(&self) -> Option<u64> {
@@ -455,10 +464,12 @@ impl Config {
 
     /// A key file. `~` is the home folder; a relative path is relative to the user's file.
     fn key_file(&self, name: &str) -> SecretFile {
-        let beside = || self.user_file_path().parent().unwrap_or(Path::new("")).join(name);
+        let folder = self.user_file_path().parent().unwrap_or(Path::new(""));
         SecretFile::new(&match name.strip_prefix("~/") {
-            Some(rest) => environment::home().map_or_else(beside, |home| home.join(rest)),
-            None => beside(),
+            Some(rest) => {
+                environment::home().map_or_else(|| folder.join(name), |home| home.join(rest))
+            }
+            None => folder.join(name),
         })
     }
 
@@ -478,7 +489,7 @@ impl Config {
 }
 
 fn parse_number<T: FromStr>(text: Option<&String>) -> Option<T> {
-    text.and_then(|it| it.trim().parse().ok())
+    text.and_then(|number| number.trim().parse().ok())
 }
 
 fn is_same_model(one: &Provider, other: &Provider) -> bool {
@@ -552,7 +563,7 @@ mod tests {
         let provider = |variables| match config(home.path(), variables, Flags::default()).provider()
         {
             Ok(Provider::Endpoint(it)) => {
-                let key = it.key.as_ref().map_or("no key", |it| it.secret.expose());
+                let key = it.key.as_ref().map_or("no key", |key| key.secret.expose());
                 format!("{key} to {}", it.base_url)
             }
             other => format!("{other:?}"),
@@ -681,7 +692,7 @@ mod tests {
             let config = config(home.path(), variables, Flags::default());
             write(&config, &format!("[providers.openai]\n{section}"));
             let key = match config.provider_for("openai/gpt-5") {
-                Ok(Provider::Endpoint(it)) => it.key.map(|it| it.secret.expose().to_owned()),
+                Ok(Provider::Endpoint(it)) => it.key.map(|key| key.secret.expose().to_owned()),
                 _ => None,
             };
             assert_eq!(key.as_deref(), expected, "{base_url:?} {section}");

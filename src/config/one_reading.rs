@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use turnwright_types::private_file;
 
 thread_local! {
-    /// What was read since the current moment began: the text of each file, or the number of the error if
-    /// there is none.
+    /// The text of each file that was read since the current moment began, or the number of the error if there
+    /// is no text.
     static FILES: RefCell<Option<HashMap<PathBuf, Result<String, i32>>>> = RefCell::default();
 }
 
@@ -58,7 +58,8 @@ mod tests {
     #[test]
     fn a_file_is_read_once_in_a_moment_and_anew_after_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, none) = (folder.path().join("a"), folder.path().join("none"));
+        let path = folder.path().join("a");
+        let none = folder.path().join("none");
         let write = |text: &str| private_file::write(&path, text.as_bytes()).unwrap();
         let text = || read(&path, 100).unwrap();
         write("first");

@@ -113,9 +113,9 @@ fn user_folders() -> Option<(PathBuf, PathBuf)> {
 #[cfg(windows)]
 fn user_folders() -> Option<(PathBuf, PathBuf)> {
     let folder = |variable, usual: &str| {
-        let named = read_variable(variable).map(PathBuf::from).filter(|it| it.is_absolute());
+        let named = read_variable(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         let found = named.or_else(|| Some(home()?.join("AppData").join(usual)));
-        found.map(|it| it.join("turnwright"))
+        found.map(|path| path.join("turnwright"))
     };
     Some((folder("APPDATA", "Roaming")?, folder("LOCALAPPDATA", "Local")?))
 }

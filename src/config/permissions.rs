@@ -36,6 +36,6 @@ pub(crate) struct RuleEntry {
 impl PermissionSection {
     /// The number of allow rules.
     pub(crate) fn allow_rule_count(&self) -> usize {
-        self.allow.len() + self.rule.iter().filter(|it| it.effect == "allow").count()
+        self.allow.len() + self.rule.iter().filter(|rule| rule.effect == "allow").count()
     }
 }

@@ -63,24 +63,24 @@ pub(crate) const PRESETS: &[ProviderPreset] = &[
     local("sglang", "http://localhost:30000/v1"),
 ];
 
-/// Whether that is the base URL of OpenAI's own API.
+/// Returns true if this is the base URL of OpenAI's own API.
 pub(crate) fn is_openai_url(base_url: &str) -> bool {
     base_url.trim_end_matches('/') == super::OPENAI_BASE_URL
 }
 
 /// The well-known provider of this name.
 pub(crate) fn preset(name: &str) -> Option<&'static ProviderPreset> {
-    PRESETS.iter().find(|it| it.name == name)
+    PRESETS.iter().find(|provider| provider.name == name)
 }
 
 /// The names of the well-known providers.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    PRESETS.iter().map(|it| it.name)
+    PRESETS.iter().map(|provider| provider.name)
 }
 
-/// Whether a well-known provider keeps its key in this variable.
+/// Returns true if a well-known provider keeps its key in this variable.
 pub(super) fn is_key_variable(name: &str) -> bool {
-    PRESETS.iter().any(|it| it.key_env == Some(name))
+    PRESETS.iter().any(|provider| provider.key_env == Some(name))
 }
 
 #[cfg(test)]
@@ -105,8 +105,8 @@ mod tests {
     fn the_manual_has_the_same_table() {
         let manual = include_str!("../../docs/configuration.md");
         for preset in PRESETS {
-            let url = preset.base_url.map_or("must be given".to_owned(), |it| format!("`{it}`"));
-            let key = preset.key_env.map_or("none".to_owned(), |it| format!("`{it}`"));
+            let url = preset.base_url.map_or("must be given".to_owned(), |url| format!("`{url}`"));
+            let key = preset.key_env.map_or("none".to_owned(), |variable| format!("`{variable}`"));
             let row = format!("| `{}` | {url} | {key} |", preset.name);
             assert!(manual.contains(&row), "{row}");
         }

@@ -59,9 +59,10 @@ pub(crate) struct EndpointSettings {
 impl EndpointSettings {
     /// How long the model may send nothing.
     pub(crate) fn silence_limit(&self) -> Duration {
-        let is_local = || Url::parse(&self.base_url).is_ok_and(|it| is_local(&it));
-        self.silence_limit
-            .unwrap_or_else(|| if is_local() { LOCAL_SILENCE_LIMIT } else { DEFAULT_SILENCE_LIMIT })
+        self.silence_limit.unwrap_or_else(|| {
+            let is_local = Url::parse(&self.base_url).is_ok_and(|url| is_local(&url));
+            if is_local { LOCAL_SILENCE_LIMIT } else { DEFAULT_SILENCE_LIMIT }
+        })
     }
 
     /// The base URL without anything that may contain a secret.
@@ -85,16 +86,18 @@ pub(crate) fn pasted_base_url(text: &str) -> String {
         None => (url, String::new()),
     };
     let place = place.trim_end_matches('/');
-    // A server may have any other path, and one of these without a version before it.
-    let after_version = || {
-        let base = REQUEST_PATHS.iter().find_map(|path| place.strip_suffix(path))?;
-        let version = base.rsplit('/').next()?.strip_prefix('v')?;
-        version.starts_with(|char: char| char.is_ascii_digit()).then_some(base)
-    };
-    match place.strip_suffix("/chat/completions").or_else(after_version) {
+    match place.strip_suffix("/chat/completions").or_else(|| strip_versioned_path(place)) {
         Some(base) => format!("{}{query}", base.trim_end_matches('/')),
         None => url.to_owned(),
     }
+}
+
+/// Strips one of the request paths. A server may have any other path, and one of these without a version before
+/// it, which is kept.
+fn strip_versioned_path(place: &str) -> Option<&str> {
+    let base = REQUEST_PATHS.iter().find_map(|path| place.strip_suffix(path))?;
+    let version = base.rsplit('/').next()?.strip_prefix('v')?;
+    version.starts_with(|char: char| char.is_ascii_digit()).then_some(base)
 }
 
 /// Reads a base URL from a file.
@@ -117,16 +120,16 @@ pub(crate) fn redacted_url(base_url: &str) -> String {
     }
 }
 
-/// Whether the server is on this machine or in its network.
+/// Returns true if the server is on this machine or in its network.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.');
-            !name.contains('.') || LOCAL_NAMES.iter().any(|it| name.ends_with(it))
+            !name.contains('.') || LOCAL_NAMES.iter().any(|local| name.ends_with(local))
         }
-        Some(Host::Ipv4(it)) => it.is_loopback() || it.is_private() || it.is_link_local(),
-        Some(Host::Ipv6(it)) => {
-            it.is_loopback() || it.is_unique_local() || it.is_unicast_link_local()
+        Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        Some(Host::Ipv6(ip)) => {
+            ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
         }
         None => false,
     }

@@ -30,15 +30,12 @@ impl Config {
         self.variables.record.as_ref().map(PathBuf::from)
     }
 
-    /// What a replay must know of the settings. Blocks.
+    /// The settings that a replay needs. Blocks.
     pub(crate) fn recorded_facts(&self) -> Value {
-        let read = |path: &Path| {
-            let text = private_file::read(path, MAX_FILE_BYTES).unwrap_or_default();
-            redact::text(&text).into_owned()
-        };
         let variables = &self.variables;
         let keys: Vec<_> = variables.keys.keys().collect();
-        let limits: Vec<_> = self.flags.limits.iter().map(|it| json!([it.0, it.1])).collect();
+        let limits: Vec<_> =
+            self.flags.limits.iter().map(|limit| json!([limit.0, limit.1])).collect();
         json!({
             "variables": {
                 "OPENAI_BASE_URL": variables.base_url,
@@ -53,17 +50,18 @@ impl Config {
             "keys": keys,
             "folders": { "config": self.paths.config, "state": self.paths.state },
             "files": {
-                SETTINGS: replayable_settings(&read(self.user_file_path())),
-                LOGIN: read(&Logins::path(&self.paths)),
+                SETTINGS: replayable_settings(&read_redacted(self.user_file_path())),
+                LOGIN: read_redacted(&Logins::path(&self.paths)),
             },
             "profile": self.recorded_profile(),
         })
     }
 
-    /// What was learned of the model before.
+    /// The learned profile of the model.
     fn recorded_profile(&self) -> Option<Value> {
         let Ok(Provider::Endpoint(endpoint)) = self.provider() else { return None };
-        let (base_url, model) = (endpoint.base_url.clone(), endpoint.model.clone()?);
+        let base_url = endpoint.base_url.clone();
+        let model = endpoint.model.clone()?;
         let learned = ModelProfiles::new(&self.paths).load(&base_url, &model)?;
         Some(json!({ "base_url": base_url, "model": model, "learned": learned }))
     }
@@ -72,7 +70,7 @@ impl Config {
     pub(crate) fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);
         for name in [SETTINGS, LOGIN] {
-            if let Some(text) = facts["files"][name].as_str().filter(|it| !it.is_empty()) {
+            if let Some(text) = facts["files"][name].as_str().filter(|text| !text.is_empty()) {
                 private_file::write(&home.join(name), text.as_bytes())?;
             }
         }
@@ -82,28 +80,37 @@ impl Config {
         {
             ModelProfiles::new(&paths).store(base_url, model, &profile["learned"])?;
         }
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let named = facts["keys"].as_array().into_iter().flatten().filter_map(text);
-        let key = |name: String| (name, Secret::from(REPLAY_KEY.to_owned()));
+        let named = facts["keys"].as_array().into_iter().flatten().filter_map(owned_text);
+        let keys = named.chain([FILE_KEY_VARIABLE.to_owned()]);
         let from = &facts["variables"];
         let variables = EnvironmentVariables {
-            keys: named.chain([FILE_KEY_VARIABLE.to_owned()]).map(key).collect(),
-            base_url: text(&from["OPENAI_BASE_URL"]),
-            model: text(&from["TURNWRIGHT_MODEL"]),
-            mode: text(&from["TURNWRIGHT_MODE"]),
-            max_turn_requests: text(&from["TURNWRIGHT_MAX_TURN_REQUESTS"]),
-            context_window: text(&from["TURNWRIGHT_CONTEXT_WINDOW"]),
+            keys: keys.map(|name| (name, Secret::from(REPLAY_KEY.to_owned()))).collect(),
+            base_url: owned_text(&from["OPENAI_BASE_URL"]),
+            model: owned_text(&from["TURNWRIGHT_MODEL"]),
+            mode: owned_text(&from["TURNWRIGHT_MODE"]),
+            max_turn_requests: owned_text(&from["TURNWRIGHT_MAX_TURN_REQUESTS"]),
+            context_window: owned_text(&from["TURNWRIGHT_CONTEXT_WINDOW"]),
             ..EnvironmentVariables::default()
         };
-        let limit = |it: &Value| Some((text(&it[0])?, it[1].as_f64()?));
-        let limits = facts["flags"]["limits"].as_array().into_iter().flatten().filter_map(limit);
+        let limits = facts["flags"]["limits"].as_array().into_iter().flatten();
         let flags = Flags {
-            model: text(&facts["flags"]["model"]),
-            base_url: text(&facts["flags"]["base_url"]),
-            limits: limits.collect(),
+            model: owned_text(&facts["flags"]["model"]),
+            base_url: owned_text(&facts["flags"]["base_url"]),
+            limits: limits
+                .filter_map(|limit| Some((owned_text(&limit[0])?, limit[1].as_f64()?)))
+                .collect(),
         };
         Ok(Config::new(variables, flags, UserFile::find(None, &paths), paths))
     }
+}
+
+fn read_redacted(path: &Path) -> String {
+    let text = private_file::read(path, MAX_FILE_BYTES).unwrap_or_default();
+    redact::text(&text).into_owned()
+}
+
+fn owned_text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
 /// The user's settings without those that have no place in a recording: MCP servers, whose tables hold

@@ -29,11 +29,11 @@ const RESERVED: &[(&str, &str)] = &[
 pub(super) fn merge<'a>(
     tables: impl IntoIterator<Item = &'a Map<String, Value>>,
 ) -> Map<String, Value> {
-    let fields = tables.into_iter().flatten().filter(|it| reserved(it.0).is_none());
+    let fields = tables.into_iter().flatten().filter(|field| reserved(field.0).is_none());
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// What is wrong with the fields at this place of the settings, a sentence each.
+/// The errors in the fields at this place of the settings, a sentence each.
 pub(super) fn wrong_fields(place: &str, fields: &Map<String, Value>) -> Vec<String> {
     let wrong = fields.keys().filter_map(|name| {
         let why = reserved(name)?;
@@ -49,7 +49,7 @@ pub(super) fn describe(fields: &Map<String, Value>) -> String {
 }
 
 fn reserved(name: &str) -> Option<&'static str> {
-    RESERVED.iter().find(|it| it.0 == name).map(|it| it.1)
+    RESERVED.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
 }
 
 #[cfg(test)]

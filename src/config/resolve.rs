@@ -45,7 +45,7 @@ pub(super) struct ProviderSources<'a> {
     pub(super) read_key_file: Box<KeyFileReader<'a>>,
 }
 
-/// What a model's name refers to.
+/// The provider that a model's name refers to.
 #[derive(Debug, PartialEq)]
 enum ProviderRef<'a> {
     Offline,
@@ -77,8 +77,8 @@ enum DefaultServer<'a> {
 }
 
 impl DefaultServer<'_> {
-    /// Whether a name with the prefix of a well-known provider means that provider. On a server of the
-    /// user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
+    /// Returns true if a name with the prefix of a well-known provider means that provider. On a server of
+    /// the user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
     /// machine or has a key.
     fn prefers_well_known_provider(
         self,
@@ -115,7 +115,7 @@ fn resolve_name<'a>(
     if let Some((name, model)) = own {
         return ProviderRef::Section { name, model };
     }
-    let prefix = requested.and_then(|it| it.split_once('/'));
+    let prefix = requested.and_then(|name| name.split_once('/'));
     if let Some((preset, model)) = prefix.and_then(|(name, model)| Some((preset(name)?, model)))
         && !model.is_empty()
         && default.prefers_well_known_provider(preset, has_key)
@@ -138,12 +138,13 @@ fn resolve_name<'a>(
 }
 
 fn strip_provider<'a>(requested: &'a str, name: &str) -> Option<&'a str> {
-    requested.strip_prefix(name)?.strip_prefix('/').filter(|it| !it.is_empty())
+    requested.strip_prefix(name)?.strip_prefix('/').filter(|model| !model.is_empty())
 }
 
 /// The first model of the only section that lists models, if there is exactly one.
 fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
-    let mut offering = file.providers.iter().filter_map(|it| Some((it.0, it.1.models.first()?)));
+    let mut offering =
+        file.providers.iter().filter_map(|(name, section)| Some((name, section.models.first()?)));
     match (offering.next(), offering.next()) {
         (Some((name, model)), None) => ProviderRef::Section { name, model },
         _ => ProviderRef::None,
@@ -159,8 +160,10 @@ impl ProviderSources<'_> {
                     .to_owned(),
             ));
         }
-        let has_key = |known: &ProviderPreset| self.usual_key(known).is_some();
-        let endpoint = match resolve_name(requested, self.file, self.default_server(), has_key) {
+        let found = resolve_name(requested, self.file, self.default_server(), |known| {
+            self.usual_key(known).is_some()
+        });
+        let endpoint = match found {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
@@ -187,7 +190,7 @@ impl ProviderSources<'_> {
     }
 
     fn default_server(&self) -> DefaultServer<'_> {
-        match self.default.as_ref().map(|it| it.base_url.trim_end_matches('/')) {
+        match self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/')) {
             None => DefaultServer::None,
             Some(super::OPENAI_BASE_URL) => DefaultServer::OpenAi,
             Some(base_url) => DefaultServer::Other(base_url),
@@ -211,7 +214,7 @@ impl ProviderSources<'_> {
         let empty = ProviderSection::default();
         let section = self.file.providers.get(name).unwrap_or(&empty);
         let known = preset(name);
-        let usual = known.and_then(|it| it.base_url);
+        let usual = known.and_then(|provider| provider.base_url);
         let base_url =
             section.base_url.as_deref().or(usual).ok_or_else(|| {
                 self.error_in_file(&format!("`providers.{name}` needs a `base_url`"))
@@ -247,16 +250,16 @@ impl ProviderSources<'_> {
         own: [&Map<String, Value>; N],
     ) -> Map<String, Value> {
         let models = &self.file.models;
-        let named = name.and_then(|it| models.model.get(it)).map(|it| &it.request);
+        let named = name.and_then(|name| models.model.get(name)).map(|section| &section.request);
         request_fields::merge(std::iter::once(&models.request).chain(own).chain(named))
     }
 
     fn assumed_window(&self) -> Option<u64> {
-        self.file.models.assumed_window.map(|it| it.get().into())
+        self.file.models.assumed_window.map(|tokens| tokens.get().into())
     }
 
     fn silence_limit(&self) -> Option<Duration> {
-        self.file.silence_seconds.map(|it| Duration::from_secs(it.get().into()))
+        self.file.silence_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
     }
 
     fn api(
@@ -266,7 +269,7 @@ impl ProviderSources<'_> {
         known: Option<&ProviderPreset>,
     ) -> Result<Protocol, ConfigError> {
         let Some(word) = &section.api else {
-            return Ok(known.map(|it| it.api).unwrap_or_default());
+            return Ok(known.map(|provider| provider.api).unwrap_or_default());
         };
         Protocol::parse(word).ok_or_else(|| {
             self.error_in_file(&format!(
@@ -285,17 +288,19 @@ impl ProviderSources<'_> {
         known: Option<&ProviderPreset>,
         headers: &[(String, Secret)],
     ) -> Result<Option<ProviderKey>, ConfigError> {
-        if let Some(key) = section.key_env.as_ref().and_then(|it| self.variable_key(it)) {
+        if let Some(key) = section.key_env.as_ref().and_then(|variable| self.variable_key(variable))
+        {
             return Ok(Some(key));
         }
         if let Some(file) = &section.key_file {
             return (self.read_key_file)(file).map(Some);
         }
-        let usual = known.filter(|it| !leads_elsewhere(it, section));
+        let usual = known.filter(|provider| !leads_elsewhere(provider, section));
         if let Some(variable) = &section.key_env {
-            // Where the login could be meant by the name of the usual variable, it is.
-            let is_usual = |it: &&ProviderPreset| it.key_env == Some(variable);
-            let key = usual.filter(is_usual).and_then(|it| self.login_key(it));
+            // The name of the usual variable can also mean the login.
+            let key = usual
+                .filter(|provider| provider.key_env == Some(variable))
+                .and_then(|provider| self.login_key(provider));
             return key.map(Some).ok_or_else(|| {
                 self.unset_variable_error(variable, &format!("`providers.{name}.key_env`"))
             });
@@ -308,8 +313,8 @@ impl ProviderSources<'_> {
         }
         // A header that authenticates replaces the key: two credentials could contradict each other.
         let usual = usual.filter(|_| !headers.iter().any(|(name, _)| is_auth_header(name)));
-        let key = usual.and_then(|it| self.usual_key(it));
-        match usual.and_then(|it| it.key_env) {
+        let key = usual.and_then(|provider| self.usual_key(provider));
+        match usual.and_then(|provider| provider.key_env) {
             Some(variable) if key.is_none() => Err(ConfigError::new(format!(
                 "No key for {name}. Run `turnwright login --provider {name}`, set {variable} in the \
                  agent's environment, or add `key_env` or `key_file` to [providers.{name}] in {}",
@@ -319,10 +324,10 @@ impl ProviderSources<'_> {
         }
     }
 
-    /// The key for the base URL of a well-known provider: that in its variable, or that of a login.
+    /// The key for the base URL of a well-known provider, from its variable or a login.
     pub(super) fn usual_key(&self, known: &ProviderPreset) -> Option<ProviderKey> {
-        let variable = known.key_env.filter(|it| !self.belongs_to_other_server(it));
-        variable.and_then(|it| self.variable_key(it)).or_else(|| self.login_key(known))
+        let variable = known.key_env.filter(|name| !self.belongs_to_other_server(name));
+        variable.and_then(|name| self.variable_key(name)).or_else(|| self.login_key(known))
     }
 
     fn variable_key(&self, variable: &str) -> Option<ProviderKey> {
@@ -338,9 +343,9 @@ impl ProviderSources<'_> {
     /// True for `OPENAI_API_KEY` if `OPENAI_BASE_URL` names another server than OpenAI's: the key is for
     /// that server.
     fn belongs_to_other_server(&self, variable: &str) -> bool {
-        let default = self.default.as_ref().map(|it| it.base_url.trim_end_matches('/'));
+        let default = self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/'));
         variable == super::OPENAI_KEY_VARIABLE
-            && default.is_some_and(|it| it != super::OPENAI_BASE_URL)
+            && default.is_some_and(|base_url| base_url != super::OPENAI_BASE_URL)
     }
 
     fn headers(
@@ -348,7 +353,7 @@ impl ProviderSources<'_> {
         name: &str,
         section: &ProviderSection,
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
-        let value = |(header, text): (&String, &String)| {
+        let headers = section.headers.iter().map(|(header, text)| {
             let value = match referenced_variable(text) {
                 None => text.as_str().into(),
                 Some(variable) => {
@@ -361,18 +366,16 @@ impl ProviderSources<'_> {
                 }
             };
             Ok((header.clone(), value))
-        };
-        section.headers.iter().map(value).collect()
+        });
+        headers.collect()
     }
 
     fn unset_variable_error(&self, variable: &str, place: &str) -> ConfigError {
         // A key that was pasted in place of a name must not get into a log.
-        let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
-        let variable = if variable.chars().all(is_name) && variable.len() < 64 {
-            variable
-        } else {
-            "(hidden: not a valid name)"
-        };
+        let is_name =
+            variable.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let variable =
+            if is_name && variable.len() < 64 { variable } else { "(hidden: not a valid name)" };
         self.error_in_file(&format!(
             "{place} names the variable {variable}, which wasn't set at startup. Set it and restart \
              turnwright"
@@ -384,15 +387,15 @@ impl ProviderSources<'_> {
     }
 }
 
-/// Whether a header authenticates in place of the key.
+/// Returns true if a header authenticates in place of the key.
 fn is_auth_header(header: &str) -> bool {
-    ["authorization", "api-key", "x-api-key"].iter().any(|it| header.eq_ignore_ascii_case(it))
+    ["authorization", "api-key", "x-api-key"].iter().any(|name| header.eq_ignore_ascii_case(name))
 }
 
-/// Whether a header may contain a secret, by its name.
+/// Returns true if the name of a header suggests a secret.
 pub(super) fn is_credential(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
-    ["auth", "key", "token", "secret", "cookie"].iter().any(|it| header.contains(it))
+    ["auth", "key", "token", "secret", "cookie"].iter().any(|word| header.contains(word))
 }
 
 /// The quirks of the provider, overridden by those of the model.
@@ -477,7 +480,7 @@ mod tests {
             (None, Nothing, section("deepseek", "deepseek-chat")),
         ];
         for (requested, server, expected) in table {
-            let has_key = |it: &ProviderPreset| ["mistral", "openai"].contains(&it.name);
+            let has_key = |known: &ProviderPreset| ["mistral", "openai"].contains(&known.name);
             let found = resolve_name(requested, &file, server, has_key);
             assert_eq!(found, expected, "{requested:?} {server:?}");
         }
@@ -488,7 +491,7 @@ mod tests {
         let server = DefaultServer::Other("https://openrouter.ai/api/v1");
         let file = file("");
         for (name, keys) in [("openrouter/auto", "openrouter"), ("deepseek/r1", "")] {
-            let found = resolve_name(Some(name), &file, server, |it| it.name == keys);
+            let found = resolve_name(Some(name), &file, server, |known| known.name == keys);
             assert_eq!(found, ProviderRef::Default { model: Some(name) });
         }
     }
@@ -521,7 +524,8 @@ mod tests {
         logins: Logins,
         text: &str,
     ) -> Result<EndpointSettings, String> {
-        let keys = keys.iter().map(|it| ((*it).to_owned(), format!("of {it}").into())).collect();
+        let keys =
+            keys.iter().map(|name| ((*name).to_owned(), format!("of {name}").into())).collect();
         let sources = ProviderSources {
             file: &file(text),
             path: Path::new("c.toml"),
@@ -542,7 +546,7 @@ mod tests {
     }
 
     fn exposed(endpoint: &EndpointSettings) -> Option<&str> {
-        endpoint.key.as_ref().map(|it| it.secret.expose())
+        endpoint.key.as_ref().map(|key| key.secret.expose())
     }
 
     #[test]
@@ -550,7 +554,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut logins = Logins::default();
         for name in ["groq", "deepseek"] {
-            let (provider, key) = (Some(name.to_owned()), Some(format!("login of {name}")));
+            let provider = Some(name.to_owned());
+            let key = Some(format!("login of {name}"));
             let login = StoredLogin { provider, key, ..StoredLogin::default() };
             logins.add(login, &Paths::below(home.path())).unwrap();
         }
@@ -638,8 +643,12 @@ mod tests {
         let own = resolved("deepseek/r1", &keys).unwrap();
         assert_eq!(Value::from(own.quirks), serde_json::json!({ "a": 1, "b": 2 }));
         assert_eq!((own.window, own.max_output), (Some(1000), Some(10)));
-        assert_eq!(own.price.map(|it| (it.input, it.cached, it.output)), Some((1.0, None, 2.0)));
-        let headers: Vec<_> = own.headers.iter().map(|it| (it.0.as_str(), it.1.expose())).collect();
+        assert_eq!(
+            own.price.map(|price| (price.input, price.cached, price.output)),
+            Some((1.0, None, 2.0))
+        );
+        let headers: Vec<_> =
+            own.headers.iter().map(|header| (header.0.as_str(), header.1.expose())).collect();
         assert_eq!(headers, [("X-Org", "of ORG"), ("X-Title", "me")]);
         let other = resolved("deepseek/other", &keys).unwrap();
         assert_eq!(Value::from(other.quirks), serde_json::json!({ "a": 1, "b": 1 }));

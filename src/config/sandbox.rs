@@ -28,7 +28,7 @@ pub(crate) enum NetworkSetting {
     On,
 }
 
-/// macOS has no private loopback interface, and at that of the machine the user's other programs listen.
+/// macOS has no private loopback interface; the user's other programs listen on the machine's own.
 impl Default for NetworkSetting {
     fn default() -> NetworkSetting {
         if cfg!(target_os = "macos") { NetworkSetting::Off } else { NetworkSetting::Loopback }
@@ -49,7 +49,7 @@ impl NetworkSetting {
     }
 
     fn parse(word: &str) -> Option<NetworkSetting> {
-        NetworkSetting::ALL.into_iter().find(|it| it.id() == word)
+        NetworkSetting::ALL.into_iter().find(|setting| setting.id() == word)
     }
 }
 
@@ -57,7 +57,7 @@ impl NetworkSetting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SandboxSettings {
     pub network: NetworkSetting,
-    /// Whether commands may read only what they are known to need.
+    /// True if commands may read only what they are known to need.
     pub strict_reads: bool,
     /// Writable paths besides the session's folders.
     pub write: Vec<PathBuf>,
@@ -80,7 +80,7 @@ impl SandboxSection {
     /// The settings of the user's own file.
     pub(super) fn settings(&self, home: Option<&Path>) -> SandboxSettings {
         let paths =
-            |all: &[String]| all.iter().filter_map(|it| resolve_path(it, home, None)).collect();
+            |all: &[String]| all.iter().filter_map(|path| resolve_path(path, home, None)).collect();
         let caches = match &self.caches {
             Some(caches) => paths(caches),
             None => default_caches(home),
@@ -92,18 +92,18 @@ impl SandboxSection {
             caches,
             package_runner_caches: match (&self.caches, home) {
                 (None, Some(home)) => {
-                    PACKAGE_RUNNER_CACHES.iter().map(|it| home.join(it)).collect()
+                    PACKAGE_RUNNER_CACHES.iter().map(|cache| home.join(cache)).collect()
                 }
                 _ => Vec::new(),
             },
             hide: paths(&self.hide),
-            protect: self.protect.iter().filter(|it| is_relative_path(it)).cloned().collect(),
+            protect: self.protect.iter().filter(|path| is_relative_path(path)).cloned().collect(),
             memory_mb: self.memory_mb(),
         }
     }
 
     fn memory_mb(&self) -> Option<u64> {
-        self.memory_mb.map(|it| it.get().into())
+        self.memory_mb.map(|limit| limit.get().into())
     }
 
     fn network(&self) -> Option<NetworkSetting> {
@@ -117,7 +117,7 @@ impl SandboxSection {
             let word = word.escape_debug();
             notes.push(format!("`sandbox.network` is `{word}`, expected off, loopback or on"));
         }
-        let read = self.read.as_ref().filter(|it| !["all", "strict"].contains(&it.as_str()));
+        let read = self.read.as_ref().filter(|word| !["all", "strict"].contains(&word.as_str()));
         if let Some(word) = read {
             let word = word.escape_debug();
             notes.push(format!("`sandbox.read` is `{word}`, expected all or strict"));
@@ -126,23 +126,20 @@ impl SandboxSection {
         for (key, all) in
             [("write", self.write.as_slice()), ("caches", caches), ("hide", &self.hide)]
         {
-            let is_good = |it: &str| {
-                is_project || it == "~" || it.starts_with("~/") || Path::new(it).is_absolute()
-            };
-            for path in all.iter().filter(|it| !is_good(it)) {
+            for path in all.iter().filter(|path| !is_project && !starts_at_root_or_home(path)) {
                 let path = path.escape_debug();
                 notes.push(format!(
                     "`sandbox.{key}` contains `{path}`, which must start with / or ~/"
                 ));
             }
         }
-        for path in self.protect.iter().filter(|it| !is_relative_path(it)) {
+        for path in self.protect.iter().filter(|path| !is_relative_path(path)) {
             let path = path.escape_debug();
             notes.push(format!(
                 "`sandbox.protect` contains `{path}`, which must be a path inside the project"
             ));
         }
-        for path in self.protect.iter().filter(|it| is_relative_path(it) && is_pattern(it)) {
+        for path in self.protect.iter().filter(|path| is_relative_path(path) && is_pattern(path)) {
             let path = path.escape_debug();
             notes.push(format!(
                 "`sandbox.protect` contains `{path}`, which protects only a file of this name: write paths, not patterns"
@@ -163,10 +160,10 @@ impl SandboxSettings {
         is_trusted: bool,
     ) -> (SandboxSettings, Vec<String>) {
         let paths = |all: &[String]| -> Vec<PathBuf> {
-            all.iter().filter_map(|it| resolve_path(it, home, Some(folder))).collect()
+            all.iter().filter_map(|path| resolve_path(path, home, Some(folder))).collect()
         };
         let mut ignored = Vec::new();
-        self.protect.extend(section.protect.iter().filter(|it| is_relative_path(it)).cloned());
+        self.protect.extend(section.protect.iter().filter(|path| is_relative_path(path)).cloned());
         self.hide.extend(paths(&section.hide));
         if let Some(network) = section.network() {
             if network <= self.network || is_trusted {
@@ -176,9 +173,8 @@ impl SandboxSettings {
             }
         }
         if let Some(memory) = section.memory_mb() {
-            let usual = || default_memory_limit().map(|it| it >> 20);
-            let most = self.memory_mb.or_else(usual);
-            if is_trusted || most.is_some_and(|it| memory <= it) {
+            let most = self.memory_mb.or_else(|| default_memory_limit().map(|bytes| bytes >> 20));
+            if is_trusted || most.is_some_and(|limit| memory <= limit) {
                 self.memory_mb = Some(memory);
             } else {
                 ignored.push(format!("sandbox.memory_mb = {memory}"));
@@ -195,10 +191,10 @@ impl SandboxSettings {
             if is_trusted {
                 self.caches = caches;
             } else {
-                if caches.iter().any(|it| !self.caches.contains(it)) {
+                if caches.iter().any(|cache| !self.caches.contains(cache)) {
                     ignored.push("sandbox.caches".to_owned());
                 }
-                self.caches.retain(|it| caches.contains(it));
+                self.caches.retain(|cache| caches.contains(cache));
             }
         }
         (self, ignored)
@@ -223,10 +219,14 @@ pub(super) fn resolve_path(
     }
 }
 
-/// Whether the text is a relative path without `..`.
+fn starts_at_root_or_home(path: &str) -> bool {
+    path == "~" || path.starts_with("~/") || Path::new(path).is_absolute()
+}
+
+/// Returns true if the text is a relative path without `..`.
 fn is_relative_path(text: &str) -> bool {
     let mut parts = Path::new(text).components();
-    !text.is_empty() && parts.all(|it| matches!(it, Component::Normal(_)))
+    !text.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Returns true if a path is probably meant as a pattern, or as one below the home folder. Brackets are usual in names

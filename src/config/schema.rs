@@ -28,15 +28,18 @@ pub(super) struct UnknownSetting {
 pub(super) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, UnknownSetting> {
     let mut node = root;
     for (depth, key) in path.iter().enumerate() {
-        let (named, others) = (&node["properties"], &node["additionalProperties"]);
+        let named = &node["properties"];
+        let others = &node["additionalProperties"];
         node = match named.get(key) {
             Some(found) => found,
             None if others.is_object() => others,
             None if named.is_null() && (node["type"] == "object" || node == &ANYTHING) => &ANYTHING,
             None => {
                 let known = named.as_object().into_iter().flatten();
-                let known = known.map(|it| it.0.clone()).collect();
-                return Err(UnknownSetting { depth, known });
+                return Err(UnknownSetting {
+                    depth,
+                    known: known.map(|entry| entry.0.clone()).collect(),
+                });
             }
         };
     }
@@ -45,7 +48,7 @@ pub(super) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, Un
 
 static ANYTHING: Value = Value::Bool(true);
 
-/// What is allowed, as a phrase.
+/// The allowed values, as a phrase.
 pub(super) fn expected(node: &Value) -> String {
     if let Some(words) = node["enum"].as_array() {
         let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
@@ -66,11 +69,11 @@ pub(super) fn expected(node: &Value) -> String {
 /// values are a list.
 ///
 /// # Errors
-/// What is expected instead, as a phrase.
+/// A phrase says what is expected instead.
 pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, String> {
     let is_list = node["type"] == "array" && node["items"]["type"] == "string";
     let [one] = typed else {
-        let all: Vec<_> = typed.iter().map(|it| string_text(it)).collect();
+        let all: Vec<_> = typed.iter().map(|word| string_text(word)).collect();
         let list = format!("[{}]", all.join(", "));
         return if is_list { Ok(list) } else { Err(format!("{}, and only one", expected(node))) };
     };
@@ -78,7 +81,7 @@ pub(super) fn value_text(node: &Value, typed: &[String]) -> Result<String, Strin
     let word = value.as_ref().and_then(TomlValue::as_str).unwrap_or(one).trim();
     if let Some(words) = node["enum"].as_array() {
         let mut words = words.iter().filter_map(Value::as_str);
-        let found = words.find(|it| it.eq_ignore_ascii_case(word));
+        let found = words.find(|allowed| allowed.eq_ignore_ascii_case(word));
         return found.map(string_text).ok_or_else(|| expected(node));
     }
     match value.as_ref().filter(|value| fits(node, value)) {
@@ -138,7 +141,10 @@ mod tests {
     /// Nothing if the value is valid, else what is wrong with it.
     fn errors(value: &Value) -> Vec<String> {
         let validator = jsonschema::draft7::new(&schema()).unwrap();
-        validator.iter_errors(value).map(|it| format!("{}: {it}", it.instance_path())).collect()
+        validator
+            .iter_errors(value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect()
     }
 
     /// The fields of the struct that a reader asks for. It is an error, so that nothing has to be read.
@@ -226,7 +232,7 @@ mod tests {
             }
             let described: BTreeSet<_> = described.keys().map(String::as_str).collect();
             // Both are known only to be refused.
-            let known = known.iter().copied().filter(|it| !["key", "api_key"].contains(it));
+            let known = known.iter().copied().filter(|key| !["key", "api_key"].contains(key));
             assert_eq!(described, known.collect(), "{place}");
             let manual = include_str!("../../docs/configuration.md");
             for key in described {
@@ -295,10 +301,13 @@ mod tests {
     /// All defaults and examples of the schema.
     fn samples<'a>(node: &'a Value, found: &mut Vec<(&'a Value, &'a Value)>) {
         let examples = node["examples"].as_array().into_iter().flatten();
-        found.extend(node.get("default").into_iter().chain(examples).map(|it| (node, it)));
-        let properties = node["properties"].as_object().into_iter().flatten().map(|it| it.1);
+        found.extend(node.get("default").into_iter().chain(examples).map(|sample| (node, sample)));
+        let properties =
+            node["properties"].as_object().into_iter().flatten().map(|property| property.1);
         let inner = [&node["items"], &node["additionalProperties"]].into_iter();
-        properties.chain(inner.filter(|it| it.is_object())).for_each(|it| samples(it, found));
+        properties
+            .chain(inner.filter(|node| node.is_object()))
+            .for_each(|node| samples(node, found));
     }
 
     #[test]

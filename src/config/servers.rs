@@ -103,7 +103,7 @@ pub(crate) struct McpSettings {
 pub(crate) struct McpServerSettings {
     pub name: String,
     pub transport: ServerTransport,
-    /// Whether several sessions may share one connection.
+    /// True if several sessions may share one connection.
     pub is_shared: bool,
     /// How long the server may take to become ready.
     pub start_timeout: Option<Duration>,
@@ -115,9 +115,9 @@ pub(crate) struct McpServerSettings {
     pub tools: Option<Vec<String>>,
     /// Globs of tools that are not offered.
     pub without_tools: Vec<String>,
-    /// Whether it runs in the sandbox.
+    /// True if it runs in the sandbox.
     pub sandbox: bool,
-    /// Whether it has network access.
+    /// True if it has network access.
     pub network: bool,
     /// Further writable paths: absolute, or relative to the session's folder.
     pub write: Vec<PathBuf>,
@@ -198,25 +198,30 @@ impl McpSection {
     /// Literal values in the file that look like credentials.
     pub(super) fn secrets(&self, is_credential: fn(&str) -> bool) -> Vec<String> {
         let sections = self.servers.values().flatten();
-        let values = sections.flat_map(|it| it.env.iter().chain(&it.headers));
-        let literal = values.filter(|(name, it)| is_credential(name) && !it.contains("${"));
+        let values = sections.flat_map(|section| section.env.iter().chain(&section.headers));
+        let literal = values.filter(|(name, value)| is_credential(name) && !value.contains("${"));
         // The last word: the value may be `Bearer KEY`.
-        literal.filter_map(|it| Some(it.1.split_whitespace().next_back()?.to_owned())).collect()
+        literal
+            .filter_map(|(_, value)| Some(value.split_whitespace().next_back()?.to_owned()))
+            .collect()
     }
 
     /// The name and a description of each server. It names variables and headers, but not their values,
     /// which may be secrets.
     pub(super) fn descriptions(&self) -> Vec<(String, String)> {
-        let describe = |server: &Result<ServerSection, String>| match server {
-            Ok(section) => section.description(),
-            Err(why) => format!("not used: {why}"),
-        };
-        self.servers.iter().map(|(name, it)| (name.clone(), describe(it))).collect()
+        let descriptions = self.servers.iter().map(|(name, server)| {
+            let description = match server {
+                Ok(section) => section.description(),
+                Err(why) => format!("not used: {why}"),
+            };
+            (name.clone(), description)
+        });
+        descriptions.collect()
     }
 
     /// `wait_seconds`, if set.
     pub(super) fn wait(&self) -> Option<u64> {
-        self.wait.map(|it| it.as_secs())
+        self.wait.map(|wait| wait.as_secs())
     }
 }
 
@@ -229,8 +234,9 @@ fn parse_server(
     value: &Value,
     unknown: &mut Vec<Vec<String>>,
 ) -> Result<ServerSection, String> {
-    let fits = |it: char| it.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&it);
-    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(fits) {
+    let is_allowed =
+        |letter: char| letter.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&letter);
+    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_allowed) {
         return Err(format!(
             "its name may contain only letters, digits, `_`, `-` and `.`, at most {MAX_NAME_LENGTH}"
         ));
@@ -263,26 +269,19 @@ impl ServerSection {
         home: Option<&Path>,
         look_up: &VariableLookup<'_>,
     ) -> Result<McpServerSettings, String> {
-        let expand = |text: &String| expand_variables(text, look_up);
-        let pairs = |all: &BTreeMap<String, String>| {
-            let pair = |(name, text): (&String, &String)| {
-                Ok((name.clone(), Secret::from(expand_variables(text, look_up)?)))
-            };
-            all.iter().map(pair).collect::<Result<Vec<_>, String>>()
-        };
-        let path = |it: &String| {
-            sandbox::resolve_path(it, home, None).unwrap_or_else(|| PathBuf::from(it.as_str()))
-        };
-        let seconds = |it: Option<NonZeroU32>| Some(Duration::from_secs(it?.get().into()));
         let transport = match (&self.command, &self.url) {
             (Some(command), _) => ServerTransport::Stdio {
-                command: expand_home(&expand(command)?, home),
-                arguments: self.args.iter().map(expand).collect::<Result<_, _>>()?,
-                environment: pairs(&self.env)?,
+                command: expand_home(&expand_variables(command, look_up)?, home),
+                arguments: self
+                    .args
+                    .iter()
+                    .map(|argument| expand_variables(argument, look_up))
+                    .collect::<Result<_, _>>()?,
+                environment: expand_values(&self.env, look_up)?,
             },
             (None, url) => ServerTransport::Http {
-                url: parse_url(&expand(url.as_ref().unwrap_or(&String::new()))?)?,
-                headers: pairs(&self.headers)?,
+                url: parse_url(&expand_variables(url.as_deref().unwrap_or_default(), look_up)?)?,
+                headers: expand_values(&self.headers, look_up)?,
             },
         };
         Ok(McpServerSettings {
@@ -296,8 +295,8 @@ impl ServerSection {
             without_tools: self.without_tools.clone(),
             sandbox: self.sandbox,
             network: self.network,
-            write: self.write.iter().map(path).collect(),
-            read: self.read.iter().map(path).collect(),
+            write: sandbox_paths(&self.write, home),
+            read: sandbox_paths(&self.read, home),
         })
     }
 
@@ -309,10 +308,10 @@ impl ServerSection {
         match (&self.command, &self.url) {
             (Some(command), _) => parts.push(format!("program {command}")),
             (None, url) => {
-                let url = url.as_deref().and_then(|it| Url::parse(it).ok());
+                let url = url.as_deref().and_then(|text| Url::parse(text).ok());
                 // The user info and the query may contain a key.
                 let shown =
-                    url.map(|it| format!("{}{}", it.origin().ascii_serialization(), it.path()));
+                    url.map(|url| format!("{}{}", url.origin().ascii_serialization(), url.path()));
                 parts.push(shown.unwrap_or_else(|| "a URL".to_owned()));
             }
         }
@@ -332,6 +331,28 @@ impl ServerSection {
     }
 }
 
+/// Pairs of name and value, with variables in the values expanded.
+fn expand_values(
+    pairs: &BTreeMap<String, String>,
+    look_up: &VariableLookup<'_>,
+) -> Result<Vec<(String, Secret)>, String> {
+    let expanded = pairs
+        .iter()
+        .map(|(name, text)| Ok((name.clone(), Secret::from(expand_variables(text, look_up)?))));
+    expanded.collect()
+}
+
+fn sandbox_paths(paths: &[String], home: Option<&Path>) -> Vec<PathBuf> {
+    let resolved = paths.iter().map(|path| {
+        sandbox::resolve_path(path, home, None).unwrap_or_else(|| PathBuf::from(path.as_str()))
+    });
+    resolved.collect()
+}
+
+fn seconds(number: Option<NonZeroU32>) -> Option<Duration> {
+    Some(Duration::from_secs(number?.get().into()))
+}
+
 fn expand_home(command: &str, home: Option<&Path>) -> PathBuf {
     match (command.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -349,7 +370,8 @@ fn parse_url(text: &str) -> Result<Url, String> {
 
 /// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
 pub(crate) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
-    let (mut expanded, mut rest) = (String::new(), text);
+    let mut expanded = String::new();
+    let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
         expanded.push_str(before);
         let Some((inner, after)) = behind.split_once('}') else {
@@ -359,11 +381,11 @@ pub(crate) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Resu
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
-        let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
-        if name.is_empty() || !name.chars().all(is_name) {
+        let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        if name.is_empty() || !is_name {
             return Err("a `${…}` contains no name of a variable".to_owned());
         }
-        match (look_up(name)?.filter(|it| !it.is_empty() || default.is_none()), default) {
+        match (look_up(name)?.filter(|value| !value.is_empty() || default.is_none()), default) {
             (Some(value), _) => expanded.push_str(&value),
             (None, Some(default)) => expanded.push_str(default),
             (None, None) => {

@@ -46,8 +46,8 @@ impl Config {
             let model = section.models.first().map_or("-", String::as_str);
             let named = self.sources(&file).provider(Some(&format!("{name}/{model}")));
             let value = match named {
-                Ok(Provider::Endpoint(it)) => {
-                    format!("{}, key {}", it.redacted_url(), key_state(&it))
+                Ok(Provider::Endpoint(endpoint)) => {
+                    format!("{}, key {}", endpoint.redacted_url(), key_state(&endpoint))
                 }
                 Ok(_) => "nothing".to_owned(),
                 Err(error) => error.to_string(),
@@ -63,7 +63,7 @@ impl Config {
             let key = format!("{place}.request");
             settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
         }
-        settings.extend(self.logins().all().iter().map(|it| self.login_setting(it)));
+        settings.extend(self.logins().all().iter().map(|login| self.login_setting(login)));
         if let Some(seconds) = file.mcp.wait() {
             settings.push(EffectiveSetting::new("mcp.wait_seconds", &seconds, self.file_path()));
         }
@@ -129,7 +129,8 @@ impl Config {
     fn model_origin(&self, file: &ConfigFile, is_section: bool) -> String {
         let logins = self.logins();
         let is_from_login = self.login_model(&logins).is_some()
-            || !is_section && self.endpoint_login(&logins).is_some_and(|it| it.model.is_some());
+            || !is_section
+                && self.endpoint_login(&logins).is_some_and(|login| login.model.is_some());
         first_match(&[
             (self.flags.model.is_some(), "--model"),
             (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
@@ -142,11 +143,12 @@ impl Config {
 
     fn base_url_origin(&self, file: &ConfigFile, endpoint: &EndpointSettings) -> String {
         if let Some(name) = &endpoint.name {
-            let own = file.providers.get(name).is_some_and(|it| it.base_url.is_some());
+            let own = file.providers.get(name).is_some_and(|section| section.base_url.is_some());
             return first_match(&[(own, &self.file_path())]);
         }
         let logins = self.logins();
-        let is_from_login = self.endpoint_login(&logins).is_some_and(|it| it.base_url.is_some());
+        let is_from_login =
+            self.endpoint_login(&logins).is_some_and(|login| login.base_url.is_some());
         first_match(&[
             (self.flags.base_url.is_some(), "--base-url"),
             (self.variables.base_url.is_some(), "OPENAI_BASE_URL"),
@@ -157,7 +159,8 @@ impl Config {
     fn login_setting(&self, login: &StoredLogin) -> EffectiveSetting {
         let server = login.server().map_or("an unknown server".to_owned(), redacted_url);
         let key = if login.key.is_some() { "key set" } else { "no key" };
-        let model = login.model.as_deref().map(|it| format!(", model {it}")).unwrap_or_default();
+        let model =
+            login.model.as_deref().map(|model| format!(", model {model}")).unwrap_or_default();
         EffectiveSetting::new(
             &format!("login.{}", login.name()),
             &format!("{server}, {key}{model}"),
@@ -207,7 +210,9 @@ impl Config {
             let from = if is_set { place.as_str() } else { BUILT_IN };
             EffectiveSetting::new(&name, &value, from)
         }));
-        for (name, number) in self.flags.limits.iter().filter(|it| it.0 != "max_turn_requests") {
+        for (name, number) in
+            self.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests")
+        {
             settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--budget"));
         }
         settings
@@ -221,7 +226,8 @@ impl Config {
             bounds.push((name.to_owned(), value, is_set));
         };
         add("acp.v2", self.allows_acp_v2().to_string(), file.acp.v2.is_some());
-        let (rules, sandbox) = (&file.permissions, &file.sandbox);
+        let rules = &file.permissions;
+        let sandbox = &file.sandbox;
         let own_rules = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
         let plural = if own_rules == 1 { "" } else { "s" };
         add("permissions", format!("{own_rules} rule{plural} of your file"), own_rules > 0);
@@ -231,7 +237,7 @@ impl Config {
         add("sandbox.read", reads.to_owned(), sandbox.read.is_some());
         let lists =
             [("write", &sandbox.write), ("hide", &sandbox.hide), ("protect", &sandbox.protect)];
-        for (name, list) in lists.into_iter().filter(|it| !it.1.is_empty()) {
+        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             add(&format!("sandbox.{name}"), list.join(", "), true);
         }
         if let Some(memory) = sandbox.memory_mb {
@@ -240,14 +246,15 @@ impl Config {
         if let Some(caches) = &sandbox.caches {
             add("sandbox.caches", caches.join(", "), true);
         }
-        let (sessions, usual) = (file.sessions, SessionRetention::default());
+        let sessions = file.sessions;
+        let usual = SessionRetention::default();
         let is_set = sessions.keep_days != usual.keep_days;
         add("sessions.keep_days", sessions.keep_days.to_string(), is_set);
         let is_set = sessions.max_size != usual.max_size;
         add("sessions.max_size", sessions.max_size.to_string(), is_set);
         let stop_loops = file.limits.stop_loops;
         add("limits.stop_loops", stop_loops.unwrap_or(true).to_string(), stop_loops.is_some());
-        for (name, number) in file.limits.numbers().filter(|it| !self.has_limit_flag(it.0)) {
+        for (name, number) in file.limits.numbers().filter(|limit| !self.has_limit_flag(limit.0)) {
             add(&format!("limits.{name}"), number.to_string(), true);
         }
         bounds
@@ -260,12 +267,12 @@ impl Config {
 
 /// The first origin that applies, or `built in`.
 pub(super) fn first_match(places: &[(bool, &str)]) -> String {
-    places.iter().find(|it| it.0).map_or(BUILT_IN, |it| it.1).to_owned()
+    places.iter().find(|place| place.0).map_or(BUILT_IN, |place| place.1).to_owned()
 }
 
 /// The origin of the effective key.
 pub(super) fn key_origin(endpoint: &EndpointSettings) -> String {
-    endpoint.key.as_ref().map_or(BUILT_IN.to_owned(), |it| it.origin.to_string())
+    endpoint.key.as_ref().map_or(BUILT_IN.to_owned(), |key| key.origin.to_string())
 }
 
 fn key_state(endpoint: &EndpointSettings) -> &'static str {

@@ -43,7 +43,7 @@ pub(crate) fn settings_template() -> String {
     text
 }
 
-/// Whether the entries of a table have names that the user chooses, and settings of their own.
+/// Returns true if the entries of a table have names that the user chooses, and settings of their own.
 fn is_map(node: &Value) -> bool {
     node["additionalProperties"]["type"] == "object"
 }
@@ -73,12 +73,13 @@ fn add_named(text: &mut String, node: &Value, path: &[&str], example: &Value) {
 
 fn add_setting(text: &mut String, node: &Value, path: &[&str], value: &Value) {
     let description = node["description"].as_str().unwrap_or_default();
-    let words = node["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let words = match words.collect::<Vec<_>>().join(", ") {
+    let allowed = node["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words = match allowed.collect::<Vec<_>>().join(", ") {
         words if words.is_empty() => words,
         words => format!(" One of {words}."),
     };
-    let (key, value) = (key_text(path), toml_text(value));
+    let key = key_text(path);
+    let value = toml_text(value);
     text.push_str(&format!("# {description}{words}\n#{key} = {value}\n"));
 }
 
@@ -89,10 +90,10 @@ fn toml_text(value: &Value) -> String {
             format!("[{}]", all.iter().map(toml_text).collect::<Vec<_>>().join(", "))
         }
         Value::Object(all) => {
-            let entry = |(key, value): (&String, &Value)| {
-                format!("{} = {}", key_text(&[key]), toml_text(value))
-            };
-            format!("{{ {} }}", all.iter().map(entry).collect::<Vec<_>>().join(", "))
+            let entries = all
+                .iter()
+                .map(|(key, value)| format!("{} = {}", key_text(&[key]), toml_text(value)));
+            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use crate::config::file::ConfigFile;
 
-    /// What is wrong with a file.
+    /// The problems of a file.
     fn problems(text: &str) -> Vec<String> {
         let (file, mut problems) = ConfigFile::parse(text, Path::new("c.toml")).unwrap();
         problems.extend(file.wrong_values());
@@ -115,13 +116,14 @@ mod tests {
 
     /// The line without the `#` of a setting that is commented out.
     fn uncommented(line: &str) -> Option<&str> {
-        line.strip_prefix('#').filter(|it| it.starts_with(|it: char| it.is_ascii_lowercase()))
+        line.strip_prefix('#')
+            .filter(|rest| rest.starts_with(|first: char| first.is_ascii_lowercase()))
     }
 
     /// The template with the chosen settings.
     fn with(is_chosen: impl Fn(&str) -> bool) -> String {
         let template = settings_template();
-        let line = |line| uncommented(line).filter(|it| is_chosen(it)).unwrap_or(line);
+        let line = |line| uncommented(line).filter(|setting| is_chosen(setting)).unwrap_or(line);
         template.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
     }
 
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(problems(&template), Vec::<String>::new());
         let file = ConfigFile::parse(&template, Path::new("c.toml")).unwrap().0;
         assert_eq!(format!("{file:?}"), format!("{:?}", ConfigFile::default()));
-        let longest = template.lines().map(|it| it.chars().count()).max();
+        let longest = template.lines().map(|line| line.chars().count()).max();
         assert!(longest < Some(160) && template.lines().count() < 180, "{longest:?} {template}");
     }
 
@@ -147,7 +149,7 @@ mod tests {
                 it if it.starts_with("servers.web.") => "servers.web.url ",
                 _ => setting,
             };
-            let text = with(|it| it == setting || it.starts_with(needed));
+            let text = with(|key| key == setting || key.starts_with(needed));
             assert_ne!(text, template, "{setting}");
             assert_eq!(problems(&text), Vec::<String>::new(), "{setting}");
         }
@@ -161,8 +163,8 @@ mod tests {
             schema_keys(node, &path, found);
             found.insert(path);
         }
-        let inner = ["items", "additionalProperties"].into_iter().map(|it| &node[it]);
-        inner.filter(|it| it.is_object()).for_each(|it| schema_keys(it, path, found));
+        let inner = ["items", "additionalProperties"].into_iter().map(|key| &node[key]);
+        inner.filter(|inner| inner.is_object()).for_each(|inner| schema_keys(inner, path, found));
     }
 
     /// The keys of a value, with the path of the schema.
@@ -187,7 +189,8 @@ mod tests {
         let schema = schema::root();
         let value: Value = toml_edit::de::from_str(&with(|_| true)).unwrap();
         assert!(jsonschema::draft7::is_valid(&schema, &value));
-        let (mut known, mut written) = (BTreeSet::new(), BTreeSet::new());
+        let mut known = BTreeSet::new();
+        let mut written = BTreeSet::new();
         schema_keys(&schema, "", &mut known);
         value_keys(&schema, &value, "", &mut written);
         assert_eq!(known, written);

@@ -83,7 +83,9 @@ impl UserFile {
     pub(super) fn load(&self) -> Result<Arc<ConfigFile>, ConfigError> {
         let loaded = self.read();
         if !loaded.is_logged.swap(true, Ordering::Relaxed) {
-            loaded.warnings.iter().for_each(|it| tracing::warn!("{it}"));
+            for warning in &loaded.warnings {
+                tracing::warn!("{warning}");
+            }
             if let Err(error) = &loaded.parsed {
                 tracing::warn!("{error}");
             }
@@ -108,7 +110,7 @@ impl UserFile {
             ))),
         };
         let mut last = self.cached.lock();
-        if let Some(last) = last.as_ref().filter(|it| it.text == text) {
+        if let Some(last) = last.as_ref().filter(|loaded| loaded.text == text) {
             return Arc::clone(last);
         }
         let loaded = Arc::new(self.parse_text(text));

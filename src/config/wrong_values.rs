@@ -15,12 +15,12 @@ use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 
 impl Config {
-    /// What is wrong in the environment, the user's file and the files that it names, a sentence each with
+    /// The errors in the environment, the user's file and the files that it names, a sentence each with
     /// the place, the value and what is allowed.
     pub(crate) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = self.wrong_variables();
         match Logins::load(&self.paths) {
-            Ok(logins) if logins.all().iter().any(|it| it.key.is_some()) => {
+            Ok(logins) if logins.all().iter().any(|login| login.key.is_some()) => {
                 wrong.extend(exposed(&Logins::path(&self.paths)));
             }
             Ok(_) => {}
@@ -28,11 +28,13 @@ impl Config {
         }
         if let Ok(file) = self.file.load() {
             let place = self.user_file_path().display().to_string();
-            wrong.extend(file.wrong_values().into_iter().map(|it| format!("{place}: {it}")));
             wrong.extend(
-                file.providers
-                    .values()
-                    .filter_map(|it| exposed(self.key_file(it.key_file.as_ref()?).path())),
+                file.wrong_values().into_iter().map(|problem| format!("{place}: {problem}")),
+            );
+            wrong.extend(
+                file.providers.values().filter_map(|provider| {
+                    exposed(self.key_file(provider.key_file.as_ref()?).path())
+                }),
             );
         }
         wrong
@@ -40,44 +42,46 @@ impl Config {
 
     fn wrong_variables(&self) -> Vec<String> {
         let variables = &self.variables;
-        let mode = variables.mode.as_ref().filter(|it| Mode::parse_lenient(it).is_none());
-        let mode = mode.map(|it| {
-            let mode = self.mode().id();
-            format!("TURNWRIGHT_MODE {}. Sessions begin in `{mode}`", expected_mode(it))
+        let wrong_mode = variables.mode.as_ref().filter(|word| Mode::parse_lenient(word).is_none());
+        let mode = wrong_mode.map(|word| {
+            let in_force = self.mode().id();
+            format!("TURNWRIGHT_MODE {}. Sessions begin in `{in_force}`", expected_mode(word))
         });
-        let number = |name: &str, text: Option<&String>, least: u64| {
-            let is_right = |it: &&String| {
-                parse_number::<u64>(Some(it))
-                    .is_some_and(|it| (least..=u32::MAX.into()).contains(&it))
-            };
-            let text = text.filter(|it| !is_right(it))?.escape_debug();
-            Some(format!("{name} is `{text}`, expected a whole number ≥ {least}. It is ignored"))
-        };
         let requests =
-            number("TURNWRIGHT_MAX_TURN_REQUESTS", variables.max_turn_requests.as_ref(), 1);
-        let window = number("TURNWRIGHT_CONTEXT_WINDOW", variables.context_window.as_ref(), 1);
+            wrong_number("TURNWRIGHT_MAX_TURN_REQUESTS", variables.max_turn_requests.as_ref(), 1);
+        let window =
+            wrong_number("TURNWRIGHT_CONTEXT_WINDOW", variables.context_window.as_ref(), 1);
         mode.into_iter().chain(requests).chain(window).collect()
     }
+}
+
+fn wrong_number(name: &str, text: Option<&String>, least: u64) -> Option<String> {
+    let text = text?;
+    let number = parse_number::<u64>(Some(text));
+    if number.is_some_and(|number| (least..=u32::MAX.into()).contains(&number)) {
+        return None;
+    }
+    let text = text.escape_debug();
+    Some(format!("{name} is `{text}`, expected a whole number ≥ {least}. It is ignored"))
 }
 
 impl ConfigFile {
     pub(super) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        if let Some(word) = self.mode.as_ref().filter(|it| Mode::parse_lenient(it).is_none()) {
+        if let Some(word) = self.mode.as_ref().filter(|word| Mode::parse_lenient(word).is_none()) {
             wrong.push(format!("`mode` {}. Sessions begin in `ask`", expected_mode(word)));
         }
         if let Some(word) = self
             .effort
             .as_ref()
-            .filter(|it| ReasoningEffort::parse(&it.trim().to_ascii_lowercase()).is_none())
+            .filter(|word| ReasoningEffort::parse(&word.trim().to_ascii_lowercase()).is_none())
         {
-            let known: Vec<_> = ReasoningEffort::ALL.iter().map(|it| it.id()).collect();
+            let known: Vec<_> = ReasoningEffort::ALL.iter().map(|effort| effort.id()).collect();
             let word = word.escape_debug();
             wrong.push(format!("`effort` is `{word}`, expected one of {}", known.join(", ")));
         }
-        let is_host = |it: &str| !it.is_empty() && !it.contains(['/', '@', '*', ' ']);
-        wrong.extend(self.web.allow.iter().filter(|it| !is_host(it)).map(|it| {
-            let entry = it.escape_debug();
+        wrong.extend(self.web.allow.iter().filter(|host| !is_host(host)).map(|host| {
+            let entry = host.escape_debug();
             format!("`web.allow` contains `{entry}`, expected HOST or HOST:PORT")
         }));
         wrong.extend(self.limits.wrong_values());
@@ -108,14 +112,19 @@ impl ConfigFile {
     }
 }
 
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['/', '@', '*', ' '])
+}
+
 fn wrong_endpoint(name: &str, provider: &ProviderSection) -> Vec<String> {
     let mut wrong = Vec::new();
-    if let Some(word) = provider.api.as_ref().filter(|it| Protocol::parse(it).is_none()) {
+    if let Some(word) = provider.api.as_ref().filter(|word| Protocol::parse(word).is_none()) {
         let word = word.escape_debug();
         wrong.push(format!("`providers.{name}.api` is `{word}`, expected `chat` or `responses`"));
     }
-    let is_url = |it: &str| Url::parse(it).is_ok_and(|it| ["http", "https"].contains(&it.scheme()));
-    if provider.base_url.as_ref().is_some_and(|it| !is_url(it)) {
+    if let Some(text) = &provider.base_url
+        && !Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()))
+    {
         // It is not quoted: it may contain a password.
         wrong.push(format!("`providers.{name}.base_url` is not a URL with http or https"));
     }
@@ -130,11 +139,11 @@ fn expected_mode(word: &str) -> String {
 fn wrong_quirks(place: &str, quirks: &Map<String, Value>) -> Vec<String> {
     let named: Map<_, _> = quirks
         .iter()
-        .filter(|it| it.0 != "body")
-        .map(|(name, it)| (name.clone(), it.clone()))
+        .filter(|field| field.0 != "body")
+        .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let wrong = QuirkPatch::parse(&named).1.into_iter();
-    wrong.map(|it| format!("`{place}.quirks`: {it}")).collect()
+    wrong.map(|problem| format!("`{place}.quirks`: {problem}")).collect()
 }
 
 /// Words of the sentence about a file with a key that others can read or replace.
@@ -177,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_wrong_value_is_named_with_its_place_and_what_is_allowed() {
-        let some = |it: &str| Some(it.to_owned());
+        let some = |text: &str| Some(text.to_owned());
         let none = EnvironmentVariables::default;
         let table = [
             (

@@ -1,4 +1,4 @@
-//! What is put where, what is refused, and that nothing else of a file changes.
+//! Where an entry is put, what is refused, and that nothing else of a file changes.
 
 use proptest::prelude::*;
 use serde_json::Map;

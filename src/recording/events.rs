@@ -49,7 +49,7 @@ pub(crate) struct RecordedEvent {
     pub(crate) kind: EventKind,
 }
 
-/// What has happened.
+/// Something that has happened.
 #[derive(Debug)]
 pub(crate) enum EventKind {
     /// The client has sent a message.
@@ -60,9 +60,9 @@ pub(crate) enum EventKind {
     Request { id: u64, messages: Vec<Value> },
     /// All of the model's answer, at the time of its end.
     Reply(RecordedReply),
-    /// What is known of the session's MCP servers has changed.
+    /// The known facts about the session's MCP servers have changed.
     Servers(Vec<Value>),
-    /// What the session's project says about questions.
+    /// The project's settings about questions.
     Project(Value),
     /// The conversation that the session has from the store.
     Stored(Value),
@@ -97,7 +97,7 @@ pub(crate) struct RecordedReply {
     pub(crate) fault: Option<String>,
 }
 
-/// What a tool has answered.
+/// A tool's answer.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RecordedAnswer {
     pub(crate) tool: String,
@@ -133,14 +133,14 @@ pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>),
             Err(why) => return Err(RecordingError::Damaged { line, why }),
         }
     }
-    let opens = |it: &RecordedEvent| match &it.kind {
-        EventKind::Out(it) => it["result"]["sessionId"].is_string(),
+    let has_session = events.iter().any(|event| match &event.kind {
+        EventKind::Out(message) => message["result"]["sessionId"].is_string(),
         kind => matches!(kind, EventKind::Stored(_)),
-    };
-    if !events.iter().any(opens) {
+    });
+    if !has_session {
         return Err(RecordingError::NoSession);
     }
-    events.sort_by_key(|it| it.number);
+    events.sort_by_key(|event| event.number);
     Ok((head, events))
 }
 
@@ -150,7 +150,9 @@ fn foreign_method(event: &RecordedEvent) -> Option<&str> {
     let EventKind::In(message) = &event.kind else { return None };
     let method = message["method"].as_str()?;
     let is_known = ["initialize", "authenticate", "$/cancel_request"].contains(&method)
-        || ["session/", "_session/", "_turnwright/"].iter().any(|it| method.starts_with(it));
+        || ["session/", "_session/", "_turnwright/"]
+            .iter()
+            .any(|prefix| method.starts_with(prefix));
     (!is_known).then_some(method)
 }
 
@@ -164,7 +166,7 @@ fn check_head(line: &str, is_cut: bool) -> Result<Value, RecordingError> {
     };
     let format = head.get(FORMAT_FIELD).ok_or(RecordingError::NotARecording)?;
     if format != FORMAT {
-        let maker = head["version"].as_str().map(|it| format!(", {it}"));
+        let maker = head["version"].as_str().map(|version| format!(", {version}"));
         return Err(RecordingError::OtherFormat(format.clone(), maker.unwrap_or_default()));
     }
     match head["os"].as_str() {
@@ -179,7 +181,7 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
     let fields = event.as_object_mut()?;
     let number = fields.get("n")?.as_u64()?;
     let milliseconds = fields.get("ms")?.as_u64()?;
-    let (name, what) = fields.into_iter().find(|it| it.0 != "n" && it.0 != "ms")?;
+    let (name, what) = fields.into_iter().find(|field| field.0 != "n" && field.0 != "ms")?;
     let what = what.take();
     let kind = match name.as_str() {
         "in" => EventKind::In(what),
@@ -201,8 +203,8 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
     Some(RecordedEvent { line, number, milliseconds, kind })
 }
 
-/// Whether the pieces of a reply are those of its body.
+/// Returns true if the pieces of a reply are those of its body.
 fn fits(reply: &RecordedReply) -> bool {
-    let length = reply.pieces.iter().try_fold(0_usize, |sum, it| sum.checked_add(it.2));
+    let length = reply.pieces.iter().try_fold(0_usize, |sum, piece| sum.checked_add(piece.2));
     length == Some(reply.body.len())
 }

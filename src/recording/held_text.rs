@@ -66,5 +66,5 @@ fn with_text(mut message: Value, text: &str) -> Value {
 fn is_of_same_message(one: &Value, other: &Value) -> bool {
     ["sessionUpdate", "messageId"]
         .iter()
-        .all(|it| one["params"]["update"][it] == other["params"]["update"][it])
+        .all(|field| one["params"]["update"][field] == other["params"]["update"][field])
 }

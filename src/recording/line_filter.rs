@@ -48,7 +48,7 @@ impl LineFilter {
 
     /// Returns true if a message is to be recorded.
     pub(super) fn should_record(&mut self, direction: LineDirection, message: &Value) -> bool {
-        let id = message.get("id").filter(|it| !it.is_null()).map(Value::to_string);
+        let id = message.get("id").filter(|id| !id.is_null()).map(Value::to_string);
         let method = message["method"].as_str();
         match (direction, method, id) {
             (LineDirection::In, Some(method), id) => {
@@ -81,7 +81,7 @@ impl LineFilter {
                 if self.session.is_none() && self.opening_request.is_none() =>
             {
                 self.opening_request = id.cloned();
-                // What a stored conversation shows precedes the answer.
+                // The messages that show a stored conversation precede the answer.
                 if matches!(method, "session/load" | "session/resume") {
                     self.session = message["params"]["sessionId"].as_str().map(str::to_owned);
                 }
@@ -124,7 +124,7 @@ impl LineFilter {
     }
 }
 
-/// Whether a message says that a turn of version 2 has ended.
+/// Returns true if a message says that a turn of version 2 has ended.
 fn is_idle(message: &Value) -> bool {
     let update = &message["params"]["update"];
     update["sessionUpdate"] == "state_update" && update["state"] == "idle"

@@ -64,7 +64,7 @@ impl Recording {
         Recording { recorder: Arc::default(), playback: Some(playback) }
     }
 
-    /// Whether something is recorded or played back, so that nothing may be left to chance.
+    /// Returns true if something is recorded or played back, so that nothing may be left to chance.
     pub(crate) fn is_in_use(&self) -> bool {
         self.playback.is_some() || self.recorder.is_on()
     }
@@ -85,7 +85,7 @@ impl Recording {
 
     /// The recorder, if it records this session's calls of this tool now.
     pub(crate) fn recorder_of(&self, tool: &str) -> Option<&Arc<Recorder>> {
-        Some(&self.recorder).filter(|it| it.is_on() && !PLAYED_LIVE.contains(&tool))
+        Some(&self.recorder).filter(|recorder| recorder.is_on() && !PLAYED_LIVE.contains(&tool))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Answers in the place of the outside world what a recording has of it, no sooner than the replay has come
-//! so far: pieces of the model's answers and results of tools keep their places among the client's lines.
+//! Answers in place of the outside world, from a recording, and never earlier than the replay has come:
+//! pieces of the model's answers and results of tools keep their places among the client's lines.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,7 +31,7 @@ pub(crate) enum PlaybackEvent {
     Ended,
 }
 
-/// What a recording has of the outside world.
+/// The outside world as a recording has it.
 pub(crate) struct Playback {
     /// The exchanges with the model that have not begun.
     // The locks are held only to take an entry.
@@ -40,14 +40,14 @@ pub(crate) struct Playback {
     /// How far the replay has come: everything up to this number may be known.
     position: watch::Sender<u64>,
     event_sender: SyncSender<PlaybackEvent>,
-    /// Whether another model is asked, so that its requests go out and no order is kept.
+    /// True if another model is asked, so that its requests go out and no order is kept.
     asks_model: bool,
     sandbox: Value,
     servers: Vec<Value>,
     project: Value,
 }
 
-/// What a tool was asked for.
+/// The kind of question that a tool has answered.
 #[derive(Clone, Copy, PartialEq)]
 enum AnswerKind {
     View,
@@ -94,12 +94,12 @@ impl Playback {
             };
             calls.push(PlayedCall { number: event.number, kind, call, is_taken: false });
         }
-        replies.sort_by_key(|it| it.to);
-        let servers = events.iter().rev().find_map(|it| match &it.kind {
+        replies.sort_by_key(|reply| reply.to);
+        let servers = events.iter().rev().find_map(|event| match &event.kind {
             EventKind::Servers(servers) => Some(servers.clone()),
             _ => None,
         });
-        let project = events.iter().find_map(|it| match &it.kind {
+        let project = events.iter().find_map(|event| match &event.kind {
             EventKind::Project(project) => Some(project.clone()),
             _ => None,
         });
@@ -117,49 +117,49 @@ impl Playback {
 
     /// Lets everything up to this number be known.
     pub(crate) fn advance(&self, number: u64) {
-        self.position.send_if_modified(|it| {
-            let is_further = number > *it;
-            *it = number.max(*it);
+        self.position.send_if_modified(|position| {
+            let is_further = number > *position;
+            *position = number.max(*position);
             is_further
         });
     }
 
-    /// Whether commands could be confined where the recording was made.
+    /// Returns true if commands could be confined where the recording was made.
     pub(crate) fn could_confine(&self) -> bool {
         self.sandbox["confines"] == true
     }
 
-    /// What was said there about gaps of the sandbox.
+    /// The description of the gaps of the sandbox there.
     pub(crate) fn sandbox_limitation(&self) -> Option<&str> {
         self.sandbox["limitation"].as_str()
     }
 
-    /// What was said there about a missing sandbox.
+    /// The description of a missing sandbox there.
     pub(crate) fn missing_sandbox(&self) -> &str {
         self.sandbox["missing"].as_str().unwrap_or_default()
     }
 
-    /// What the session's project said about questions.
+    /// The project's settings about questions.
     pub(crate) fn project(&self) -> &Value {
         &self.project
     }
 
-    /// What the session knew at its end of its MCP servers.
+    /// The session's MCP servers, as they were known at its end.
     pub(crate) fn servers(&self) -> &[Value] {
         &self.servers
     }
 
-    /// What the call would do, as the tool has said it.
+    /// The effect of the call, as the tool has described it.
     pub(crate) fn preview(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(AnswerKind::Preview, tool, arguments).map(|it| it.1)
+        self.take(AnswerKind::Preview, tool, arguments).map(|(_, preview)| preview)
     }
 
     /// How the call was shown, which depends on the files that there were.
     pub(crate) fn view(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(AnswerKind::View, tool, arguments).map(|it| it.1)
+        self.take(AnswerKind::View, tool, arguments).map(|(_, view)| view)
     }
 
-    /// What the tool has answered; `None` if the recording has no such call.
+    /// The tool's answer; `None` if the recording has no such call.
     pub(crate) async fn result(&self, tool: &str, arguments: &Value) -> Option<Value> {
         let (number, answer) = self.take(AnswerKind::Result, tool, arguments)?;
         wait_for(&self.position, number).await;
@@ -168,13 +168,13 @@ impl Playback {
 
     fn take(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<(u64, Value)> {
         let mut calls = self.calls.lock();
-        let is_it = |it: &PlayedCall| {
-            it.kind == kind && it.call.tool == tool && it.call.arguments == *arguments
+        let is_same = |played: &PlayedCall| {
+            played.kind == kind && played.call.tool == tool && played.call.arguments == *arguments
         };
-        let first = calls.iter().position(|it| is_it(it) && !it.is_taken);
+        let first = calls.iter().position(|played| is_same(played) && !played.is_taken);
         // Another model may ask twice.
-        let found = first.or_else(|| calls.iter().position(is_it).filter(|_| self.asks_model));
-        let Some(call) = found.map(|it| &mut calls[it]) else {
+        let found = first.or_else(|| calls.iter().position(is_same).filter(|_| self.asks_model));
+        let Some(call) = found.map(|index| &mut calls[index]) else {
             drop(calls);
             if kind != AnswerKind::Result {
                 return None;
@@ -212,8 +212,9 @@ impl Playback {
         &self,
         reply: RecordedReply,
     ) -> BoxFuture<'static, Result<PlayedResponse, ConnectionFault>> {
-        let (position, event_sender) = (self.position.clone(), self.event_sender.clone());
-        let first = reply.pieces.first().map(|it| it.0).unwrap_or_default();
+        let position = self.position.clone();
+        let event_sender = self.event_sender.clone();
+        let first = reply.pieces.first().map(|piece| piece.0).unwrap_or_default();
         async move {
             wait_for(&position, first).await;
             event_sender.send(PlaybackEvent::PieceTaken(first)).ok();
@@ -224,8 +225,11 @@ impl Playback {
                 // It was given up before the server had answered.
                 return std::future::pending().await;
             }
-            let text = |it: (&String, &Value)| Some((it.0.clone(), it.1.as_str()?.to_owned()));
-            let headers = reply.headers.iter().filter_map(text).collect();
+            let headers = reply
+                .headers
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect();
             let status = reply.status;
             Ok(PlayedResponse { status, headers, body: body(reply, position, event_sender) })
         }
@@ -233,7 +237,7 @@ impl Playback {
     }
 }
 
-/// The pieces of an answer, each when the replay has come so far.
+/// The pieces of an answer, each once the replay has reached it.
 fn body(
     reply: RecordedReply,
     position: watch::Sender<u64>,
@@ -246,10 +250,11 @@ fn body(
     unfold((), move |()| {
         let piece = pieces.pop_front();
         let end = if piece.is_none() { end.take() } else { None };
-        let (position, event_sender, bytes) =
-            (position.clone(), event_sender.clone(), bytes.clone());
+        let position = position.clone();
+        let event_sender = event_sender.clone();
+        let bytes = bytes.clone();
         let start = at;
-        at += piece.map_or(0, |it| it.2);
+        at += piece.map_or(0, |(_, _, length)| length);
         async move {
             match (piece, end.as_deref()) {
                 (Some((number, _, length)), _) => {
@@ -269,7 +274,7 @@ fn body(
 
 async fn wait_for(position: &watch::Sender<u64>, number: u64) {
     // Fails only if the sender is gone, and this is one.
-    drop(position.subscribe().wait_for(|it| *it >= number).await);
+    position.subscribe().wait_for(|reached| *reached >= number).await.ok();
 }
 
 fn fault_named(name: &str) -> ConnectionFault {

@@ -58,15 +58,15 @@ pub(super) enum RawKind {
         exchange: u64,
         end: ExchangeEnd,
     },
-    /// What is known of the session's MCP servers.
+    /// The known facts about the session's MCP servers.
     Servers(Value),
-    /// What the session begins with: `project` for what its project says about questions, `stored` for the
+    /// The beginning of a session: `project` for the project's settings about questions, `stored` for the
     /// conversation from the store. It may come before the session is open.
     Beginning {
         what: &'static str,
         value: Value,
     },
-    /// What a tool has answered: `what` it was asked for, with which arguments.
+    /// A tool's answer: `what` it was asked for, with which arguments.
     Call {
         what: &'static str,
         tool: String,
@@ -104,7 +104,9 @@ fn weight(value: &Value) -> usize {
     EACH + match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields.iter().map(|it| it.0.len() + weight(it.1)).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + weight(value)).sum()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
@@ -117,13 +119,13 @@ pub(crate) struct RecordedSession {
     /// The connection that has the session.
     pub(crate) connection: ClientConnection,
     pub(crate) mode: &'static str,
-    /// What is known of the MCP servers.
+    /// The known facts about the MCP servers.
     pub(crate) servers: Value,
-    /// What the project says about questions.
+    /// The project's settings about questions.
     pub(crate) project: Value,
     /// The conversation so far; `None` if it is empty.
     pub(crate) stored: Option<Value>,
-    /// Whether the user was told about the gaps of the sandbox before, so that it is not in the recording.
+    /// True if the user was told about the gaps of the sandbox before, so that it is not in the recording.
     pub(crate) are_gaps_reported: bool,
 }
 
@@ -138,7 +140,7 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct RecorderState {
     active: Option<ActiveRecording>,
-    /// What the client of each connection has said of itself, by the connection's number.
+    /// The `initialize` of each connection's client, by the connection's number.
     first_lines: HashMap<u64, Vec<u8>>,
     /// A sentence for the user.
     notice: Option<String>,
@@ -148,7 +150,7 @@ struct ActiveRecording {
     path: PathBuf,
     /// The connection whose lines are recorded. Without one it will be the first that is initialized.
     connection: Option<u64>,
-    /// Whether that connection has ended, so that its MCP servers end, too.
+    /// True if that connection has ended, so that its MCP servers end, too.
     has_connection_ended: bool,
     started: Instant,
     next: u64,
@@ -179,7 +181,9 @@ impl Recorder {
     /// client has gone, and those that it hosts with it.
     pub(crate) fn leave_out_servers(&self, connection: u64) {
         let mut state = self.state.lock();
-        if let Some(active) = state.active.as_mut().filter(|it| it.connection == Some(connection)) {
+        if let Some(active) =
+            state.active.as_mut().filter(|active| active.connection == Some(connection))
+        {
             active.has_connection_ended = true;
         }
     }
@@ -189,7 +193,8 @@ impl Recorder {
     pub(crate) fn end_connection(&self, connection: u64, timeout: Duration) {
         let mut state = self.state.lock();
         state.first_lines.remove(&connection);
-        let is_recorded = state.active.as_ref().is_some_and(|it| it.connection == Some(connection));
+        let is_recorded =
+            state.active.as_ref().is_some_and(|active| active.connection == Some(connection));
         drop(state);
         if is_recorded {
             self.stop(timeout);
@@ -198,7 +203,7 @@ impl Recorder {
 
     /// The file of the running recording.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        self.state.lock().active.as_ref().map(|it| it.path.clone())
+        self.state.lock().active.as_ref().map(|active| active.path.clone())
     }
 
     /// Starts a recording in a new file, whose path is returned: another one than `path` if that exists.
@@ -218,16 +223,16 @@ impl Recorder {
         let (end_sender, ended) = sync_channel(1);
         let queued_bytes = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&queued_bytes);
-        let connection = session.as_ref().map(|it| it.connection.number);
-        let prelude = session.map(|it| {
-            let first_line = self.state.lock().first_lines.get(&it.connection.number).cloned();
-            (it, first_line.unwrap_or_default())
+        let connection = session.as_ref().map(|session| session.connection.number);
+        let prelude = session.map(|session| {
+            let first_line = self.state.lock().first_lines.get(&session.connection.number).cloned();
+            (session, first_line.unwrap_or_default())
         });
-        let write = move || {
+        let thread = std::thread::Builder::new().name("recorder".into());
+        thread.spawn(move || {
             let failure = RecordingWriter::write(file, facts, prelude, &events, &counter).err();
-            end_sender.send(failure.map(|it| io_error_text(&it))).ok();
-        };
-        std::thread::Builder::new().name("recorder".into()).spawn(write)?;
+            end_sender.send(failure.map(|error| io_error_text(&error))).ok();
+        })?;
         let active = ActiveRecording {
             path: path.clone(),
             connection,
@@ -243,7 +248,7 @@ impl Recorder {
         Ok(path)
     }
 
-    /// Has the user told why what they asked for is not recorded.
+    /// Keeps a notice for the user about why the session is not recorded although they asked for it.
     pub(crate) fn set_notice(&self, notice: String) {
         self.state.lock().notice = Some(notice);
     }
@@ -276,11 +281,12 @@ impl Recorder {
         arguments: &Value,
         answer: Value,
     ) {
-        let (tool, arguments) = (tool.to_owned(), arguments.clone());
+        let tool = tool.to_owned();
+        let arguments = arguments.clone();
         self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
     }
 
-    /// Records what the project of a session says that is being opened.
+    /// Records the project's settings about questions for a session that is being opened.
     pub(crate) fn record_project(&self, session: &SessionId, project: Value) {
         self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value: project });
     }
@@ -294,8 +300,7 @@ impl Recorder {
     ) {
         match stored {
             Ok(value) => {
-                let beginning = || RawKind::Beginning { what: "stored", value };
-                self.post(Some(session.clone()), beginning);
+                self.post(Some(session.clone()), || RawKind::Beginning { what: "stored", value });
             }
             Err(error) => self.give_up(&format!("the stored conversation cannot be read: {error}")),
         }
@@ -309,9 +314,9 @@ impl Recorder {
         }
     }
 
-    /// Records what is known of the MCP servers of the session whose work runs now.
+    /// Records the known facts about the MCP servers of the session whose work runs now.
     pub(crate) fn record_servers(&self, servers: Value) {
-        if self.state.lock().active.as_ref().is_some_and(|it| it.has_connection_ended) {
+        if self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended) {
             return;
         }
         self.post(current_session(), || RawKind::Servers(servers));
@@ -322,12 +327,13 @@ impl Recorder {
         path: &str,
         body: &dyn Fn() -> Vec<u8>,
     ) -> Exchange {
-        // What is asked outside of a turn, such as the list of models, belongs to no session.
+        // A request outside of a turn, such as for the list of models, belongs to no session.
         let Some(session) = Some(()).filter(|()| self.is_on()).and_then(|()| current_session())
         else {
             return Exchange::Live;
         };
-        let (path, body) = (path.to_owned(), body());
+        let path = path.to_owned();
+        let body = body();
         let number = self.post_numbered(Some(session.clone()), |number| RawKind::Request {
             exchange: number,
             path,
@@ -419,7 +425,7 @@ impl ConnectionObserver {
 
     fn is_recorded(&self) -> bool {
         let state = self.recorder.state.lock();
-        state.active.as_ref().is_some_and(|it| it.connection == Some(self.connection))
+        state.active.as_ref().is_some_and(|active| active.connection == Some(self.connection))
     }
 }
 
@@ -458,11 +464,9 @@ impl RecordedExchange {
 impl ExchangeObserver for RecordedExchange {
     fn on_head(&mut self, status: u16, headers: &mut dyn Iterator<Item = (&str, &str)>) {
         // Others say nothing that this program reads, and may say who the user is.
-        let is_read = |name: &str| {
-            name.starts_with("retry-after") || name.contains("ratelimit") || name == "content-type"
-        };
-        let headers = headers.filter(|it| is_read(it.0));
-        let headers = headers.map(|it| (it.0.to_owned(), it.1.to_owned())).collect();
+        let read_headers = headers.filter(|(name, _)| is_read_header(name));
+        let headers =
+            read_headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         self.post(RawKind::Head { exchange: self.exchange, status, headers });
     }
 
@@ -485,20 +489,25 @@ impl Drop for RecordedExchange {
     }
 }
 
+fn is_read_header(name: &str) -> bool {
+    name.starts_with("retry-after") || name.contains("ratelimit") || name == "content-type"
+}
+
 fn ended_notice(path: &Path, why: &str) -> String {
     format!("The recording {} has ended early: {why}. The session goes on.", path.display())
 }
 
 /// Creates a new file that only the user can read. If the name is taken, a number is added to it.
 fn create_file(path: &Path) -> io::Result<(PathBuf, File)> {
-    if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
     for number in 1..MAX_NAMES {
         let mut name = path.to_path_buf();
         if number > 1 {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            let ending = path.extension().map(|it| format!(".{}", it.to_string_lossy()));
+            let ending =
+                path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
             name.set_file_name(format!("{stem}-{number}{}", ending.unwrap_or_default()));
         }
         match private_file::options().write(true).create_new(true).open(&name) {

@@ -35,7 +35,7 @@ pub(super) struct RecordingWriter {
     replies: HashMap<u64, OpenReply>,
     sent: SentMessages,
     held: HeldText,
-    /// What sessions begin with that are being opened.
+    /// The beginnings of sessions that are being opened.
     beginnings: HashMap<SessionId, Vec<Value>>,
 }
 
@@ -65,7 +65,8 @@ impl RecordingWriter {
             Some((session, _)) => LineFilter::of_session(session.id.as_str()),
             None => LineFilter::default(),
         };
-        let are_gaps_reported = prelude.as_ref().is_some_and(|it| it.0.are_gaps_reported);
+        let are_gaps_reported =
+            prelude.as_ref().is_some_and(|(session, _)| session.are_gaps_reported);
         let mut writer = RecordingWriter {
             file: BufWriter::new(file),
             written: 0,
@@ -117,9 +118,8 @@ impl RecordingWriter {
     fn write_prelude(&mut self, session: &RecordedSession, first_line: &[u8]) -> io::Result<()> {
         let mut first: Value = serde_json::from_slice(first_line)?;
         scrub_message(&mut first);
-        let call = |id: &str, method: &str, params: Value| json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } });
-        let answer = |id: &str, result: Value| json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } });
-        let (id, cwd) = (session.id.as_str(), &session.cwd);
+        let id = session.id.as_str();
+        let cwd = &session.cwd;
         let (set_mode, mode) = if session.connection.is_v2 {
             let mode =
                 json!({ "sessionId": id, "configId": "mode", "type": "id", "value": session.mode });
@@ -131,7 +131,7 @@ impl RecordingWriter {
         if let Some(stored) = &session.stored {
             let params = json!({ "sessionId": id, "cwd": cwd, "mcpServers": [] });
             lines.push(json!({ "stored": stored }));
-            lines.push(call("record-1", "session/resume", params));
+            lines.push(recorded_call("record-1", "session/resume", &params));
             if session.connection.is_v2 {
                 let update = json!({ "sessionUpdate": "state_update", "state": "idle" });
                 let params = json!({ "sessionId": id, "update": update });
@@ -139,15 +139,15 @@ impl RecordingWriter {
                     json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
                 lines.push(json!({ "out": idle }));
             }
-            lines.push(answer("record-1", json!({})));
+            lines.push(recorded_answer("record-1", &json!({})));
         } else {
             let params = json!({ "cwd": cwd, "mcpServers": [] });
-            lines.push(call("record-1", "session/new", params));
-            lines.push(answer("record-1", json!({ "sessionId": id })));
+            lines.push(recorded_call("record-1", "session/new", &params));
+            lines.push(recorded_answer("record-1", &json!({ "sessionId": id })));
         }
         lines.extend([
-            call("record-2", set_mode, mode),
-            answer("record-2", json!({})),
+            recorded_call("record-2", set_mode, &mode),
+            recorded_answer("record-2", &json!({})),
             json!({ "servers": session.servers }),
             json!({ "project": session.project }),
         ]);
@@ -181,7 +181,8 @@ impl RecordingWriter {
             RawKind::Head { exchange, status, headers } => {
                 let Some(reply) = self.replies.get_mut(&exchange) else { return Ok(()) };
                 reply.status = status;
-                reply.headers = headers.into_iter().map(|it| (it.0, it.1.into())).collect();
+                reply.headers =
+                    headers.into_iter().map(|(name, value)| (name, value.into())).collect();
                 reply.pieces.push((number, milliseconds, 0));
                 Ok(())
             }
@@ -234,7 +235,7 @@ impl RecordingWriter {
         }
         let Some(opened) = self.filter.session().map(SessionId::from) else { return Ok(()) };
         let beginning = std::mem::take(&mut self.beginnings).remove(&opened).unwrap_or_default();
-        beginning.into_iter().try_for_each(|it| self.event(number, milliseconds, it))
+        beginning.into_iter().try_for_each(|event| self.event(number, milliseconds, event))
     }
 
     fn end_reply(
@@ -252,11 +253,12 @@ impl RecordingWriter {
         if is_changed {
             // The lengths are those of other bytes. All comes with the first piece, or what the agent
             // has said of it would come too early.
-            let first = pieces.get(1).map_or((number, milliseconds), |it| (it.0, it.1));
+            let first = pieces.get(1).map_or((number, milliseconds), |piece| (piece.0, piece.1));
             pieces.truncate(1);
             pieces.push((first.0, first.1, body.len()));
         }
-        let pieces = pieces.into_iter().map(|it| json!([it.0 + FIRST_NUMBER, it.1, it.2]));
+        let pieces =
+            pieces.into_iter().map(|piece| json!([piece.0 + FIRST_NUMBER, piece.1, piece.2]));
         let mut reply = json!({
             "to": exchange + FIRST_NUMBER,
             "status": status,
@@ -301,7 +303,16 @@ impl RecordingWriter {
     }
 }
 
-/// What the sandbox can do here, which decides about questions, and what will be said about its gaps.
+fn recorded_call(id: &str, method: &str, params: &Value) -> Value {
+    json!({ "in": { "jsonrpc": "2.0", "id": id, "method": method, "params": params } })
+}
+
+fn recorded_answer(id: &str, result: &Value) -> Value {
+    json!({ "out": { "jsonrpc": "2.0", "id": id, "result": result } })
+}
+
+/// The abilities of the sandbox here, which decide about questions, and the text that will be shown about its
+/// gaps.
 fn sandbox_facts(are_gaps_reported: bool) -> Value {
     let confines = turnwright_sandbox::can_confine();
     let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));

@@ -15,13 +15,17 @@ impl SentMessages {
     pub(crate) fn describe(&mut self, body: &[u8]) -> Value {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let messages = body.get("messages").or_else(|| body.get("input"));
-        let messages = messages.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let is_instruction =
-            |it: &&Value| matches!(it["role"].as_str(), Some("system" | "developer"));
-        let messages: Vec<_> = messages.iter().filter(|it| !is_instruction(it)).collect();
-        let digest =
-            |it: &&Value| BuildHasherDefault::<DefaultHasher>::default().hash_one(it.to_string());
-        let digests: Vec<_> = messages.iter().map(digest).collect();
+        let all = messages.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let messages: Vec<_> = all
+            .iter()
+            .filter(|message| !matches!(message["role"].as_str(), Some("system" | "developer")))
+            .collect();
+        let digests: Vec<_> = messages
+            .iter()
+            .map(|message| {
+                BuildHasherDefault::<DefaultHasher>::default().hash_one(message.to_string())
+            })
+            .collect();
         let kept = digests.iter().zip(&self.0).take_while(|(new, old)| new == old).count();
         self.0 = digests;
         json!({ "model": body["model"], "kept": kept, "messages": &messages[kept..] })

@@ -29,11 +29,11 @@ pub(crate) enum PinLookup {
     Absent,
     /// The file cannot be understood.
     Damaged,
-    /// What was approved.
+    /// The approved state.
     Pinned(Pin),
 }
 
-/// What an item was like when it was approved.
+/// The state of an item when it was approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pin {
     /// A digest of the item.
@@ -69,7 +69,7 @@ impl PinStore {
             return PinLookup::Damaged;
         }
         let pin_file =
-            fs::read(&path).ok().and_then(|it| serde_json::from_slice::<PinFile>(&it).ok());
+            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<PinFile>(&bytes).ok());
         match pin_file {
             Some(pin_file) if pin_file.key == key => PinLookup::Pinned(pin_file.pin),
             _ => PinLookup::Damaged,
@@ -82,9 +82,9 @@ impl PinStore {
         let path = self.path(key);
         if matches!(self.get(key), PinLookup::Damaged) {
             // Kept for someone who investigates the damage.
-            drop(fs::rename(&path, path.with_extension("broken")));
+            fs::rename(&path, path.with_extension("broken")).ok();
         }
-        let key = key.iter().map(|it| (*it).to_owned()).collect();
+        let key = key.iter().map(|part| (*part).to_owned()).collect();
         let bytes = serde_json::to_vec_pretty(&PinFile { key, pin })?;
         if bytes.len() as u64 > MAX_PIN_BYTES {
             return Err(io::Error::other("it is too large to be stored"));
@@ -94,23 +94,31 @@ impl PinStore {
     }
 
     fn path(&self, key: &[&str]) -> PathBuf {
-        let parts: Vec<u8> =
-            key.iter().flat_map(|it| digest(&SHA256, it.as_bytes()).as_ref().to_vec()).collect();
+        let parts: Vec<u8> = key
+            .iter()
+            .flat_map(|part| digest(&SHA256, part.as_bytes()).as_ref().to_vec())
+            .collect();
         let name = hex(digest(&SHA256, &parts).as_ref());
         self.folder.join(format!("{name}.json"))
     }
 
     fn make_room(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let files: Vec<_> = entries.map(|it| it.path()).collect();
+        let files: Vec<_> = entries.map(|entry| entry.path()).collect();
         if files.len() < MAX_PINS {
             return;
         }
-        let modified = |it: &Path| fs::symlink_metadata(it).and_then(|it| it.modified()).ok();
-        let mut files: Vec<_> = files.into_iter().map(|it| (modified(&it), it)).collect();
-        files.sort_by_key(|it| it.0);
+        let mut files: Vec<_> = files
+            .into_iter()
+            .map(|path| {
+                let modified =
+                    fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok();
+                (modified, path)
+            })
+            .collect();
+        files.sort_by_key(|(modified, _)| *modified);
         for (_, old) in &files[..files.len() / 4] {
-            drop(fs::remove_file(old));
+            fs::remove_file(old).ok();
         }
     }
 }
@@ -170,7 +178,7 @@ mod tests {
             }
         });
         let pins = PinStore::new(state.path());
-        let names = (0..4).flat_map(|it| (0..10).map(move |number| format!("{it} {number}")));
-        assert!(names.into_iter().all(|it| pins.get(&[&it]) == PinLookup::Pinned(pin("1"))));
+        let names = (0..4).flat_map(|name| (0..10).map(move |number| format!("{name} {number}")));
+        assert!(names.into_iter().all(|name| pins.get(&[&name]) == PinLookup::Pinned(pin("1"))));
     }
 }

@@ -22,13 +22,16 @@ pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<Str
         Err(error) if nofollow::is_link_error(&error) => return Err("is behind a link".to_owned()),
         Err(error) => return Err(format!("cannot be opened ({})", io_error_text(&error))),
     };
-    let about = file.metadata().map_err(|it| format!("cannot be read ({})", io_error_text(&it)))?;
+    let about =
+        file.metadata().map_err(|error| format!("cannot be read ({})", io_error_text(&error)))?;
     if !about.is_file() {
         return Err("is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
-    let count = file.take(MAX_PROJECT_FILE_BYTES + 1).read_to_end(&mut bytes);
-    let count = count.map_err(|it| format!("cannot be read ({})", io_error_text(&it)))?;
+    let count = file
+        .take(MAX_PROJECT_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot be read ({})", io_error_text(&error)))?;
     if count as u64 > MAX_PROJECT_FILE_BYTES {
         return Err(format!("is larger than {MAX_PROJECT_FILE_BYTES} bytes"));
     }

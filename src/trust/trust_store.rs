@@ -26,7 +26,7 @@ pub(crate) struct TrustStore {
 pub(crate) struct TrustRecord {
     /// The project's folder, a real path.
     pub project: String,
-    /// What is trusted, such as the name of the file.
+    /// The trusted thing, such as the name of the file.
     pub what: String,
     /// The SHA-256 of the content.
     pub sha256: String,
@@ -40,13 +40,13 @@ impl TrustStore {
         TrustStore { folder: state.join("trust") }
     }
 
-    /// Whether the user trusts exactly this content in a project, whose path is a real one.
+    /// Returns true if the user trusts exactly this content in a project, whose path is a real one.
     pub(crate) fn is_trusted(&self, project: &Path, what: &str, content: &[u8]) -> bool {
         let Some(wanted) = new_record(project, what, content) else { return false };
-        let is_wanted = |it: &TrustRecord| {
-            (&it.project, &it.what, &it.sha256) == (&wanted.project, &wanted.what, &wanted.sha256)
-        };
-        load(&self.path(&wanted)).is_some_and(|it| is_wanted(&it))
+        load(&self.path(&wanted)).is_some_and(|found| {
+            (&found.project, &found.what, &found.sha256)
+                == (&wanted.project, &wanted.what, &wanted.sha256)
+        })
     }
 
     /// Trusts exactly this content from now on.
@@ -70,7 +70,7 @@ impl TrustStore {
     /// All records, sorted by project.
     pub(crate) fn list(&self) -> Vec<TrustRecord> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_RECORDS);
-        let mut all: Vec<_> = entries.filter_map(|it| load(&it.path())).collect();
+        let mut all: Vec<_> = entries.filter_map(|entry| load(&entry.path())).collect();
         all.sort();
         all
     }
@@ -108,7 +108,8 @@ mod tests {
     fn trust_is_for_one_content_of_one_thing_in_one_folder() {
         let state = tempfile::tempdir().unwrap();
         let trust = TrustStore::new(state.path());
-        let (here, there) = (Path::new("/ws"), Path::new("/other"));
+        let here = Path::new("/ws");
+        let there = Path::new("/other");
         assert!(!trust.is_trusted(here, "a", b"x"));
         trust.trust(here, "a", b"x").unwrap();
         trust.trust(here, "a", b"y").unwrap();

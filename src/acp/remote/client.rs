@@ -39,7 +39,8 @@ impl CurrentClient {
                 if self.own_prompts.contains(&key) {
                     return;
                 }
-                for part in parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_))) {
+                for part in parts.into_iter().filter(|part| !matches!(part, PromptPart::Context(_)))
+                {
                     self.client.update(Update::UserChunk { message: message.clone(), part });
                 }
             }
@@ -58,12 +59,12 @@ impl CurrentClient {
 fn show_output_as_text(update: &mut CallUpdate) {
     let Some(content) = &mut update.content else { return };
     let before = content.len();
-    content.retain(|it| !matches!(it, CallContent::Terminal(_)));
+    content.retain(|block| !matches!(block, CallContent::Terminal(_)));
     if content.len() == before {
         return;
     }
-    let output = update.raw_output.as_ref().and_then(|it| it["output"].as_str());
-    content.extend(output.map(|it| CallContent::Text(fenced(it))));
+    let output = update.raw_output.as_ref().and_then(|raw| raw["output"].as_str());
+    content.extend(output.map(|text| CallContent::Text(fenced(text))));
 }
 
 /// Passes everything to the client that the session has now. While it has none, updates are noted and
@@ -88,8 +89,8 @@ impl RemoteClient {
         journal.mark_told();
     }
 
-    /// Makes this the client from now on. After a replay it gets what was not stored when that was read, and
-    /// otherwise what the client before it was not told.
+    /// Makes this the client from now on. After a replay it gets what was not stored when
+    /// the store was read, otherwise what the previous client was not told.
     pub(in crate::acp) fn attach(&self, client: CurrentClient, replayed: &Replayed, replay: bool) {
         let mut journal = self.journal.lock();
         if let Some(prompt) = replayed.running {
@@ -143,7 +144,7 @@ impl RemoteClient {
             let client = current.borrow_and_update().clone();
             let Some(CurrentClient { client, .. }) = client else {
                 // It fails only without a sender, which `self` is.
-                drop(current.changed().await);
+                current.changed().await.ok();
                 continue;
             };
             tokio::select! {
@@ -158,7 +159,8 @@ impl RemoteClient {
 impl Client for RemoteClient {
     fn update(&self, update: Update) {
         let mut journal = self.journal.lock();
-        let (current, turn) = (self.current(), journal.turn_without_prompt());
+        let current = self.current();
+        let turn = journal.turn_without_prompt();
         journal.note(&update, current.is_some());
         if let Some(current) = current {
             current.update(update, turn);
@@ -174,7 +176,9 @@ impl Client for RemoteClient {
                     Some(CurrentClient { client, .. }) => return client.wait_for_capacity().await,
                     None if !self.journal.lock().is_full() => return,
                     // It fails only without a sender, which `self` is.
-                    None => drop(current.changed().await),
+                    None => {
+                        current.changed().await.ok();
+                    }
                 }
             }
         })
@@ -193,7 +197,7 @@ impl Client for RemoteClient {
 
     /// A command that begins without a client is shown as text, which every client shows.
     fn draws_terminals(&self) -> bool {
-        self.current().is_some_and(|it| it.client.draws_terminals())
+        self.current().is_some_and(|current| current.client.draws_terminals())
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
@@ -215,7 +219,7 @@ impl Client for RemoteClient {
     }
 
     fn supports_forms(&self) -> bool {
-        self.current().is_some_and(|it| it.client.supports_forms())
+        self.current().is_some_and(|current| current.client.supports_forms())
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
@@ -228,11 +232,11 @@ impl Client for RemoteClient {
 
 impl EditorBuffers for RemoteClient {
     fn can_read(&self) -> bool {
-        self.buffers().is_some_and(|it| it.can_read())
+        self.buffers().is_some_and(|buffers| buffers.can_read())
     }
 
     fn can_write(&self) -> bool {
-        self.buffers().is_some_and(|it| it.can_write())
+        self.buffers().is_some_and(|buffers| buffers.can_write())
     }
 
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {
@@ -367,7 +371,7 @@ mod tests {
             .updates
             .lock()
             .iter()
-            .map(|it| match it {
+            .map(|update| match update {
                 Update::AgentText { text, .. } => text.len(),
                 _ => 0,
             })
@@ -412,8 +416,11 @@ mod tests {
             remote.update(prompt("steer"));
         }
         let updates = second.updates.lock();
-        let shown: Vec<_> =
-            updates.iter().filter(|it| !matches!(it, Update::TurnBegan(_))).cloned().collect();
+        let shown: Vec<_> = updates
+            .iter()
+            .filter(|update| !matches!(update, Update::TurnBegan(_)))
+            .cloned()
+            .collect();
         assert_eq!(shown, [shown_prompt("detached"), shown_prompt("3")]);
     }
 }

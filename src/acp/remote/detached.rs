@@ -20,7 +20,7 @@ const MAX_SESSIONS: usize = 256;
 /// The sessions that may be without a connection.
 const MAX_DETACHED: usize = 256;
 
-/// What all connections of the process know of each other's sessions.
+/// The sessions of all connections of the process, which each connection can look up.
 // Held only to look something up.
 #[derive(Default)]
 pub(super) struct SharedSessions(Mutex<KnownSessions>);
@@ -108,7 +108,7 @@ impl RemoteSessions {
         known.open.insert(id.clone(), handle.probe());
     }
 
-    /// Whether another connection has the session.
+    /// Returns true if another connection has the session.
     pub(in crate::acp) fn is_open_elsewhere(&self, id: &SessionId) -> bool {
         let is_own = self.open.contains_key(id);
         !is_own && self.shared.0.lock().open.get(id).is_some_and(SessionProbe::is_open)
@@ -136,7 +136,7 @@ impl RemoteSessions {
     }
 
     pub(in crate::acp) fn client(&self, id: &SessionId) -> Option<&Arc<RemoteClient>> {
-        self.open.get(id).map(|it| &it.client)
+        self.open.get(id).map(|session| &session.client)
     }
 
     /// Takes a session that is without a connection, if it works in these folders.
@@ -147,7 +147,7 @@ impl RemoteSessions {
         folders: &[PathBuf],
     ) -> Option<DetachedSession> {
         let detached = &mut self.shared.0.lock().detached;
-        let session = detached.get(id).filter(|it| it.handle.is_open())?;
+        let session = detached.get(id).filter(|kept| kept.handle.is_open())?;
         if session.cwd != cwd || session.folders != folders {
             return None;
         }
@@ -175,7 +175,7 @@ impl RemoteSessions {
             let mut known = self.shared.0.lock();
             known.open.remove(&id);
             let detached = &mut known.detached;
-            detached.retain(|_, it| it.handle.is_open());
+            detached.retain(|_, kept| kept.handle.is_open());
             // Without room the session ends, because its handle is dropped.
             if detached.len() < MAX_DETACHED {
                 let RemoteSession { client, cwd, folders } = session;

@@ -1,5 +1,5 @@
-//! What the running turn has told its client, for a client that takes over in the middle of it. What is in
-//! the store as well need not be here for ever: of a long turn only the newest is kept.
+//! The updates that the client of the running turn was told, for a client that takes over in the middle of it.
+//! Updates that are in the store too need not stay here: of a long turn only the newest are kept.
 
 use crate::session::Replayed;
 use turnwright_types::effect::CallContent;
@@ -12,14 +12,14 @@ use turnwright_types::update::{CallUpdate, PromptKey, TerminalDelta, ToolCallSta
 const MAX_BYTES: usize = 512 * 1024;
 /// Above this a turn without a client waits for one: only what is not finished, and so not stored, takes so much.
 const MAX_UNFINISHED: usize = 1024 * 1024;
-/// What an entry takes besides its text, about.
+/// The size of an entry besides its text, about.
 const ENTRY_BYTES: usize = 200;
 /// The most bytes of a terminal's output that are kept. What a command shows while it runs is less, unless it
 /// runs for hours.
 const MAX_TERMINAL: usize = 256 * 1024;
 /// Stands for the output before what is kept.
 const CUT_OUTPUT: &str = "[… the output before this is not shown …]\n";
-/// What a client is told first that wants no replay, if it does not get everything that it has missed.
+/// The first message to a client that wants no replay, if it does not get everything that it has missed.
 const MISSING: &str =
     "Some of what happened without this client is not shown. Load the session to see all of it.";
 
@@ -28,11 +28,11 @@ const MISSING: &str =
 pub(super) struct Journal {
     /// The prompt whose turn this is.
     turn: Option<PromptKey>,
-    /// Whether that prompt has become a message of the conversation.
+    /// True if that prompt has become a message of the conversation.
     has_prompt: bool,
     entries: Vec<JournalEntry>,
     bytes: usize,
-    /// Whether something was dropped that no client was told.
+    /// True if something was dropped that no client was told.
     has_dropped_untold: bool,
 }
 
@@ -85,7 +85,8 @@ impl Journal {
                     // Everything before is stored, and the client was told all of it.
                     *self = Journal::default();
                 }
-                (self.turn, self.has_prompt) = (Some(*prompt), false);
+                self.turn = Some(*prompt);
+                self.has_prompt = false;
             }
             Update::AgentText { message, text } => self.append(SpokenKind::Answer, message, text),
             Update::AgentThought { message, text } => {
@@ -95,9 +96,10 @@ impl Journal {
             Update::UserMessage { prompt, message, parts } => {
                 let turn = self.turn_without_prompt().filter(|_| prompt.is_none());
                 self.has_prompt |= prompt.is_none();
-                let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
                 let bytes = parts.iter().map(part_bytes).sum();
-                self.push(Merged::User { prompt, turn, message, parts }, bytes);
+                let message = message.clone();
+                let parts = parts.clone();
+                self.push(Merged::User { prompt: *prompt, turn, message, parts }, bytes);
             }
             Update::ToolCall { .. } => {
                 self.push(Merged::Call { first: Box::new(update.clone()), changes: None }, 0);
@@ -108,8 +110,8 @@ impl Journal {
             Update::TerminalEnded { .. } => self.push(Merged::Single(update.clone()), 0),
             Update::UserChunk { .. } => {}
             latest => {
-                self.entries.retain(|it| {
-                    let Merged::Latest(old) = &it.update else { return true };
+                self.entries.retain(|entry| {
+                    let Merged::Latest(old) = &entry.update else { return true };
                     std::mem::discriminant(old) != std::mem::discriminant(latest)
                 });
                 self.push(Merged::Latest(latest.clone()), 0);
@@ -118,7 +120,7 @@ impl Journal {
         self.shorten(has_client);
     }
 
-    /// Whether too much is kept for a turn to go on without a client.
+    /// Returns true if too much is kept for a turn to go on without a client.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > MAX_UNFINISHED
     }
@@ -140,8 +142,8 @@ impl Journal {
         }
     }
 
-    /// The updates for a client that has got this of the stored conversation. One that has got nothing is
-    /// sent what the client before it was not told. With a turn's own prompt comes the key of that prompt.
+    /// The updates for a client to which this part of the stored conversation was replayed. Without a replay
+    /// it gets what the previous client was not told. With a turn's own prompt comes the key of that prompt.
     pub(super) fn updates(&self, replayed: Option<&Replayed>) -> Vec<(Option<PromptKey>, Update)> {
         let mut all = Vec::new();
         if replayed.is_none() && self.has_dropped_untold {
@@ -170,9 +172,9 @@ impl Journal {
             text.push_str(more);
             *bytes += more.len();
         } else {
-            let (message, text) = (message.clone(), more.to_owned());
             self.bytes -= more.len();
-            self.push(Merged::Text { message, kind, text }, more.len());
+            let message = message.clone();
+            self.push(Merged::Text { message, kind, text: more.to_owned() }, more.len());
         }
     }
 
@@ -202,7 +204,7 @@ impl Journal {
     /// Drops the oldest entries that are in the store.
     fn shorten(&mut self, has_client: bool) {
         while self.bytes > MAX_BYTES {
-            let Some(oldest) = (0..self.entries.len()).find(|it| self.is_stored(*it)) else {
+            let Some(oldest) = (0..self.entries.len()).find(|index| self.is_stored(*index)) else {
                 return;
             };
             let entry = self.entries.remove(oldest);
@@ -211,11 +213,13 @@ impl Journal {
         }
     }
 
-    /// Whether an entry is in the store. A message is when something follows that only comes after it.
+    /// Returns true if an entry is in the store. A message is stored once something follows that only comes after it.
     fn is_stored(&self, index: usize) -> bool {
         let Some((entry, later)) = self.entries[index..].split_first() else { return false };
         match &entry.update {
-            Merged::Text { message, .. } => later.iter().any(|it| it.update.comes_after(message)),
+            Merged::Text { message, .. } => {
+                later.iter().any(|other| other.update.comes_after(message))
+            }
             Merged::Call { .. } => !later.is_empty() && entry.update.is_final_call(),
             Merged::Latest(_) => false,
             Merged::User { .. } | Merged::Single(_) => !later.is_empty(),
@@ -247,13 +251,13 @@ impl Merged {
     fn is_final_call(&self) -> bool {
         match self {
             Merged::Call { changes, .. } => {
-                changes.as_deref().is_some_and(|it| it.status.is_final())
+                changes.as_deref().is_some_and(|call| call.status.is_final())
             }
             _ => false,
         }
     }
 
-    /// Whether this is told only when the message is complete, and so stored.
+    /// Returns true if this is told only when the message is complete, and so stored.
     fn comes_after(&self, message: &MessageId) -> bool {
         match self {
             Merged::Text { message: of, .. } | Merged::User { message: of, .. } => of != message,
@@ -267,7 +271,7 @@ impl Merged {
                 replayed.messages.contains(message)
             }
             Merged::Call { first, .. } => {
-                call_id(first).is_some_and(|it| replayed.calls.contains(it))
+                call_id(first).is_some_and(|id| replayed.calls.contains(id))
             }
             Merged::Latest(Update::Compaction { id, .. }) => replayed.messages.contains(id),
             Merged::Latest(_) | Merged::Single(_) => false,
@@ -280,9 +284,9 @@ impl Merged {
         let Merged::Call { first, changes } = self else { return None };
         let Update::ToolCall { id, can_cancel, .. } = first.as_ref() else { return None };
         let changes = changes.as_deref();
-        let status = changes.map_or(ToolCallStatus::Pending, |it| it.status);
+        let status = changes.map_or(ToolCallStatus::Pending, |changes| changes.status);
         let mut update = CallUpdate::new(id.clone(), status);
-        update.can_cancel = *can_cancel || changes.is_some_and(|it| it.can_cancel);
+        update.can_cancel = *can_cancel || changes.is_some_and(|changes| changes.can_cancel);
         let is_needed = update.can_cancel && !status.is_final();
         is_needed.then(|| Update::CallUpdate(Box::new(update)))
     }
@@ -291,7 +295,8 @@ impl Merged {
     fn updates(&self, from: usize) -> Vec<Update> {
         match self {
             Merged::Text { message, kind, text } => {
-                let (message, text) = (message.clone(), text[from..].to_owned());
+                let message = message.clone();
+                let text = text[from..].to_owned();
                 vec![match kind {
                     SpokenKind::Answer => Update::AgentText { message, text },
                     SpokenKind::Thought => Update::AgentThought { message, text },
@@ -299,11 +304,11 @@ impl Merged {
                 }]
             }
             Merged::User { prompt, message, parts, .. } => {
-                let (prompt, message, parts) = (*prompt, message.clone(), parts.clone());
-                vec![Update::UserMessage { prompt, message, parts }]
+                let message = message.clone();
+                vec![Update::UserMessage { prompt: *prompt, message, parts: parts.clone() }]
             }
             Merged::Call { first, changes } => {
-                let changes = changes.iter().flat_map(|it| call_updates(it));
+                let changes = changes.iter().flat_map(|changes| call_updates(changes));
                 std::iter::once(first.as_ref().clone()).chain(changes).collect()
             }
             Merged::Latest(update) | Merged::Single(update) => vec![update.clone()],
@@ -329,7 +334,7 @@ fn call_updates(changes: &CallUpdate) -> Vec<Update> {
         shown.content = Some(vec![CallContent::Terminal(last.id.as_str().into())]);
         let mut drawn = running();
         drawn.terminal = Some(output);
-        updates.extend([shown, drawn].map(|it| Update::CallUpdate(Box::new(it))));
+        updates.extend([shown, drawn].map(|update| Update::CallUpdate(Box::new(update))));
     }
     updates.push(Update::CallUpdate(Box::new(last)));
     updates
@@ -380,10 +385,16 @@ fn part_bytes(part: &PromptPart) -> usize {
 
 /// The size of a call's texts, about.
 fn call_bytes(call: &CallUpdate) -> usize {
-    let json = |it: &Option<serde_json::Value>| it.as_ref().map_or(0, |it| it.to_string().len());
-    let content = call.content.iter().flatten().map(|it| format!("{it:?}").len());
-    let output = call.terminal.as_ref().map_or(0, |it| it.text.len());
-    content.sum::<usize>() + json(&call.raw_input) + json(&call.raw_output) + output
+    let content = call.content.iter().flatten().map(|block| format!("{block:?}").len());
+    let output = call.terminal.as_ref().map_or(0, |terminal| terminal.text.len());
+    content.sum::<usize>()
+        + json_bytes(call.raw_input.as_ref())
+        + json_bytes(call.raw_output.as_ref())
+        + output
+}
+
+fn json_bytes(value: Option<&serde_json::Value>) -> usize {
+    value.map_or(0, |value| value.to_string().len())
 }
 
 #[cfg(test)]
@@ -397,7 +408,8 @@ mod tests {
     }
 
     fn call(id: &str) -> Update {
-        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let title = "make".to_owned();
+        let kind = ToolKind::Execute;
         let view = CallView { title, kind, locations: Vec::new() };
         Update::ToolCall {
             id: id.into(),
@@ -426,7 +438,8 @@ mod tests {
 
     #[test]
     fn pieces_of_a_message_and_changes_of_a_call_become_one() {
-        let (pending, done) = (ToolCallStatus::InProgress, ToolCallStatus::Completed);
+        let pending = ToolCallStatus::InProgress;
+        let done = ToolCallStatus::Completed;
         let noted =
             [text("1", "a"), call("c"), change("c", pending), text("1", "b"), change("c", done)];
         let journal = journal(&noted);
@@ -462,7 +475,8 @@ mod tests {
     fn an_answer_that_is_not_stored_is_kept_whatever_is_told_beside_it() {
         let long = "x".repeat(MAX_BYTES);
         let thought = Update::AgentThought { message: "1".into(), text: long.clone() };
-        let (mode, call) = (Update::Mode("plan"), call("c"));
+        let mode = Update::Mode("plan");
+        let call = call("c");
         let mut journal = journal(&[thought.clone(), text("1", &long), mode.clone(), call.clone()]);
         journal.note(&text("1", &long), true);
         let answer = text("1", &long.repeat(2));
@@ -491,7 +505,7 @@ mod tests {
     fn of_a_long_turn_the_newest_and_what_is_not_finished_is_kept() {
         let mut journal = journal(&[call("open")]);
         let long = "x".repeat(MAX_BYTES / 4);
-        (0..10).for_each(|it| journal.note(&text(&it.to_string(), &long), true));
+        (0..10).for_each(|number| journal.note(&text(&number.to_string(), &long), true));
         let kept = updates(&journal, None);
         assert_eq!(kept[0], call("open"));
         assert_eq!(kept.last(), Some(&text("9", &long)));
@@ -512,13 +526,17 @@ mod tests {
         journal.note(&output("b\n", Some(exit.clone())), false);
         journal.note(&change("c", ToolCallStatus::Completed), false);
         let told = updates(&journal, None);
-        let shown = told.iter().skip(1).map(|it| match it {
-            Update::CallUpdate(it) => (it.status, it.content.clone(), it.terminal.clone()),
+        let shown = told.iter().skip(1).map(|update| match update {
+            Update::CallUpdate(update) => {
+                (update.status, update.content.clone(), update.terminal.clone())
+            }
             other => panic!("{other:?}"),
         });
         let shown = shown.collect::<Vec<_>>();
         let running = ToolCallStatus::InProgress;
-        let (text, exit, is_snapshot) = ("a\nb\n".to_owned(), Some(exit), true);
+        let text = "a\nb\n".to_owned();
+        let exit = Some(exit);
+        let is_snapshot = true;
         let all = TerminalDelta { text, exit, is_snapshot, ..TerminalDelta::default() };
         let expected = [
             (running, Some(vec![CallContent::Terminal("c".into())]), None),

@@ -60,7 +60,8 @@ async fn serve(
     stop_requested: impl Future<Output = ()>,
 ) {
     // The connections end first, and then the sessions.
-    let (closing, stop) = (CancellationToken::new(), CancellationToken::new());
+    let closing = CancellationToken::new();
+    let stop = CancellationToken::new();
     let recorder = Arc::clone(recording.recorder());
     let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
     let serve = serve_connections(Arc::clone(&host), keep, closing.clone());
@@ -98,13 +99,14 @@ fn serve_connections(
         let sessions = RemoteSessions::new(Arc::clone(&shared), keep, prompts);
         let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
         connection.make_remote(sessions);
-        let (host, closing) = (Arc::clone(&host), closing.clone());
+        let host = Arc::clone(&host);
+        let closing = closing.clone();
         Box::pin(async move {
             connection.run(&mut input, closing.cancelled()).await;
             let recorder = Arc::clone(host.recording().recorder());
             recorder.leave_out_servers(number);
             connection.leave(end.is_intended());
-            // What is queued still goes out.
+            // Queued messages still go out.
             outbox.stop_accepting();
             // A recording has the lines of one connection.
             host.tracker()

@@ -51,11 +51,11 @@ pub(super) struct AcpClientV2 {
 /// Why a call without an answer is not executed.
 const DISMISSED: &str = "the question was dismissed";
 
-/// What the client has been told about a command's terminal.
+/// The client's knowledge of a command's terminal.
 #[derive(Debug, Default)]
 struct ShownCommand {
     line: Option<String>,
-    /// Whether the command runs in the session's folder.
+    /// True if the command runs in the session's folder.
     is_in_cwd: bool,
     terminal: ShownTerminal,
 }
@@ -131,11 +131,11 @@ impl AcpClientV2 {
     /// Records the line and the folder of a command, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
         let Some(arguments) = arguments else { return };
-        let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let mut commands = self.commands.lock();
         let command = commands.entry(id.clone()).or_default();
-        command.line = text("command").map(str::to_owned);
-        command.is_in_cwd = text("workdir").or_else(|| text("cwd")).is_none();
+        command.line = arguments["command"].as_str().map(str::to_owned);
+        let folder = arguments["workdir"].as_str().or_else(|| arguments["cwd"].as_str());
+        command.is_in_cwd = folder.is_none();
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.
@@ -152,7 +152,7 @@ impl AcpClientV2 {
         let cancel = self.note_cancel(&update);
         if update.status.is_final() {
             let ended = self.commands.lock().remove(&update.id);
-            if ended.is_some_and(|it| it.terminal == ShownTerminal::Running) {
+            if ended.is_some_and(|command| command.terminal == ShownTerminal::Running) {
                 // Nothing has told the end, because the turn has crashed.
                 self.end_terminal(&update.id, &TerminalExit::default());
             }
@@ -173,7 +173,7 @@ impl AcpClientV2 {
         }
     }
 
-    /// What an update says about cancelling the call: that it can be done from now on, or no longer.
+    /// The news of an update about cancelling the call: that it can be done from now on, or no longer.
     fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
         if update.status.is_final() {
             let was_offered = self.cancellable.lock().remove(&update.id);
@@ -188,8 +188,9 @@ impl AcpClientV2 {
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
         let mut commands = self.commands.lock();
-        let is_new = |it: &&mut ShownCommand| it.terminal == ShownTerminal::None;
-        let Some(command) = commands.get_mut(call).filter(is_new) else { return };
+        let new_command =
+            commands.get_mut(call).filter(|command| command.terminal == ShownTerminal::None);
+        let Some(command) = new_command else { return };
         command.terminal = ShownTerminal::Running;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
@@ -244,11 +245,12 @@ fn not_cancelled(answer: PermissionAnswer) -> PermissionAnswer {
     }
 }
 
-/// What a terminal shows is not repeated in the result.
+/// Removes the output from the result if a terminal shows it.
 fn leave_out_shown_output(update: &mut CallUpdate) {
-    let is_terminal = |it: &CallContent| matches!(it, CallContent::Terminal(_));
+    let shows_terminal =
+        update.content.iter().flatten().any(|content| matches!(content, CallContent::Terminal(_)));
     if let Some(raw) = update.raw_output.as_mut().and_then(Value::as_object_mut)
-        && update.content.iter().flatten().any(is_terminal)
+        && shows_terminal
     {
         raw.remove("output");
     }
@@ -277,7 +279,7 @@ impl Client for AcpClientV2 {
                 self.report_running();
             }
             Update::UserMessage { prompt, message, parts } => {
-                let own = parts.into_iter().filter(|it| !matches!(it, PromptPart::Context(_)));
+                let own = parts.into_iter().filter(|part| !matches!(part, PromptPart::Context(_)));
                 // One write has the message and the answer.
                 let _batch = self.peer.outbox().batch();
                 self.send(&encode::user_message(&message, own));
@@ -315,12 +317,12 @@ impl Client for AcpClientV2 {
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        let offered: Vec<_> = request.choices.iter().map(|it| it.kind).collect();
+        let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let session = schema::SessionId::new(self.session.to_arc());
         let params = encode::permission_request(session, request);
         Box::pin(async move {
-            let begin = || self.wait_for_user();
-            not_cancelled(self.questions.permission(&params, &offered, begin).await)
+            let permission = self.questions.permission(&params, &offered, || self.wait_for_user());
+            not_cancelled(permission.await)
         })
     }
 
@@ -348,11 +350,12 @@ mod tests {
 
     use super::*;
 
-    /// What a client is sent for these updates, without their envelopes.
+    /// The messages that a client is sent for these updates, without their envelopes.
     fn sent(updates: Vec<Update>) -> Vec<Value> {
         let (reader, writer) = std::io::pipe().unwrap();
         let outbox = Outbox::start(writer).unwrap();
-        let (peer, cwd) = (Peer::new(outbox.clone()), PathBuf::from("/w"));
+        let peer = Peer::new(outbox.clone());
+        let cwd = PathBuf::from("/w");
         let id = SessionId::random();
         let client =
             AcpClientV2::new(peer, &id, cwd, false, PromptLedger::default(), TaskTracker::new());
@@ -362,8 +365,8 @@ mod tests {
         outbox.close(Duration::from_secs(5));
         drop((client, outbox));
         let lines = BufReader::new(reader).lines().map(Result::unwrap);
-        let parse = |it: String| serde_json::from_str::<Value>(&it).unwrap();
-        lines.map(|it| parse(it)["params"]["update"].take()).collect()
+        let parse = |line: String| serde_json::from_str::<Value>(&line).unwrap();
+        lines.map(|line| parse(line)["params"]["update"].take()).collect()
     }
 
     fn update(status: ToolCallStatus) -> CallUpdate {
@@ -372,17 +375,20 @@ mod tests {
 
     /// A command that has shown its terminal, and what follows.
     fn command_with(terminal: Option<TerminalDelta>) -> Vec<Value> {
-        let (title, kind) = ("make".to_owned(), ToolKind::Execute);
+        let title = "make".to_owned();
+        let kind = ToolKind::Execute;
         let view = CallView { title, kind, locations: Vec::new() };
         let raw_input = Some(json!({ "command": "make" }));
-        let (id, name, can_cancel) = ("call-1".into(), COMMAND_TOOL.to_owned(), true);
+        let id = "call-1".into();
+        let name = COMMAND_TOOL.to_owned();
+        let can_cancel = true;
         let first = Update::ToolCall { id, name, view, raw_input, can_cancel };
         let mut shown = update(ToolCallStatus::InProgress);
         shown.content = Some(vec![CallContent::Terminal("call-1".into())]);
         let mut drawn = update(ToolCallStatus::InProgress);
         drawn.terminal = terminal;
         let failed = update(ToolCallStatus::Failed);
-        let changes = [shown, drawn, failed].map(|it| Update::CallUpdate(Box::new(it)));
+        let changes = [shown, drawn, failed].map(|change| Update::CallUpdate(Box::new(change)));
         sent(std::iter::once(first).chain(changes).collect())
     }
 
@@ -401,10 +407,11 @@ mod tests {
         ];
         for (terminal, expected) in table {
             let sent = command_with(terminal.clone());
-            let ends: Vec<_> = sent.iter().filter(|it| it["exitStatus"].is_object()).collect();
-            let exits: Vec<_> = ends.iter().map(|it| it["exitStatus"].clone()).collect();
+            let ends: Vec<_> =
+                sent.iter().filter(|update| update["exitStatus"].is_object()).collect();
+            let exits: Vec<_> = ends.iter().map(|update| update["exitStatus"].clone()).collect();
             assert_eq!(exits, expected, "{terminal:?}");
-            assert!(ends.iter().all(|it| it.get("capabilities") == Some(&Value::Null)));
+            assert!(ends.iter().all(|update| update.get("capabilities") == Some(&Value::Null)));
             let last = sent.last().unwrap();
             assert_eq!(
                 (&last["status"], last.get("capabilities")),
@@ -421,12 +428,14 @@ mod tests {
             update.terminal = Some(TerminalDelta { text, is_snapshot, ..Default::default() });
             sent(vec![Update::CallUpdate(Box::new(update))]).remove(0)
         };
-        let (kind, data) = ("terminal_update", "YWxsCg==");
+        let kind = "terminal_update";
+        let data = "YWxsCg==";
         let snapshot = json!({
             "sessionUpdate": kind, "terminalId": "call-1", "output": { "data": data },
         });
         assert_eq!(delta(true), snapshot);
-        let (kind, id) = ("terminal_output_chunk", "call-1");
+        let kind = "terminal_output_chunk";
+        let id = "call-1";
         assert_eq!(delta(false), json!({ "sessionUpdate": kind, "terminalId": id, "data": data }));
     }
 }

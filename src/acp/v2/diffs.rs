@@ -39,8 +39,10 @@ pub(super) fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
     let change = json!({ "operation": "add", "path": path, "fileType": "text" });
     let mut diff = json!({ "type": "diff", "changes": [change] });
     if let Some(name) = path.to_str().map(quoted) {
-        let count = lines.matches('\n').count();
-        let count = if count == 1 { String::new() } else { format!(",{count}") };
+        let count = match lines.matches('\n').count() {
+            1 => String::new(),
+            count => format!(",{count}"),
+        };
         let mut text = format!(
             "diff --git {name} {name}\nnew file mode 100644\n--- /dev/null\n+++ {name}\n@@ -0,0 +{first}{count} @@\n"
         );
@@ -93,7 +95,6 @@ fn patch(path: &Path, old: Option<&str>, new: &str, fate: &FileFate) -> Option<S
 /// A path as Git writes it: with `/` on Windows, too, and quoted if it has unusual characters.
 fn quoted(path: &str) -> String {
     let path = if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() };
-    let is_usual = |it: u8| (b' '..=b'~').contains(&it) && it != b'"' && it != b'\\';
     if path.bytes().all(is_usual) {
         return path;
     }
@@ -110,6 +111,10 @@ fn quoted(path: &str) -> String {
     }
     text.push('"');
     text
+}
+
+fn is_usual(byte: u8) -> bool {
+    (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\'
 }
 
 #[cfg(test)]

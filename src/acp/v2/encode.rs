@@ -23,7 +23,7 @@ use turnwright_types::update::{
 /// A session has one plan.
 const PLAN: &str = "plan";
 
-/// What every client of version 2 shows.
+/// The capabilities of every client of version 2.
 const BASELINE: ClientCaps = ClientCaps {
     plans: false,
     notices: true,
@@ -80,8 +80,8 @@ pub(super) fn send_changed(outbox: &Outbox, session: &SessionId, update: &impl S
     outbox.notify("session/update", &params);
 }
 
-fn value(it: &impl Serialize) -> Value {
-    serde_json::to_value(it).unwrap_or_default()
+fn value(item: &impl Serialize) -> Value {
+    serde_json::to_value(item).unwrap_or_default()
 }
 
 pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPart>) -> Value {
@@ -89,7 +89,7 @@ pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPar
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
 }
 
-/// What an update of a call says about cancelling it.
+/// The news of an update of a call about cancelling it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CancelNews {
     None,
@@ -140,7 +140,7 @@ pub(super) fn send_new_call(
     let mut card = schema::ToolCallUpdate::from(call);
     // It has none yet.
     card.fields.content = None;
-    card.fields.locations = card.fields.locations.filter(|it| !it.is_empty());
+    card.fields.locations = card.fields.locations.filter(|locations| !locations.is_empty());
     let update = schema::SessionUpdate::ToolCallUpdate(card);
     let capabilities = cancel.capabilities();
     ChangedCall { update, content: None, status: None, capabilities }.send(outbox, session);
@@ -154,28 +154,29 @@ pub(super) fn send_call_update(
     mut update: CallUpdate,
     cancel: CancelNews,
 ) {
-    let is_diff = |it: &CallContent| matches!(it, CallContent::Diff { .. });
-    let changed =
-        if update.content.iter().flatten().any(is_diff) { update.content.take() } else { None };
+    let has_diff =
+        update.content.iter().flatten().any(|content| matches!(content, CallContent::Diff { .. }));
+    let changed = if has_diff { update.content.take() } else { None };
     let is_cancelled = update.status == ToolCallStatus::Cancelled;
     let update = Update::CallUpdate(Box::new(update));
     let Some(mut update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
     if is_cancelled && let schema::SessionUpdate::ToolCallUpdate(card) = &mut update {
         card.fields.status = None;
     }
-    let (content, status) = (changed.map(contents), is_cancelled.then_some("cancelled"));
+    let content = changed.map(contents);
+    let status = is_cancelled.then_some("cancelled");
     let capabilities = cancel.capabilities();
     ChangedCall { update, content, status, capabilities }.send(outbox, session);
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {
-    let convert = |content| match content {
+    let converted = contents.into_iter().map(|content| match content {
         CallContent::Diff { path, old, new, fate } => {
             diffs::diff(&path, old.as_deref(), &new, &fate)
         }
         same => value(&to_wire::call_content(same)),
-    };
-    contents.into_iter().map(convert).collect()
+    });
+    converted.collect()
 }
 
 /// A question whether a call may run. The text of its content says why it is asked.
@@ -184,7 +185,7 @@ pub(super) fn permission_request(
     mut request: PermissionRequest,
 ) -> Value {
     let content = std::mem::take(&mut request.content);
-    let words = content.iter().filter_map(|it| match it {
+    let words = content.iter().filter_map(|item| match item {
         CallContent::Text(text) => Some(terminal_safe(text.clone())),
         _ => None,
     });
@@ -225,21 +226,23 @@ fn command(it: SlashCommand) -> Value {
 
 /// The settings of a session as configuration options.
 pub(super) fn settings(all: Vec<ConfigOption>) -> Value {
-    let choice = |it: ConfigChoice| {
-        let name = escape_hidden_line(&it.name);
-        json!({ "value": it.value, "name": name, "description": it.description })
+    all.into_iter().map(|option| config_option(&option)).collect()
+}
+
+fn config_option(option: &ConfigOption) -> Value {
+    let category = match option.id {
+        ConfigOptionId::Model => "model",
+        ConfigOptionId::Effort => "thought_level",
+        ConfigOptionId::Mode => "mode",
     };
-    let option = |it: ConfigOption| {
-        let category = match it.id {
-            ConfigOptionId::Model => "model",
-            ConfigOptionId::Effort => "thought_level",
-            ConfigOptionId::Mode => "mode",
-        };
-        json!({
-            "type": "select", "configId": it.id.id(), "name": it.id.name(), "category": category,
-            "currentValue": it.current,
-            "options": it.choices.into_iter().map(choice).collect::<Vec<_>>(),
-        })
-    };
-    all.into_iter().map(option).collect()
+    json!({
+        "type": "select", "configId": option.id.id(), "name": option.id.name(), "category": category,
+        "currentValue": option.current,
+        "options": option.choices.iter().map(config_choice).collect::<Vec<_>>(),
+    })
+}
+
+fn config_choice(choice: &ConfigChoice) -> Value {
+    let name = escape_hidden_line(&choice.name);
+    json!({ "value": choice.value, "name": name, "description": choice.description })
 }

@@ -25,14 +25,14 @@ pub(super) fn initialize(
     let refused =
         |why: &str| Error::InvalidParams(format!("Invalid parameters for initialize: {why}"));
     let version = params.get("protocolVersion").and_then(Value::as_u64);
-    if !version.is_some_and(|it| (2..=u64::from(u16::MAX)).contains(&it)) {
+    if !version.is_some_and(|version| (2..=u64::from(u16::MAX)).contains(&version)) {
         return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
     }
-    let info = |field: &str| params.get("info")?.get(field)?.as_str();
-    let (Some(name), Some(_)) = (info("name"), info("version")) else {
+    let info = &params["info"];
+    let (Some(name), Some(_)) = (info["name"].as_str(), info["version"].as_str()) else {
         return reply.fail(&refused("`info` must have a `name` and a `version`"));
     };
-    connection.host.store().set_client_name(info("title").unwrap_or(name));
+    connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
     connection.host.set_client(&params, "info", "capabilities");
     let caps = client_caps(&params);
     connection.client = Some(caps);
@@ -119,7 +119,8 @@ pub(super) fn log_in(
     LoginRequest { method_id }: LoginRequest,
     reply: Responder<LogIn>,
 ) {
-    let (host, offer) = (&connection.host, connection.offer.clone());
+    let host = &connection.host;
+    let offer = connection.offer.clone();
     let task = offer::authenticate(host, None, offer, method_id, reply.done(|()| json!({})));
     // A session that is opened next finds the method in effect.
     connection.offer = offer::later(host, task);
@@ -132,7 +133,8 @@ pub(super) fn log_out(
     _: Value,
     reply: Responder<LogOut>,
 ) {
-    let (host, offer) = (connection.host.clone(), connection.offer.clone());
+    let host = connection.host.clone();
+    let offer = connection.offer.clone();
     // A login that was requested before is finished first.
     let task = async move {
         let offer = offer.await;

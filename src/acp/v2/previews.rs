@@ -17,7 +17,7 @@ use turnwright_types::update::{CallUpdate, ToolCallStatus};
 #[derive(Default)]
 pub(super) struct ShownPreviews(Mutex<HashMap<CallId, ShownPreview>>);
 
-/// What the client shows of a file.
+/// The part of a file that the client shows.
 struct ShownPreview {
     bytes: usize,
     lines: usize,
@@ -41,15 +41,16 @@ impl ShownPreviews {
             return None;
         };
         // The last line may not be complete. A key is never split in two, since it has no line break.
-        new.truncate(new.rfind('\n').map_or(0, |it| it + 1));
+        new.truncate(new.rfind('\n').map_or(0, |end| end + 1));
         let before = shown.get(&update.id);
-        let added = before.and_then(|it| Some((it.lines, it.added_to(new)?)));
+        let added = before.and_then(|preview| Some((preview.lines, preview.added_to(new)?)));
         let more = match added {
             Some((_, "")) => None,
             Some((lines, added)) => Some(diffs::added_lines(path, lines + 1, added)),
             None => None,
         };
-        let (is_other, preview) = (added.is_none(), ShownPreview::of(new));
+        let is_other = added.is_none();
+        let preview = ShownPreview::of(new);
         if preview.bytes > 0 {
             if is_other {
                 update.content = Some(content);
@@ -65,7 +66,7 @@ impl ShownPreview {
         ShownPreview { bytes: text.len(), lines: text.matches('\n').count(), hash: hash(text) }
     }
 
-    /// What a text has after what is shown. Returns `None` if something else is shown.
+    /// The part of a text behind what is shown. Returns `None` if something else is shown.
     fn added_to<'a>(&self, text: &'a str) -> Option<&'a str> {
         let (known, added) = text.split_at_checked(self.bytes)?;
         (hash(known) == self.hash).then_some(added)
@@ -85,7 +86,8 @@ mod tests {
     use super::*;
 
     fn preview(text: &str) -> CallUpdate {
-        let (path, new) = ("/w/a".into(), text.to_owned());
+        let path = "/w/a".into();
+        let new = text.to_owned();
         let mut update = CallUpdate::new("call-1".into(), ToolCallStatus::Pending);
         update.content =
             Some(vec![CallContent::Diff { path, old: None, new, fate: FileFate::Kept }]);
@@ -106,9 +108,9 @@ mod tests {
         for (text, whole, hunk) in table {
             let mut update = preview(text);
             let more = shown.take_more(&mut update);
-            let patch = more.as_ref().map(|it| it["patch"]["text"].as_str().unwrap());
-            assert_eq!(patch.map(|it| &it[it.find("@@").unwrap()..]), hunk, "{text}");
-            let content = update.content.map(|mut it| match it.remove(0) {
+            let patch = more.as_ref().map(|item| item["patch"]["text"].as_str().unwrap());
+            assert_eq!(patch.map(|patch| &patch[patch.find("@@").unwrap()..]), hunk, "{text}");
+            let content = update.content.map(|mut content| match content.remove(0) {
                 CallContent::Diff { new, .. } => new,
                 other => panic!("{other:?}"),
             });

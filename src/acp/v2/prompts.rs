@@ -31,7 +31,7 @@ pub(in crate::acp) struct PromptLedger(Arc<Mutex<HashMap<PromptKey, OpenPrompt>>
 struct OpenPrompt {
     /// `None` once the prompt is answered. The request can be cancelled until then.
     reply: Option<(Responder<PromptV2>, Arc<()>)>,
-    /// Whether its turn has begun.
+    /// True if its turn has begun.
     has_begun: bool,
 }
 
@@ -48,9 +48,9 @@ impl PromptLedger {
         }
     }
 
-    /// Whether the turn of a prompt runs.
+    /// Returns true if the turn of a prompt runs.
     pub(super) fn is_running(&self, key: PromptKey) -> bool {
-        self.0.lock().get(&key).is_some_and(|it| it.has_begun)
+        self.0.lock().get(&key).is_some_and(|prompt| prompt.has_begun)
     }
 
     /// Answers a prompt, whose words are this message (R-TWO-7). One without a turn has joined the running one.
@@ -71,14 +71,14 @@ impl PromptLedger {
         self.0.lock().remove(&key)
     }
 
-    /// Whether the prompt waits for the running turn to read it: it has no turn of its own.
+    /// Returns true if the prompt waits for the running turn to read it: it has no turn of its own.
     fn has_joined(&self, key: PromptKey, result: &Result<PromptEnd, Error>) -> bool {
         let is_end = matches!(result, Ok(end) if end.stop != StopReason::Cancelled);
-        is_end && self.0.lock().get(&key).is_some_and(|it| !it.has_begun)
+        is_end && self.0.lock().get(&key).is_some_and(|prompt| !prompt.has_begun)
     }
 }
 
-/// What is left to do when a prompt has ended, also if nobody says how.
+/// The work that is left when a prompt has ended, also if nobody says how.
 struct PromptEnding {
     key: PromptKey,
     session: SessionId,
@@ -144,7 +144,7 @@ pub(super) fn prompt(
     reply: Responder<PromptV2>,
 ) {
     let session = SessionId::from(params.session_id.0.as_ref());
-    let Some(handle) = connection.sessions.get(&session).filter(|it| it.is_open()) else {
+    let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
     let prompt = match from_wire::prompt(params.prompt) {
@@ -153,7 +153,8 @@ pub(super) fn prompt(
     };
     let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session.clone());
     connection.prompts.add(key, reply, in_flight);
-    let (prompts, outbox) = (connection.prompts.clone(), connection.peer.outbox().clone());
+    let prompts = connection.prompts.clone();
+    let outbox = connection.peer.outbox().clone();
     let ending = PromptEnding { key, session: session.clone(), prompts, outbox, is_over: false };
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, ending.into_completion()));
 }
@@ -163,10 +164,13 @@ pub(in crate::acp) fn follow(
     connection: &Connection,
     session: SessionId,
 ) -> impl FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send + 'static {
-    let (prompts, outbox) = (connection.prompts.clone(), connection.peer.outbox().clone());
+    let prompts = connection.prompts.clone();
+    let outbox = connection.peer.outbox().clone();
     move |key, has_begun| {
         prompts.0.lock().insert(key, OpenPrompt { reply: None, has_begun });
-        let (session, prompts, outbox) = (session.clone(), prompts.clone(), outbox.clone());
+        let session = session.clone();
+        let prompts = prompts.clone();
+        let outbox = outbox.clone();
         PromptEnding { key, session, prompts, outbox, is_over: false }.into_completion()
     }
 }

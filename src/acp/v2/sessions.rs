@@ -37,8 +37,9 @@ pub(super) fn new(
     params: Value,
     reply: Responder<NewSessionV2>,
 ) {
-    let wanted = read::<NewSessionRequest>(NewSessionV2::NAME, params)
-        .and_then(|it| it.into_wanted(connection, SessionId::random(), SessionOrigin::New));
+    let wanted = read::<NewSessionRequest>(NewSessionV2::NAME, params).and_then(|opening| {
+        opening.into_wanted(connection, SessionId::random(), SessionOrigin::New)
+    });
     open_as_new(connection, request, wanted, reply);
 }
 
@@ -48,9 +49,9 @@ pub(super) fn fork(
     params: Value,
     reply: Responder<ForkSessionV2>,
 ) {
-    let wanted = read::<ForkSessionRequest>(ForkSessionV2::NAME, params).and_then(|it| {
-        let source = SessionId::from(it.session_id.0.as_ref());
-        it.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
+    let wanted = read::<ForkSessionRequest>(ForkSessionV2::NAME, params).and_then(|opening| {
+        let source = SessionId::from(opening.session_id.0.as_ref());
+        opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
     });
     open_as_new(connection, request, wanted, reply);
 }
@@ -80,9 +81,9 @@ pub(super) fn resume(
     reply: Responder<ResumeSessionV2>,
 ) {
     let replay = replays(&params);
-    let wanted = read::<ResumeSessionRequest>(ResumeSessionV2::NAME, params).and_then(|it| {
-        let id = SessionId::from(it.session_id.0.as_ref());
-        it.into_wanted(connection, id, SessionOrigin::Stored { replay: replay? })
+    let wanted = read::<ResumeSessionRequest>(ResumeSessionV2::NAME, params).and_then(|opening| {
+        let id = SessionId::from(opening.session_id.0.as_ref());
+        opening.into_wanted(connection, id, SessionOrigin::Stored { replay: replay? })
     });
     let wanted = match wanted {
         Ok(wanted) => wanted,
@@ -101,12 +102,12 @@ pub(super) fn resume(
     open_session(connection, request, wanted, client_side(client), done);
 }
 
-/// Whether the conversation is replayed. Any other cursor is refused: replaying something else, or nothing,
+/// Returns true if the conversation is replayed. Any other cursor is refused: replaying something else, or nothing,
 /// would mislead.
 fn replays(params: &Value) -> Result<bool, Error> {
-    match params.get("replayFrom").filter(|it| !it.is_null()) {
+    match params.get("replayFrom").filter(|cursor| !cursor.is_null()) {
         None => Ok(false),
-        Some(from) if from.get("type").is_some_and(|it| it == "start") => Ok(true),
+        Some(from) if from.get("type").is_some_and(|kind| kind == "start") => Ok(true),
         Some(_) => {
             let text = "`replayFrom` must be of the type `start`, or absent";
             Err(Error::InvalidParams(text.to_owned()))
@@ -119,11 +120,7 @@ fn replays(params: &Value) -> Result<bool, Error> {
 fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
     mcp_servers::normalize(method, &mut params)?;
     if let Some(servers) = params.get("mcpServers") {
-        let is_known = |it: &Value| {
-            let kind = it.get("type").and_then(Value::as_str);
-            kind.is_some_and(|it| SERVER_TYPES.contains(&it))
-        };
-        if !servers.as_array().is_none_or(|it| it.iter().all(is_known)) {
+        if !servers.as_array().is_none_or(|servers| servers.iter().all(has_known_type)) {
             let text = "Each MCP server must have the `type` stdio, http or acp";
             return Err(Error::InvalidParams(text.to_owned()));
         }
@@ -131,11 +128,17 @@ fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error
     mcp_servers::read_with_servers(method, &mut params)
 }
 
+fn has_known_type(server: &Value) -> bool {
+    let kind = server.get("type").and_then(Value::as_str);
+    kind.is_some_and(|kind| SERVER_TYPES.contains(&kind))
+}
+
 fn client(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {
     let forms = connection.client.unwrap_or_default().forms;
-    let (peer, prompts) = (connection.peer.clone(), connection.prompts.clone());
-    let (cwd, tasks) = (wanted.cwd.clone(), connection.host.tracker());
-    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks))
+    let peer = connection.peer.clone();
+    let prompts = connection.prompts.clone();
+    let tasks = connection.host.tracker();
+    Arc::new(AcpClientV2::new(peer, &wanted.id, wanted.cwd.clone(), forms, prompts, tasks))
 }
 
 /// The agent reads files and runs commands itself: this version has no requests for them.
@@ -178,7 +181,7 @@ pub(super) fn set_option(
     };
     let value = params.value.as_str().filter(|_| params.r#type == "id");
     let (Some(setting), Some(value)) = (ConfigOptionId::parse(&params.config_id), value) else {
-        let known: Vec<_> = ConfigOptionId::ALL.iter().map(|it| it.id()).collect();
+        let known: Vec<_> = ConfigOptionId::ALL.iter().map(|option| option.id()).collect();
         return reply.fail(&Error::InvalidParams(format!(
             "Unknown option `{}`, or a value that is not of the type `id`; options are: {}",
             params.config_id,

@@ -12,11 +12,11 @@ pub(super) fn run(config: &Config, key: &str, values: Option<&[String]>) -> Resu
     let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
     // Another change at the same time would be lost.
     let _lock = config.paths.lock_settings()?;
-    let change = config.change_setting(key, values).map_err(|it| refused(&it.to_string()))?;
+    let change = config.change_setting(key, values).map_err(|error| refused(&error.to_string()))?;
     let [before, after] = &change.permissions;
     let known = user_rule_problems(config, before);
     let problems = user_rule_problems(config, after);
-    if let Some(problem) = problems.iter().find(|it| !known.contains(it)) {
+    if let Some(problem) = problems.iter().find(|problem| !known.contains(problem)) {
         return Err(refused(problem));
     }
     change.save()?;
@@ -24,8 +24,11 @@ pub(super) fn run(config: &Config, key: &str, values: Option<&[String]>) -> Resu
 }
 
 fn line(change: &SettingChange) -> String {
-    let shown = |value: &Option<String>| value.as_deref().unwrap_or("not set").to_owned();
-    let overridden = change.overridden_by.map(|it| format!(" ({it} is set and takes precedence)"));
-    let overridden = overridden.unwrap_or_default();
-    format!("{}: {} → {}{overridden}\n", change.key, shown(&change.old), shown(&change.new))
+    let old = change.old.as_deref().unwrap_or("not set");
+    let new = change.new.as_deref().unwrap_or("not set");
+    let overridden = change
+        .overridden_by
+        .map(|variable| format!(" ({variable} is set and takes precedence)"))
+        .unwrap_or_default();
+    format!("{}: {old} → {new}{overridden}\n", change.key)
 }

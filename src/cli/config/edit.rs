@@ -59,7 +59,7 @@ fn problems(config: &Config) -> Vec<String> {
     let mut problems = config.file_problems();
     let rules = config.user_permissions().unwrap_or_default();
     let of_rules = user_rule_problems(config, &rules);
-    problems.extend(of_rules.iter().map(|it| config.locate_problem(it)));
+    problems.extend(of_rules.iter().map(|problem| config.locate_problem(problem)));
     problems
 }
 

@@ -1,17 +1,17 @@
-//! What applies in the current folder besides the user's own settings: permission rules of all origins, the
-//! project's files, whether they are trusted, and what they change.
+//! Everything that applies in the current folder besides the user's own settings: permission rules of all
+//! origins, the project's files, whether they are trusted, and what they change.
 
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, EffectiveSetting, SandboxSettings};
 use crate::session::{EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE};
 use crate::tools::{UserFolders, project_sources};
-use crate::trust::{TrustRecord, TrustStore};
+use crate::trust::TrustStore;
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::Roots;
 
-/// What applies in these folders, each with its origin.
+/// The settings that apply in these folders, each with its origin.
 pub(super) fn settings(
     config: &Config,
     policy: &EffectivePolicy,
@@ -63,7 +63,7 @@ fn add_rules(
         (Scope::Local, "that you have kept for this project", &kept),
         (Scope::Project, "of the project", &project),
     ] {
-        let number = policy.rules.rules.iter().filter(|it| it.scope == scope).count();
+        let number = policy.rules.rules.iter().filter(|rule| rule.scope == scope).count();
         if number > 0 {
             let value = format!("{} {whose}", count(number, "rule"));
             add(found, "permissions", &value, &shown(path));
@@ -74,7 +74,7 @@ fn add_rules(
     }
 }
 
-/// Whether the user trusts a file of the project, and what does not apply because of that.
+/// Describes whether the user trusts a file of the project, and what does not apply because of that.
 fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String {
     let is_servers = file.name == SERVERS_FILE;
     let what = match file.requests.as_slice() {
@@ -90,8 +90,10 @@ fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String 
     if !file.needs_trust() {
         return "needs no trust: it only makes things stricter".to_owned();
     }
-    let is_known = |it: &TrustRecord| Path::new(&it.project) == folder && it.what == file.name;
-    let was_trusted = trust.list().iter().any(is_known);
+    let was_trusted = trust
+        .list()
+        .iter()
+        .any(|record| Path::new(&record.project) == folder && record.what == file.name);
     let state = if was_trusted { "changed since it was trusted" } else { "not trusted" };
     let effect = if is_servers { "not started" } else { "ignored" };
     format!("{state}: {what} {effect} until you run `turnwright trust`")
@@ -131,13 +133,15 @@ fn add_sandbox(
 
 /// The settings of the sandbox that a project can change.
 fn values(sandbox: &SandboxSettings) -> [(&'static str, String); 5] {
-    let paths =
-        |all: &[PathBuf]| all.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(", ");
     [
         ("sandbox.network", sandbox.network.id().to_owned()),
-        ("sandbox.write", paths(&sandbox.write)),
-        ("sandbox.caches", paths(&sandbox.caches)),
-        ("sandbox.hide", paths(&sandbox.hide)),
+        ("sandbox.write", path_list(&sandbox.write)),
+        ("sandbox.caches", path_list(&sandbox.caches)),
+        ("sandbox.hide", path_list(&sandbox.hide)),
         ("sandbox.protect", sandbox.protect.join(", ")),
     ]
+}
+
+fn path_list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
 }

@@ -45,8 +45,9 @@ impl ShownSettings {
         };
         errors.extend(unusable_servers(config));
         errors.extend(config.model_without_provider().map(|_| config.missing_model()));
-        let (settings, mut warnings) = (config.settings(), config.warnings());
-        warnings.retain(|it| !errors.contains(it));
+        let settings = config.settings();
+        let mut warnings = config.warnings();
+        warnings.retain(|warning| !errors.contains(warning));
         ShownSettings { settings, project, errors, warnings }
     }
 
@@ -65,8 +66,8 @@ impl ShownSettings {
         if !self.project.is_empty() {
             text.push_str(&format!("\nin this folder:\n{}", table(&self.project)));
         }
-        let errors = self.errors.iter().map(|it| format!("error: {it}\n"));
-        let warnings = self.warnings.iter().map(|it| format!("warning: {it}\n"));
+        let errors = self.errors.iter().map(|error| format!("error: {error}\n"));
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}\n"));
         text.extend(errors.chain(warnings));
         text
     }
@@ -81,11 +82,17 @@ fn unusable_servers(config: &Config) -> impl Iterator<Item = String> {
 }
 
 fn table(settings: &[EffectiveSetting]) -> String {
-    let name = settings.iter().map(|it| it.name.chars().count()).max().unwrap_or_default();
-    let value =
-        settings.iter().map(|it| it.value.chars().count()).max().unwrap_or_default().min(60);
-    let lines =
-        settings.iter().map(|it| format!("{:name$}  {:value$}  {}\n", it.name, it.value, it.from));
+    let name =
+        settings.iter().map(|setting| setting.name.chars().count()).max().unwrap_or_default();
+    let value = settings
+        .iter()
+        .map(|setting| setting.value.chars().count())
+        .max()
+        .unwrap_or_default()
+        .min(60);
+    let lines = settings.iter().map(|setting| {
+        format!("{:name$}  {:value$}  {}\n", setting.name, setting.value, setting.from)
+    });
     lines.collect()
 }
 
@@ -159,21 +166,21 @@ mod tests {
         Config::new(variables, Flags::default(), file, paths)
     }
 
-    /// What is said of one of [`WRONG`].
+    /// The words about one of [`WRONG`].
     fn said(wrong: &str) -> Vec<String> {
         let home = tempfile::tempdir().unwrap();
-        let variable = wrong.split_once('=').filter(|it| it.0.starts_with("TURNWRIGHT_"));
+        let variable = wrong.split_once('=').filter(|pair| pair.0.starts_with("TURNWRIGHT_"));
         let config = match variable {
             Some((name, value)) => config(home.path(), "", vec![(name.into(), value.into())]),
             None => config(home.path(), wrong, Vec::new()),
         };
         let path = config.user_file_path().display().to_string();
         let ShownSettings { errors, warnings, .. } = ShownSettings::read(&config);
-        let errors = errors.iter().map(|it| format!("error: {it}"));
-        let all = errors.chain(warnings.iter().map(|it| format!("warning: {it}")));
-        // What is to be done if the file cannot be read is said above the table.
-        let cause = |it: &str| it.split(". Fix the file;").next().unwrap().to_owned();
-        all.map(|it| cause(&it.replace(&path, "config.toml"))).collect()
+        let errors = errors.iter().map(|error| format!("error: {error}"));
+        let all = errors.chain(warnings.iter().map(|warning| format!("warning: {warning}")));
+        // The remedy for a file that cannot be read is said above the table.
+        let cause = |problem: &str| problem.split(". Fix the file;").next().unwrap().to_owned();
+        all.map(|line| cause(&line.replace(&path, "config.toml"))).collect()
     }
 
     #[test]
@@ -190,7 +197,7 @@ mod tests {
 
     #[test]
     fn none_of_them_is_written() {
-        for (key, value) in WRONG.iter().filter_map(|it| it.split_once(" = ")) {
+        for (key, value) in WRONG.iter().filter_map(|entry| entry.split_once(" = ")) {
             let home = tempfile::tempdir().unwrap();
             // With a key, any model has a provider.
             let variable = ("OPENAI_API_KEY".into(), "k".into());

@@ -31,7 +31,7 @@ pub(super) fn run(command: &[OsString], config: &Config) -> ExitCode {
     }
 }
 
-/// Whether everything is as it must be.
+/// Returns true if everything is as it must be.
 fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
     let home = PrivateTempFolder::create()?;
     let folder = home.path().join("project");
@@ -41,7 +41,7 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
         words => words.to_vec(),
     };
     let mut variables = config.inherited.clone();
-    variables.retain(|it| it.0 != "TURNWRIGHT_CONFIG");
+    variables.retain(|variable| variable.0 != "TURNWRIGHT_CONFIG");
     variables.push(("TURNWRIGHT_HOME".into(), home.path().join("home").into()));
     variables.push(("TURNWRIGHT_MODEL".into(), "offline".into()));
     let mut script = AcpScript::new(AgentCommand { words, folder, variables });
@@ -73,10 +73,10 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
     }
     let messages = script.checker.frames;
     let verdict = if is_fine { "no fault" } else { "the lines marked FAIL are faults" };
-    drop(write_stdout(&format!("\n{messages} messages of the agent were checked: {verdict}.\n")));
+    write_stdout(&format!("\n{messages} messages of the agent were checked: {verdict}.\n")).ok();
     Ok(is_fine)
 }
 
 fn line(mark: &str, name: &str, text: &str) {
-    drop(write_stdout(&format!("{mark:4} {name:10}  {}\n", escape_hidden_line(text))));
+    write_stdout(&format!("{mark:4} {name:10}  {}\n", escape_hidden_line(text))).ok();
 }

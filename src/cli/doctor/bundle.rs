@@ -41,14 +41,13 @@ impl ReportBundle {
         }
         redact::register_keys(server_values(config)).map_err(io::Error::other)?;
         let state = &config.paths.state;
-        let line = |it: &EffectiveSetting| format!("{} = {} ({})\n", it.name, it.value, it.from);
-        let client = last_client(state).map(|it| format!("{it:#}\n"));
+        let client = last_client(state).map(|client| format!("{client:#}\n"));
         Ok(ReportBundle {
             path: path.to_path_buf(),
-            home: config.home().map(|it| it.display().to_string()),
-            settings: shown_settings(config).iter().map(line).collect(),
+            home: config.home().map(|folder| folder.display().to_string()),
+            settings: shown_settings(config).iter().map(setting_line).collect(),
             client: client.unwrap_or_else(|| "none\n".to_owned()),
-            session: last_session(state).unwrap_or_else(|it| format!("{it}\n")),
+            session: last_session(state).unwrap_or_else(|error| format!("{error}\n")),
             log: log_tail(&state.join("turnwright.log")).unwrap_or_else(|_| "none\n".to_owned()),
         })
     }
@@ -75,6 +74,10 @@ impl ReportBundle {
     }
 }
 
+fn setting_line(setting: &EffectiveSetting) -> String {
+    format!("{} = {} ({})\n", setting.name, setting.value, setting.from)
+}
+
 /// The tool calls of the session that was used last, and how each ended.
 fn last_session(state: &Path) -> Result<String, StoreError> {
     let store = Store::new(state);
@@ -94,8 +97,11 @@ fn last_session(state: &Path) -> Result<String, StoreError> {
 fn session_text(session: &SessionRow, calls: &[CallRecord]) -> String {
     let mut text = format!("{}, last used {}\n", session.id, rfc3339(session.updated_at));
     for call in calls.iter().rev() {
-        let took = call.duration_ms.map(|it| format!(", {it:.0} ms")).unwrap_or_default();
-        let (turn, tool, status) = (call.turn, &call.tool, call.status.as_str());
+        let took =
+            call.duration_ms.map(|duration| format!(", {duration:.0} ms")).unwrap_or_default();
+        let turn = call.turn;
+        let tool = &call.tool;
+        let status = call.status.as_str();
         text.push_str(&format!("{} turn {turn}: {tool}: {status}{took}\n", rfc3339(call.at)));
     }
     text
@@ -112,7 +118,7 @@ fn log_tail(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(LOG_TAIL).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    let start = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |it| it + 1) };
+    let start = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |end| end + 1) };
     let mut tail = text[start..].to_owned();
     if !tail.ends_with('\n') {
         tail.push('\n');

@@ -28,8 +28,8 @@ impl DoctorReport {
     fn add_platform(&mut self) {
         let system =
             format!("{} {}{}", std::env::consts::OS, std::env::consts::ARCH, system_version());
-        let program = std::env::current_exe();
-        let program = program.map_or_else(|it| io_error_text(&it), |it| it.display().to_string());
+        let program = std::env::current_exe()
+            .map_or_else(|error| io_error_text(&error), |path| path.display().to_string());
         self.print_field("platform", &system);
         self.print_field("program", &program);
         self.set("platform", system);
@@ -40,11 +40,8 @@ impl DoctorReport {
     fn add_store(&mut self, config: &Config) {
         let store = Store::new(&config.paths.state);
         let path = config.paths.state.join("sessions.db");
-        let size = path.metadata().map_or(0, |it| it.len());
-        let count = |it: &Connection| -> Result<u64, StoreError> {
-            Ok(it.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
-        };
-        let counted = if store.exists() { store.read_blocking(count) } else { Ok(0) };
+        let size = path.metadata().map_or(0, |metadata| metadata.len());
+        let counted = if store.exists() { store.read_blocking(count_sessions) } else { Ok(0) };
         let error = counted.as_ref().err().map(ToString::to_string);
         let shown = match (&counted, &error) {
             (Ok(number), _) => format!("{number} sessions, {}", format_bytes(size)),
@@ -81,20 +78,29 @@ impl DoctorReport {
     /// Prints the settings that differ from the defaults. The JSON contains all settings.
     fn add_settings(&mut self, config: &Config) {
         let settings = shown_settings(config);
-        let chosen = settings.iter().filter(|it| it.from != "built in" && it.value != "not set");
+        let chosen = settings
+            .iter()
+            .filter(|setting| setting.from != "built in" && setting.value != "not set");
         let mut label = "in force";
-        for it in chosen {
-            self.print_field(label, &format!("{} = {} ({})", it.name, it.value, it.from));
+        for setting in chosen {
+            self.print_field(
+                label,
+                &format!("{} = {} ({})", setting.name, setting.value, setting.from),
+            );
             label = "";
         }
         self.set("in_force", json!(settings));
     }
 }
 
+fn count_sessions(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
+}
+
 /// The effective settings. The user's instructions are replaced by their length.
 pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
     let mut settings = config.settings();
-    for setting in settings.iter_mut().filter(|it| it.name == "agent.system_prompt") {
+    for setting in settings.iter_mut().filter(|setting| setting.name == "agent.system_prompt") {
         setting.value = format!("{} characters", setting.value.chars().count());
     }
     settings
@@ -102,9 +108,9 @@ pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
 
 /// Describes a client, as in `Zed 0.200.1: fs.readTextFile, terminal`.
 fn client_text(client: &Value) -> String {
-    let info = |field: &str| client["clientInfo"][field].as_str();
-    let name = info("title").or_else(|| info("name")).unwrap_or("without a name");
-    let version = info("version").map(|it| format!(" {it}")).unwrap_or_default();
+    let info = &client["clientInfo"];
+    let name = info["title"].as_str().or_else(|| info["name"].as_str()).unwrap_or("without a name");
+    let version = info["version"].as_str().map(|version| format!(" {version}")).unwrap_or_default();
     let mut capabilities = Vec::new();
     if let Value::Object(all) = &client["clientCapabilities"] {
         collect_capabilities(all, "", &mut capabilities);
@@ -133,7 +139,7 @@ fn collect_capabilities(declared: &Map<String, Value>, prefix: &str, found: &mut
 #[cfg(not(windows))]
 fn system_version() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
-    release.map(|it| format!(", Linux {}", it.trim())).unwrap_or_default()
+    release.map(|release| format!(", Linux {}", release.trim())).unwrap_or_default()
 }
 
 /// The name and version of Windows, as it is appended to the platform.
@@ -141,14 +147,18 @@ fn system_version() -> String {
 #[expect(clippy::disallowed_methods, reason = "`ver` is a word of cmd and touches nothing")]
 fn system_version() -> String {
     let printed = std::process::Command::new("cmd").args(["/d", "/c", "ver"]).output();
-    let version = printed.map(|it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
-    version.ok().filter(|it| !it.is_empty()).map(|it| format!(", {it}")).unwrap_or_default()
+    let version = printed.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    version
+        .ok()
+        .filter(|version| !version.is_empty())
+        .map(|version| format!(", {version}"))
+        .unwrap_or_default()
 }
 
 /// The bytes that this user can still write where the folder is or will be.
 #[cfg(unix)]
 fn free_space(folder: &Path) -> Option<u64> {
-    let existing = folder.ancestors().find(|it| it.exists())?;
+    let existing = folder.ancestors().find(|folder| folder.exists())?;
     let about = rustix::fs::statvfs(existing).ok()?;
     Some(about.f_bavail.saturating_mul(about.f_frsize))
 }
@@ -158,9 +168,10 @@ fn free_space(folder: &Path) -> Option<u64> {
 fn free_space(folder: &Path) -> Option<u64> {
     use std::os::windows::ffi::OsStrExt;
     use windows_sys::Win32::Storage::FileSystem::GetDiskFreeSpaceExW;
-    let existing = folder.ancestors().find(|it| it.exists())?;
+    let existing = folder.ancestors().find(|folder| folder.exists())?;
     let name: Vec<u16> = existing.as_os_str().encode_wide().chain([0]).collect();
-    let (mut free, null) = (0, std::ptr::null_mut());
+    let mut free = 0;
+    let null = std::ptr::null_mut();
     // SAFETY: `name` ends with a zero, and `free` is what the call fills.
     let is_known = unsafe { GetDiskFreeSpaceExW(name.as_ptr(), &raw mut free, null, null) } != 0;
     is_known.then_some(free)

@@ -38,14 +38,18 @@ const MIN_RANDOM_LENGTH: usize = 16;
 
 /// The text without keys, in any form, and with `~` in place of the home folder.
 pub(super) fn scrub(text: &str, home: Option<&str>) -> String {
-    let text = redact::text(text);
-    let text = match home.filter(|it| it.len() > 1) {
-        Some(home) => text.replace(home, "~"),
-        None => text.into_owned(),
+    let redacted = redact::text(text);
+    let text = match home.filter(|home| home.len() > 1) {
+        Some(home) => redacted.replace(home, "~"),
+        None => redacted.into_owned(),
     };
     text.split_inclusive('\n')
-        .map(|it| {
-            with_words_replaced(&without_values(&without_url_secrets(it)), looks_like_key, REMOVED)
+        .map(|line| {
+            with_words_replaced(
+                &without_values(&without_url_secrets(line)),
+                looks_like_key,
+                REMOVED,
+            )
         })
         .collect()
 }
@@ -58,32 +62,35 @@ pub(super) fn without_certain_keys(text: &str) -> String {
 /// Whatever may be a key in the settings of the MCP servers, whatever its name: a server may print it.
 pub(super) fn server_values(config: &Config) -> Vec<String> {
     let servers = config.mcp_settings().servers;
-    let values = servers.iter().flat_map(|it| match &it.transport {
+    let values = servers.iter().flat_map(|server| match &server.transport {
         ServerTransport::Stdio { arguments, environment, .. } => {
-            let words = arguments
-                .iter()
-                .flat_map(|it| it.split(|it: char| it.is_whitespace() || it == '='));
-            words.chain(environment.iter().map(|it| it.1.expose())).map(str::to_owned).collect()
+            let words = arguments.iter().flat_map(|argument| {
+                argument.split(|letter: char| letter.is_whitespace() || letter == '=')
+            });
+            words
+                .chain(environment.iter().map(|variable| variable.1.expose()))
+                .map(str::to_owned)
+                .collect()
         }
         ServerTransport::Http { headers, .. } => {
-            let words = headers.iter().flat_map(|it| it.1.expose().split_whitespace());
+            let words = headers.iter().flat_map(|header| header.1.expose().split_whitespace());
             words.map(str::to_owned).collect::<Vec<_>>()
         }
         ServerTransport::Linked(_) => Vec::new(),
     });
     // A path or the name of a package says what went wrong.
-    values.filter(|it| !it.starts_with(['/', '~', '@', '-'])).collect()
+    values.filter(|value| !value.starts_with(['/', '~', '@', '-'])).collect()
 }
 
 /// Removes user info and queries of URLs.
 fn without_url_secrets(line: &str) -> String {
-    let ends = |it: char| it.is_whitespace() || "\"'`<>|\\".contains(it);
     let mut clean = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find("://") {
         let (before, url) = rest.split_at(at + 3);
         clean.push_str(before);
-        let (url, after) = url.split_at(url.find(ends).unwrap_or(url.len()));
+        let end = url.find(|letter: char| letter.is_whitespace() || "\"'`<>|\\".contains(letter));
+        let (url, after) = url.split_at(end.unwrap_or(url.len()));
         let host_end = url.find(['/', '?', '#']).unwrap_or(url.len());
         let host = match url[..host_end].rfind('@') {
             Some(at) => {
@@ -103,8 +110,8 @@ fn without_url_secrets(line: &str) -> String {
     clean + rest
 }
 
-fn is_name_char(it: char) -> bool {
-    it.is_ascii_alphanumeric() || it == '_' || it == '-'
+fn is_name_char(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
 }
 
 /// Removes what follows the name of a secret, as in `API_KEY=…`, `"token": "…"` and `Bearer …`.
@@ -113,7 +120,7 @@ fn without_values(line: &str) -> String {
     let mut rest = line;
     while let Some(start) = rest.find(is_name_char) {
         let (before, from_name) = rest.split_at(start);
-        let length = from_name.find(|it| !is_name_char(it)).unwrap_or(from_name.len());
+        let length = from_name.find(|letter| !is_name_char(letter)).unwrap_or(from_name.len());
         let (name, after) = from_name.split_at(length);
         clean.push_str(before);
         clean.push_str(name);
@@ -121,7 +128,7 @@ fn without_values(line: &str) -> String {
         let name = name.to_ascii_lowercase();
         let gap = if SCHEMES.contains(&name.as_str()) {
             after.len() - after.trim_start_matches(' ').len()
-        } else if SECRET_NAMES.iter().any(|it| name.ends_with(it)) {
+        } else if SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
             assignment(after).unwrap_or(0)
         } else {
             0
@@ -138,28 +145,35 @@ fn without_values(line: &str) -> String {
 
 /// The length of `=` or `:`, with blanks and quotes around it.
 fn assignment(text: &str) -> Option<usize> {
-    let around = |it: char| it == ' ' || it == '"' || it == '\'' || it == '\\';
+    let around = [' ', '"', '\'', '\\'];
     let sign = text.trim_start_matches(around);
-    let value = sign.strip_prefix([':', '=']).map(|it| it.trim_start_matches(['>', '=']))?;
+    let value = sign.strip_prefix([':', '=']).map(|value| value.trim_start_matches(['>', '=']))?;
     Some(text.len() - value.trim_start_matches(around).len())
 }
 
 /// The length of a value up to the end of the line or of what encloses it.
 fn value_length(text: &str) -> usize {
-    let is_end = |it: char| "\"'`,;)}]\r\n".contains(it);
-    let value = &text[..text.find(is_end).unwrap_or(text.len())];
+    let end = text.find(|letter: char| "\"'`,;)}]\r\n".contains(letter));
+    let value = &text[..end.unwrap_or(text.len())];
     let first = value.split(' ').next().unwrap_or_default();
     // After the name of a scheme comes the key.
-    if SCHEMES.iter().any(|it| first.eq_ignore_ascii_case(it)) { value.len() } else { first.len() }
+    if SCHEMES.iter().any(|scheme| first.eq_ignore_ascii_case(scheme)) {
+        value.len()
+    } else {
+        first.len()
+    }
+}
+
+fn is_word_char(letter: char) -> bool {
+    is_name_char(letter) || "+=~%".contains(letter)
 }
 
 fn with_words_replaced(line: &str, is_key: fn(&str) -> bool, replacement: &str) -> String {
-    let in_word = |it: char| is_name_char(it) || "+=~%".contains(it);
     let mut clean = String::with_capacity(line.len());
     let mut rest = line;
-    while let Some(start) = rest.find(in_word) {
+    while let Some(start) = rest.find(is_word_char) {
         let (before, from_word) = rest.split_at(start);
-        let length = from_word.find(|it| !in_word(it)).unwrap_or(from_word.len());
+        let length = from_word.find(|letter| !is_word_char(letter)).unwrap_or(from_word.len());
         let (word, after) = from_word.split_at(length);
         clean.push_str(before);
         clean.push_str(if is_key(word) { replacement } else { word });
@@ -169,28 +183,28 @@ fn with_words_replaced(line: &str, is_key: fn(&str) -> bool, replacement: &str) 
 }
 
 fn is_certain_key(word: &str) -> bool {
-    let begins = |prefix: &&str| {
-        let mut starts = word.match_indices(prefix).map(|it| it.0);
+    KEY_PREFIXES.iter().any(|prefix| {
+        let mut starts = word.match_indices(prefix).map(|found| found.0);
         starts.any(|start| {
-            let is_start = !word[..start].ends_with(|it: char| it.is_ascii_alphanumeric());
+            let is_start = !word[..start].ends_with(|before: char| before.is_ascii_alphanumeric());
             let key = &word[start..];
             is_start
                 && key.len() >= MIN_CERTAIN_LENGTH
-                && key.contains(|it: char| it.is_ascii_digit())
+                && key.contains(|letter: char| letter.is_ascii_digit())
         })
-    };
-    KEY_PREFIXES.iter().any(begins)
+    })
 }
 
 fn looks_like_key(word: &str) -> bool {
-    let has_prefix = KEY_PREFIXES.iter().any(|it| word.contains(it));
-    let is_random = |part: &str| {
-        part.len() >= MIN_RANDOM_LENGTH
-            && part.contains(|it: char| it.is_ascii_digit())
-            && part.contains(|it: char| it.is_ascii_alphabetic())
-    };
+    let has_prefix = KEY_PREFIXES.iter().any(|prefix| word.contains(prefix));
     (has_prefix && word.len() >= MIN_PREFIXED_LENGTH)
-        || word.split(|it: char| !it.is_ascii_alphanumeric()).any(is_random)
+        || word.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_random)
+}
+
+fn is_random(part: &str) -> bool {
+    part.len() >= MIN_RANDOM_LENGTH
+        && part.contains(|letter: char| letter.is_ascii_digit())
+        && part.contains(|letter: char| letter.is_ascii_alphabetic())
 }
 
 #[cfg(test)]
@@ -209,7 +223,7 @@ mod tests {
             ("(http://h:80/v1)", "(http://h:80/v1)"),
             ("old key sk-hunter2 refused", "old key […] refused"),
             ("a0b1c2d3e4f5a6b7c8, then", "[…], then"),
-            // What helps is kept.
+            // Helpful words are kept.
             ("model claude-sonnet-4-20250514 at qwen2.5-coder-1.5b-instruct-q4_k_m", ""),
             ("session 0198c4e2-7d6a-7bb2-a1f3-1c2d3e4f5a6b", ""),
             ("     key        set, from OPENAI_API_KEY", ""),

@@ -30,7 +30,8 @@ pub(super) fn report_line(check: &ServerCheck) -> (&'static str, String) {
         }
         Err(problem) => {
             let why = problem.to_string();
-            let lines: Vec<_> = why.lines().map(str::trim).filter(|it| !it.is_empty()).collect();
+            let lines: Vec<_> =
+                why.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             ("FAIL", format!("{}: {}", check.name, lines.join(" / ")))
         }
     }
@@ -42,10 +43,10 @@ pub(super) fn as_json(check: &ServerCheck) -> Value {
         "name": check.name,
         "state": if facts.is_some() { "ok" } else { "no" },
         "error": check.outcome.as_ref().err().map(ToString::to_string),
-        "title": facts.map(|it| &it.title),
-        "revision": facts.map(|it| &it.revision),
-        "tools": facts.map(|it| it.tools),
-        "prompts": facts.map(|it| it.prompts),
+        "title": facts.map(|facts| &facts.title),
+        "revision": facts.map(|facts| &facts.revision),
+        "tools": facts.map(|facts| facts.tools),
+        "prompts": facts.map(|facts| facts.prompts),
         "seconds": check.took.as_secs_f64(),
     })
 }

@@ -1,4 +1,4 @@
-//! What the answers to the questions mean. Nothing is read or written here.
+//! Interprets the answers to the questions. Nothing is read or written here.
 
 use crate::config::looks_like_key;
 
@@ -21,16 +21,16 @@ pub(super) fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize
             .then(|| number - 1)
             .ok_or_else(|| format!("Enter a number from 1 to {shown}, or a name"));
     }
-    if let Some(exact) = names.iter().position(|it| it.to_lowercase() == answer) {
+    if let Some(exact) = names.iter().position(|name| name.to_lowercase() == answer) {
         return Ok(exact);
     }
-    let begins = |it: &&usize| names[**it].to_lowercase().starts_with(&answer);
     let all: Vec<usize> = (0..names.len()).collect();
-    match all.iter().filter(begins).collect::<Vec<_>>()[..] {
+    let matching = all.iter().filter(|index| names[**index].to_lowercase().starts_with(&answer));
+    match matching.collect::<Vec<_>>()[..] {
         [one] => Ok(*one),
         [] => Err(format!("Nothing here is called {}", quoted(&answer))),
         ref several => {
-            let several: Vec<_> = several.iter().map(|it| names[**it]).collect();
+            let several: Vec<_> = several.iter().map(|index| names[**index]).collect();
             Err(format!("`{}` may be {}", answer.escape_debug(), several.join(" or ")))
         }
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn any_name_of_a_model_can_be_typed() {
-        let models: Vec<_> = (1..=40).map(|it| format!("m{it}")).collect();
+        let models: Vec<_> = (1..=40).map(|number| format!("m{number}")).collect();
         for (answer, expected) in [
             ("", Some("m3")),
             ("2", Some("m2")),

@@ -36,19 +36,22 @@ impl Login<'_> {
     }
 
     fn ask_target(&self) -> Result<LoginTarget, CliError> {
-        let (local, hosted): (Vec<_>, Vec<_>) = PRESETS.iter().partition(|it| it.key_env.is_none());
+        let (local, hosted): (Vec<_>, Vec<_>) =
+            PRESETS.iter().partition(|provider| provider.key_env.is_none());
         let found = self.look_for(&local)?;
         let (running, others): (Vec<_>, Vec<_>) =
-            local.into_iter().zip(found).partition(|it| it.1.is_some());
-        let running = running.into_iter().map(|(it, count)| (it, models_note(count.unwrap_or(0))));
-        let hosted = hosted.into_iter().map(|it| (it, self.key_note(it)));
+            local.into_iter().zip(found).partition(|(_, count)| count.is_some());
+        let running = running
+            .into_iter()
+            .map(|(provider, count)| (provider, models_note(count.unwrap_or(0))));
+        let hosted = hosted.into_iter().map(|provider| (provider, self.key_note(provider)));
         let shown: Vec<(&'static ProviderPreset, String)> = running.chain(hosted).collect();
-        let mut names: Vec<&str> = shown.iter().map(|it| it.0.name).collect();
+        let mut names: Vec<&str> = shown.iter().map(|(provider, _)| provider.name).collect();
         names.push(ANOTHER_SERVER);
         prompt::say(&provider_list(&shown))?;
         let count = names.len();
         // Servers that do not run now can be named, too.
-        names.extend(others.iter().map(|it| it.0.name));
+        names.extend(others.iter().map(|(provider, _)| provider.name));
         loop {
             let answer = prompt::ask("Provider (number or name, or the base URL of a server): ")?;
             if answer.contains("://") {
@@ -60,7 +63,7 @@ impl Login<'_> {
             }
             match choose(&answer, &names, count) {
                 Ok(at) => {
-                    let preset = PRESETS.iter().find(|it| it.name == names[at]);
+                    let preset = PRESETS.iter().find(|provider| provider.name == names[at]);
                     return preset.and_then(LoginTarget::provider).map_or_else(ask_server, Ok);
                 }
                 Err(why) => prompt::say(&format!("{why}.\n"))?,
@@ -74,14 +77,14 @@ impl Login<'_> {
             return Ok(vec![None; local.len()]);
         }
         prompt::say("Looking for model servers on this machine…\n\n")?;
-        let base_urls: Vec<_> = local.iter().filter_map(|it| it.base_url).collect();
+        let base_urls: Vec<_> = local.iter().filter_map(|provider| provider.base_url).collect();
         Ok(block_on(local_servers::find(&base_urls, local_servers::LOOK_LIMIT))?)
     }
 
-    /// What is known about the key of a provider.
+    /// A note about the known key of a provider.
     fn key_note(&self, preset: &ProviderPreset) -> String {
         let key = self.config.key_of_provider(preset);
-        key.map(|it| format!("key in {}", it.origin)).unwrap_or_default()
+        key.map(|key| format!("key in {}", key.origin)).unwrap_or_default()
     }
 
     /// Asks for the key until the server accepts it. Returns it with the models that the server lists.
@@ -102,7 +105,7 @@ impl Login<'_> {
                 continue;
             }
             prompt::say(&format!("Asking {} for its models…\n", target.name()))?;
-            match self.try_key(target, key.as_ref().map(|it| &it.secret))? {
+            match self.try_key(target, key.as_ref().map(|key| &key.secret))? {
                 Trial::Models(models) => return Ok((key, models)),
                 Trial::Refused(why) => prompt::say(&format!("{why}. Nothing was stored.\n"))?,
                 Trial::Unknown(why) => {
@@ -130,7 +133,9 @@ impl Login<'_> {
         };
         let question = format!("API key for {} (hidden{empty}): ", target.name());
         let typed = prompt::ask_hidden(&question)?;
-        Ok(Secret::from_copied(&typed).map(|it| self.new_key(it)).or_else(|| known.cloned()))
+        Ok(Secret::from_copied(&typed)
+            .map(|secret| self.new_key(secret))
+            .or_else(|| known.cloned()))
     }
 
     fn ask_model(
@@ -141,7 +146,7 @@ impl Login<'_> {
         let usual = self.usual_model(target, models);
         prompt::say(&model_list(models))?;
         let what = if models.is_empty() { "name" } else { "number or name" };
-        let empty = usual.map(|it| format!("; empty for {it}")).unwrap_or_default();
+        let empty = usual.map(|model| format!("; empty for {model}")).unwrap_or_default();
         let question = format!("Model ({what}{empty}): ");
         loop {
             match choose_model(&prompt::ask(&question)?, models, usual) {
@@ -172,7 +177,8 @@ fn models_note(count: usize) -> String {
 fn provider_list(shown: &[(&'static ProviderPreset, String)]) -> String {
     let mut text = String::new();
     let another = (ANOTHER_SERVER, "");
-    let entries = shown.iter().map(|it| (it.0.name, it.1.as_str())).chain([another]);
+    let entries =
+        shown.iter().map(|(provider, note)| (provider.name, note.as_str())).chain([another]);
     for (number, (name, note)) in entries.enumerate() {
         let line = format!("{:4}  {name:14}  {note}", number + 1);
         writeln!(text, "{}", line.trim_end()).ok();

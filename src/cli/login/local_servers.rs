@@ -12,15 +12,15 @@ pub(super) const LOOK_LIMIT: Duration = Duration::from_millis(500);
 /// Asks all these servers at once for their models. Returns, in the same order, how many each has that
 /// answers in time and has any.
 pub(super) async fn find(base_urls: &[&str], limit: Duration) -> Vec<Option<usize>> {
-    let look = |base_url| async move {
+    let counts = base_urls.iter().map(|base_url| async move {
         tokio::time::timeout(limit, count_models(base_url)).await.ok().flatten()
-    };
-    join_all(base_urls.iter().map(|it| look(*it))).await
+    });
+    join_all(counts).await
 }
 
 async fn count_models(base_url: &str) -> Option<usize> {
     let models = list_models(base_url, None).await.models.ok()?;
-    Some(models.len()).filter(|it| *it > 0)
+    Some(models.len()).filter(|count| *count > 0)
 }
 
 #[cfg(test)]

@@ -40,8 +40,7 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
     let names: Vec<String> = logins.all().iter().map(StoredLogin::name).collect();
     let removed = match (&args.provider, &names[..]) {
         (Some(name), _) => {
-            let plain = |name: &str| name.trim_end_matches('/').to_ascii_lowercase();
-            let is_meant = |it: &StoredLogin| plain(&it.name()) == plain(name);
+            let is_meant = |login: &StoredLogin| plain_name(&login.name()) == plain_name(name);
             if !logins.all().iter().any(is_meant) {
                 return Err(CliError::Other(format!(
                     "there is no login of `{}`. Stored are: {}",
@@ -56,10 +55,14 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
         (None, _) if args.all => logins.remove(|_| true, &config.paths)?,
         (None, names) => {
             let name = ask_which(names)?;
-            logins.remove(|it| name.is_none_or(|name| it.name() == name), &config.paths)?
+            logins.remove(|login| name.is_none_or(|name| login.name() == name), &config.paths)?
         }
     };
     Ok(report(&removed, config))
+}
+
+fn plain_name(name: &str) -> String {
+    name.trim_end_matches('/').to_ascii_lowercase()
 }
 
 /// Asks which login is to be removed; `None` for all.
@@ -83,7 +86,7 @@ fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
     }
 }
 
-/// What was removed, and what still gives a key.
+/// The text about what was removed, and what still gives a key.
 fn report(removed: &[StoredLogin], config: &Config) -> String {
     let mut text = String::new();
     if removed.is_empty() {

@@ -34,7 +34,7 @@ pub(super) struct LoginCliArgs {
 /// clients rely on the status (R-AUTH-7).
 pub(super) fn login(args: &LoginCliArgs, mut config: Config) -> ExitCode {
     super::deny_memory_inspection();
-    // The flags are part of this login, and not of what it takes effect beside.
+    // The flags belong to this login, and are not settings that take precedence over it.
     let flags = std::mem::take(&mut config.flags);
     match run(args, &flags, &config) {
         Ok(effect) => {
@@ -61,9 +61,9 @@ fn run(args: &LoginCliArgs, flags: &Flags, config: &Config) -> Result<String, Cl
     };
     // Not every way to log in has made a request.
     Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
-        .map_err(|it| CliError::Other(it.to_string()))?;
+        .map_err(|error| CliError::Other(error.to_string()))?;
     logins.add(new, &config.paths)?;
-    Ok(logins.last().map(|it| config.effect_of(it)).unwrap_or_default())
+    Ok(logins.last().map(|stored| config.effect_of(stored)).unwrap_or_default())
 }
 
 /// A login that is being made.
@@ -96,31 +96,35 @@ impl Login<'_> {
 
     /// The model that is used if none is named: the one that was chosen before, or the usual one.
     fn usual_model<'a>(&'a self, target: &LoginTarget, listed: &'a [String]) -> Option<&'a str> {
-        let before = self.logins.for_server(&target.base_url).and_then(|it| it.model.as_deref());
-        let is_offered = |it: &&str| listed.is_empty() || listed.iter().any(|name| name == it);
+        let before =
+            self.logins.for_server(&target.base_url).and_then(|login| login.model.as_deref());
+        let known =
+            before.filter(|model| listed.is_empty() || listed.iter().any(|name| name == model));
         let openai = target.is_openai().then_some(OPENAI_DEFAULT_MODEL);
-        before.filter(is_offered).or(openai).or(listed.first().map(String::as_str))
+        known.or(openai).or(listed.first().map(String::as_str))
     }
 
     /// The model of `--model`, as the server knows it.
     fn named_model(&self, target: &LoginTarget, listed: &[String]) -> Option<String> {
         let named = self.flags.model.as_ref()?;
-        let full = target.provider.and_then(|it| named.strip_prefix(it.name)?.strip_prefix('/'));
-        let is_listed = listed.iter().any(|it| it == named);
+        let full = target
+            .provider
+            .and_then(|provider| named.strip_prefix(provider.name)?.strip_prefix('/'));
+        let is_listed = listed.iter().any(|name| name == named);
         Some(full.filter(|_| !is_listed).unwrap_or(named).to_owned())
     }
 
-    /// What is stored. A key in the environment stays there.
+    /// The login to store. A key in the environment stays there.
     fn stored(
         target: &LoginTarget,
         key: Option<ProviderKey>,
         model: Option<String>,
     ) -> StoredLogin {
-        let key = key.filter(|it| !matches!(it.origin, KeyOrigin::Variable(_)));
+        let key = key.filter(|key| !matches!(key.origin, KeyOrigin::Variable(_)));
         StoredLogin {
-            provider: target.provider.map(|it| it.name.to_owned()),
+            provider: target.provider.map(|provider| provider.name.to_owned()),
             base_url: target.provider.is_none().then(|| target.base_url.clone()),
-            key: key.map(|it| it.secret.expose().to_owned()),
+            key: key.map(|key| key.secret.expose().to_owned()),
             model,
         }
     }

@@ -12,19 +12,20 @@ use super::{Login, prompt};
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
     pub(super) fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
-        let target = self.named_target(Some(provider))?;
-        let mut target = target.ok_or_else(|| {
+        let named = self.named_target(Some(provider))?;
+        let mut target = named.ok_or_else(|| {
             CliError::Other(format!(
                 "each account of {provider} has its own server: add --base-url"
             ))
         })?;
         let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
-        let key = Secret::from_copied(&typed).map(|it| self.new_key(it));
-        let key = key.or_else(|| self.known_key(&target));
+        let key = Secret::from_copied(&typed)
+            .map(|secret| self.new_key(secret))
+            .or_else(|| self.known_key(&target));
         if key.is_none() && target.needs_key() {
             return Err(CliError::Other(format!("{} needs a key", target.name())));
         }
-        let models = match self.try_key(&mut target, key.as_ref().map(|it| &it.secret))? {
+        let models = match self.try_key(&mut target, key.as_ref().map(|key| &key.secret))? {
             Trial::Models(models) => models,
             Trial::Refused(why) => return Err(CliError::Other(why)),
             Trial::Unknown(why) => {
@@ -33,8 +34,9 @@ impl Login<'_> {
                 Vec::new()
             }
         };
-        let model = self.named_model(&target, &models);
-        let model = model.or_else(|| self.usual_model(&target, &models).map(str::to_owned));
+        let model = self
+            .named_model(&target, &models)
+            .or_else(|| self.usual_model(&target, &models).map(str::to_owned));
         Ok(Login::stored(&target, key, model))
     }
 
@@ -49,18 +51,17 @@ impl Login<'_> {
             Some(model) => model.clone(),
             None => prompt::ask("Model (empty for the default): ")?,
         };
-        let non_empty = |text: String| Some(text.trim().to_owned()).filter(|it| !it.is_empty());
         let key = Secret::from_copied(&key);
         let model = choose_model(&model, &[], None).map_err(CliError::Other)?;
-        match non_empty(base_url) {
-            None if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
-            None => {
-                let key = key.map(|it| it.expose().to_owned());
+        match base_url.trim() {
+            "" if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
+            "" => {
+                let key = key.map(|key| key.expose().to_owned());
                 Ok(StoredLogin { key, model, ..StoredLogin::default() })
             }
-            Some(base_url) => {
-                let target = LoginTarget::server(&base_url).map_err(CliError::Other)?;
-                let key = key.map(|it| self.new_key(it));
+            base_url => {
+                let target = LoginTarget::server(base_url).map_err(CliError::Other)?;
+                let key = key.map(|secret| self.new_key(secret));
                 Ok(Login::stored(&target, key, model))
             }
         }

@@ -44,29 +44,30 @@ impl LoginTarget {
         }
     }
 
-    /// What the user calls the server, without what may be secret.
+    /// The user's name for the server, without what may be secret.
     pub(super) fn name(&self) -> String {
-        self.provider.map_or_else(|| redacted_url(&self.base_url), |it| it.name.to_owned())
+        self.provider
+            .map_or_else(|| redacted_url(&self.base_url), |provider| provider.name.to_owned())
     }
 
     pub(super) fn is_openai(&self) -> bool {
         is_openai_url(&self.base_url)
     }
 
-    /// Whether there must be a key. Servers of the user's own may do without.
+    /// Returns true if there must be a key. Servers of the user's own may do without.
     pub(super) fn needs_key(&self) -> bool {
-        self.is_openai() || self.provider.is_some_and(|it| it.key_env.is_some())
+        self.is_openai() || self.provider.is_some_and(|provider| provider.key_env.is_some())
     }
 
-    /// Whether the server usually has no key.
+    /// Returns true if the server usually has no key.
     pub(super) fn is_local(&self) -> bool {
-        self.provider.is_some_and(|it| it.key_env.is_none())
+        self.provider.is_some_and(|provider| provider.key_env.is_none())
     }
 }
 
 /// The error about a provider that is not well known.
 pub(super) fn unknown_provider(name: &str) -> String {
-    let known: Vec<_> = PRESETS.iter().map(|it| it.name).collect();
+    let known: Vec<_> = PRESETS.iter().map(|provider| provider.name).collect();
     format!(
         "no provider is called {}. Known are {}. For another server use --base-url",
         quoted(name),
@@ -98,7 +99,7 @@ mod tests {
             let found = LoginTarget::named(provider, base_url);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => {
-                    assert_eq!(found.map(|it| it.name()).as_deref(), expected);
+                    assert_eq!(found.map(|target| target.name()).as_deref(), expected);
                 }
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
                 (found, _) => panic!("{provider:?} {base_url:?}: {found:?}"),

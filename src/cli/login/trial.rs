@@ -16,7 +16,7 @@ pub(super) enum Trial {
     Models(Vec<String>),
     /// The server refuses the key.
     Refused(String),
-    /// Whether the key works could not be found out.
+    /// It could not be found out whether the key works.
     Unknown(String),
 }
 
@@ -68,13 +68,13 @@ impl Trial {
     }
 }
 
-/// Whether the server lists its models to everybody, as OpenRouter does.
+/// Returns true if the server lists its models to everybody, as OpenRouter does.
 fn is_public(target: &LoginTarget) -> Result<bool, CliError> {
     let list = block_on(list_models(&target.base_url, None))?;
-    Ok(list.models.is_ok_and(|it| !it.is_empty()))
+    Ok(list.models.is_ok_and(|models| !models.is_empty()))
 }
 
-/// What a server has answered to the question for its models.
+/// A server's answer to the question for its models.
 pub(super) struct ServerList {
     pub(super) models: Result<Vec<String>, LlmError>,
     /// The base URL that works, if the one that was asked lacks its version.

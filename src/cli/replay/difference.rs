@@ -39,19 +39,21 @@ impl std::fmt::Display for Difference {
 pub(super) fn compare(recorded: &Value, now: &Value) -> Option<(String, String, String)> {
     match (recorded, now) {
         (Value::Object(one), Value::Object(other)) => {
-            let names = one.keys().chain(other.keys().filter(|it| !one.contains_key(*it)));
+            let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
             names.into_iter().find_map(|name| {
                 let get = |from: &serde_json::Map<String, Value>| {
                     from.get(name).cloned().unwrap_or_default()
                 };
-                compare(&get(one), &get(other)).map(|it| (format!("{name}.{}", it.0), it.1, it.2))
+                compare(&get(one), &get(other))
+                    .map(|(path, recorded, now)| (format!("{name}.{path}"), recorded, now))
             })
         }
         (Value::Array(one), Value::Array(other)) => {
             let count = one.len().max(other.len());
             (0..count).find_map(|index| {
                 let get = |from: &[Value]| from.get(index).cloned().unwrap_or_default();
-                compare(&get(one), &get(other)).map(|it| (format!("{index}.{}", it.0), it.1, it.2))
+                compare(&get(one), &get(other))
+                    .map(|(path, recorded, now)| (format!("{index}.{path}"), recorded, now))
             })
         }
         (Value::String(one), Value::String(other)) if one != other => {
@@ -65,7 +67,7 @@ pub(super) fn compare(recorded: &Value, now: &Value) -> Option<(String, String, 
 
 /// Both texts from shortly before the place where they differ.
 pub(super) fn around_difference(one: &str, other: &str) -> (String, String) {
-    let same = one.chars().zip(other.chars()).take_while(|it| it.0 == it.1).count();
+    let same = one.chars().zip(other.chars()).take_while(|(left, right)| left == right).count();
     let skipped = same.saturating_sub(CONTEXT);
     let cut = |text: &str| {
         let text: String = text.chars().skip(skipped).take(MAX_SHOWN).collect();

@@ -12,7 +12,7 @@ use super::observed::{Observation, ObservedPiece, ObservedStream, Observer, is_t
 use super::played_agent::PlayedAgent;
 use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
 
-/// How long the agent may take for what it did at once when it was recorded.
+/// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
 /// The most that a pause of the recording adds to that.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
@@ -32,12 +32,12 @@ const DISK_COMMANDS: [&str; 11] = [
     "/undo",
 ];
 
-/// What was compared when nothing differs.
+/// The extent of the comparison when nothing differs.
 #[derive(Debug, Default)]
 pub(super) struct ReplaySummary {
     pub(super) lines: usize,
     pub(super) turns: usize,
-    /// Whether the recording has no end, because the agent was killed.
+    /// True if the recording has no end, because the agent was killed.
     pub(super) is_open: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct ReplayDriver {
     taken: HashSet<u64>,
     unrecorded: Vec<String>,
     has_ended: bool,
-    /// Whether the turn is not compared.
+    /// True if the turn is not compared.
     skips_turn: bool,
     line: usize,
     summary: ReplaySummary,
@@ -98,7 +98,7 @@ impl ReplayDriver {
             difference.now.push_str(&format!(" (the recording does not have {what})"));
         }
         self.agent.end();
-        self.summary.is_open = !events.iter().any(|it| matches!(it.kind, EventKind::End));
+        self.summary.is_open = !events.iter().any(|event| matches!(event.kind, EventKind::End));
         end.map(|()| self.summary)
     }
 
@@ -117,7 +117,7 @@ impl ReplayDriver {
                 }
                 EventKind::Out(message) => self.expect(message, limit)?,
                 EventKind::Request { id, messages } => {
-                    self.wait(limit, |it| it.model.asked(*id).is_some());
+                    self.wait(limit, |driver| driver.model.asked(*id).is_some());
                     match self.model.asked(*id) {
                         Some(now) => self.compare_told(messages, now)?,
                         None => {
@@ -148,10 +148,12 @@ impl ReplayDriver {
             if let EventKind::Reply(reply) = &event.kind
                 && self.model.asked(reply.to).is_some()
             {
-                pieces.extend(reply.pieces.iter().map(|it| it.0).filter(|it| *it < number));
+                pieces.extend(
+                    reply.pieces.iter().map(|piece| piece.0).filter(|piece| *piece < number),
+                );
             }
         }
-        self.wait(limit, |it| pieces.iter().all(|piece| it.taken.contains(piece)));
+        self.wait(limit, |driver| pieces.iter().all(|piece| driver.taken.contains(piece)));
     }
 
     /// Sends a line of the client, with the ids of now.
@@ -160,7 +162,7 @@ impl ReplayDriver {
         self.recorded.on_client(&message);
         self.now.on_client(&message);
         if message["method"].is_null() {
-            // What answers a tool's request has no place here.
+            // An answer to a tool's request has no place here.
             let Some(id) = self.requests.get(&message["id"].to_string()) else { return };
             message["id"] = id.clone();
         }
@@ -205,9 +207,12 @@ impl ReplayDriver {
         loop {
             let stream = &expected.stream;
             // Nothing more of a turn follows its answer.
-            self.wait(limit, |it| it.has_seen(stream) || stream.is_of_turn() && it.is_turn_over());
+            self.wait(limit, |driver| {
+                driver.has_seen(stream) || stream.is_of_turn() && driver.is_turn_over()
+            });
             if !self.has_seen(stream) {
-                let (recorded, now) = (describe(&left), self.absence());
+                let recorded = describe(&left);
+                let now = self.absence();
                 return Err(self.difference(&stream.describe(), recorded, now));
             }
             let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
@@ -246,7 +251,8 @@ impl ReplayDriver {
                     return Ok(());
                 }
                 (recorded, now) => {
-                    let (recorded, now) = (describe(&recorded), describe(&now));
+                    let recorded = describe(&recorded);
+                    let now = describe(&now);
                     return Err(self.difference(&stream.describe(), recorded, now));
                 }
             }
@@ -254,12 +260,12 @@ impl ReplayDriver {
     }
 
     fn has_seen(&self, stream: &ObservedStream) -> bool {
-        self.seen.get(stream).is_some_and(|it| !it.is_empty())
+        self.seen.get(stream).is_some_and(|observations| !observations.is_empty())
     }
 
-    /// Whether the agent has answered a prompt whose recorded answer is still to come.
+    /// Returns true if the agent has answered a prompt whose recorded answer is still to come.
     fn is_turn_over(&self) -> bool {
-        self.prompts.iter().any(|it| self.has_seen(&ObservedStream::Answer(it.clone())))
+        self.prompts.iter().any(|prompt| self.has_seen(&ObservedStream::Answer(prompt.clone())))
     }
 
     /// Checks that the turn that has ended has done nothing more than it did.
@@ -268,9 +274,10 @@ impl ReplayDriver {
             self.seen.retain(|stream, _| !stream.is_of_turn());
             return Ok(());
         }
-        let more = self.seen.iter().filter(|it| it.0.is_of_turn());
-        let more = more.filter_map(|(stream, seen)| Some((stream, seen.front()?)));
-        let more = more.map(|(stream, it)| (stream.describe(), describe(&it.piece))).min();
+        let of_turn = self.seen.iter().filter(|(stream, _)| stream.is_of_turn());
+        let more = of_turn
+            .filter_map(|(stream, seen)| Some((stream.describe(), describe(&seen.front()?.piece))))
+            .min();
         match more {
             Some((what, now)) => Err(self.difference(&what, "nothing more".to_owned(), now)),
             None => Ok(()),
@@ -324,13 +331,14 @@ impl ReplayDriver {
         }
     }
 
-    /// What is said in the place of something that has not come.
+    /// The words in the place of something that has not come.
     fn absence(&self) -> String {
         if self.has_ended { "the agent has ended".to_owned() } else { "nothing".to_owned() }
     }
 
     fn difference(&self, what: &str, recorded: String, now: String) -> Difference {
-        let (line, turn) = (self.line, self.summary.turns);
+        let line = self.line;
+        let turn = self.summary.turns;
         Difference { line, turn, what: what.to_owned(), recorded, now }
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
         match other_model::run(config, &head, &events) {
             Ok((report, None)) => (report, ExitCode::SUCCESS),
             Ok((report, Some(why))) => {
-                drop(writeln!(stderr(), "turnwright replay: {why}"));
+                writeln!(stderr(), "turnwright replay: {why}").ok();
                 (report, ExitCode::from(2))
             }
             Err(error) => return report_unplayable(&args.file, &error.into()),
@@ -80,8 +80,8 @@ pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
 /// # Errors
 /// Why it cannot be played back.
 pub fn replay(path: &Path) -> Result<(String, bool), String> {
-    let (head, events) = load_recording(path).map_err(|it| it.to_string())?;
-    let end = play(&head, &events).map_err(|it| io_error_text(&it))?;
+    let (head, events) = load_recording(path).map_err(|error| error.to_string())?;
+    let end = play(&head, &events).map_err(|error| io_error_text(&error))?;
     Ok((describe(&end), matches!(end, ReplayOutcome::Same(_))))
 }
 
@@ -89,10 +89,13 @@ fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<ReplayOutcome> {
     let home = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
     // The folder for temporary files may be a link, as on macOS, and no project is read behind one.
     let config = Config::of_recording(head, &turnwright_workspace::real_path(home.path())?)?;
-    let folder = |it: &Path| it.to_string_lossy().into_owned();
-    let now = RunNormalizer::new(&folder(&config.paths.config), &folder(&config.paths.state));
-    let recorded = |name: &str| head["folders"][name].as_str().unwrap_or_default().to_owned();
-    let then = RunNormalizer::new(&recorded("config"), &recorded("state"));
+    let paths = &config.paths;
+    let now = RunNormalizer::new(&paths.config.to_string_lossy(), &paths.state.to_string_lossy());
+    let recorded = &head["folders"];
+    let then = RunNormalizer::new(
+        recorded["config"].as_str().unwrap_or_default(),
+        recorded["state"].as_str().unwrap_or_default(),
+    );
     let agent = PlayedAgent::start(config, head, events, false)?;
     let driver = ReplayDriver::new(agent, Observer::new(then), Observer::new(now));
     Ok(match driver.run(events) {
@@ -116,6 +119,6 @@ fn describe(end: &ReplayOutcome) -> String {
 
 fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {
     let text = format!("turnwright replay: {} cannot be played back. {why}.\n", path.display());
-    drop(stderr().write_all(text.as_bytes()));
+    stderr().write_all(text.as_bytes()).ok();
     ExitCode::from(2)
 }

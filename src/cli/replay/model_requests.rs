@@ -39,29 +39,33 @@ pub(super) fn first_result_difference(
     recorded: &[Value],
     now: &[Value],
 ) -> Option<(String, String)> {
-    let (recorded, now) = (results(recorded), results(now));
+    let recorded = results(recorded);
+    let now = results(now);
     let count = recorded.len().max(now.len());
     (0..count).find_map(|index| match (recorded.get(index), now.get(index)) {
         (Some(one), Some(other)) if one == other => None,
         (Some(one), Some(other)) if !other.is_empty() && one.starts_with(other.as_str()) => None,
         (Some(one), Some(other)) => Some(around_difference(one, other)),
-        (one, other) => {
-            let words =
-                |it: Option<&String>| it.map_or("nothing".to_owned(), |it| format!("{it:?}"));
-            Some((words(one), words(other)))
-        }
+        (one, other) => Some((shown_result(one), shown_result(other))),
     })
 }
 
+fn shown_result(result: Option<&String>) -> String {
+    result.map_or("nothing".to_owned(), |text| format!("{text:?}"))
+}
+
 fn results(messages: &[Value]) -> Vec<String> {
-    let of_call = |it: &&Value| it["role"] == "tool" || it["type"] == "function_call_output";
-    let text = |it: &Value| {
-        let mut content =
-            it.get("content").or_else(|| it.get("output")).cloned().unwrap_or_default();
-        RunNormalizer::default().normalize(&mut content);
-        content.as_str().map_or_else(|| content.to_string(), str::to_owned)
-    };
-    messages.iter().filter(of_call).map(text).collect()
+    let of_calls = messages
+        .iter()
+        .filter(|message| message["role"] == "tool" || message["type"] == "function_call_output");
+    of_calls.map(result_text).collect()
+}
+
+fn result_text(message: &Value) -> String {
+    let mut content =
+        message.get("content").or_else(|| message.get("output")).cloned().unwrap_or_default();
+    RunNormalizer::default().normalize(&mut content);
+    content.as_str().map_or_else(|| content.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a client sees of a session, in pieces that do not depend on timing: text in one stream however it
+//! A session as a client sees it, in pieces that do not depend on timing: text in one stream however it
 //! was cut, each card in a stream of its own with its states instead of its updates.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(super) enum ObservedStream {
 }
 
 impl ObservedStream {
-    /// What the client sees there, for people.
+    /// Describes what the client sees there, for people.
     pub(super) fn describe(&self) -> String {
         match self {
             ObservedStream::Text => "the text".to_owned(),
@@ -52,7 +52,7 @@ impl ObservedStream {
         }
     }
 
-    /// Whether it says all of what a turn does, so that nothing of it may be left at its end.
+    /// Returns true if it says all of what a turn does, so that nothing of it may be left at its end.
     pub(super) fn is_of_turn(&self) -> bool {
         matches!(self, ObservedStream::Text | ObservedStream::Card(_) | ObservedStream::Requests)
     }
@@ -87,7 +87,7 @@ const MACHINE_NOTICES: [&str; 5] = [
 
 fn is_about_the_machine(update: &Value) -> bool {
     let text = update["content"]["text"].as_str().or_else(|| update["title"].as_str());
-    text.is_some_and(|text| MACHINE_NOTICES.iter().any(|it| text.starts_with(it)))
+    text.is_some_and(|text| MACHINE_NOTICES.iter().any(|beginning| text.starts_with(beginning)))
 }
 
 /// Leaves out the lines of a notice about files with keys, which a recording does not have. Returns false if
@@ -98,7 +98,7 @@ fn forget_key_files(update: &mut Value) -> bool {
     if !text.contains(EXPOSED_KEY) {
         return true;
     }
-    let lines = text.split_inclusive('\n').filter(|it| !it.contains(EXPOSED_KEY));
+    let lines = text.split_inclusive('\n').filter(|line| !line.contains(EXPOSED_KEY));
     let left: String = lines.collect();
     // The title of a notice does not end with a line break, and a text does.
     *text = if place == "/title" { left.trim_end().to_owned() } else { left };
@@ -148,7 +148,7 @@ impl Observer {
         }
     }
 
-    /// What is compared of an answer: not what the machine or its settings decide.
+    /// The part of an answer that is compared: not what the machine or its settings decide.
     fn answer(&self, id: &str, message: &Value) -> Value {
         let method = self.methods.get(id).map(String::as_str);
         if message.get("error").is_some() {
@@ -191,7 +191,7 @@ impl Observer {
     }
 
     fn number_of_call(&mut self, id: &str) -> String {
-        let known = self.calls.iter().position(|it| it == id);
+        let known = self.calls.iter().position(|call| call == id);
         let index = known.unwrap_or_else(|| {
             self.calls.push(id.to_owned());
             self.calls.len() - 1
@@ -208,7 +208,7 @@ impl Observer {
         // shown on the way.
         fields.retain(|name, value| {
             !matches!(name.as_str(), "_meta" | "sessionUpdate" | "toolCallId")
-                && (name != "locations" || value.as_array().is_some_and(|it| !it.is_empty()))
+                && (name != "locations" || value.as_array().is_some_and(|list| !list.is_empty()))
         });
         let status = fields.remove("status").unwrap_or_default();
         let card = self.cards.entry(id.clone()).or_default();
@@ -227,11 +227,11 @@ impl Observer {
             states.extend(self.cards.remove(&id).map(Value::Object));
         }
         let stream = ObservedStream::Card(id);
-        states.into_iter().map(|it| whole(stream.clone(), it)).collect()
+        states.into_iter().map(|state| whole(stream.clone(), state)).collect()
     }
 }
 
-/// Whether a message is a request that a tool makes while it runs. In a replay it does not run.
+/// Returns true if a message is a request that a tool makes while it runs. In a replay it does not run.
 pub(super) fn is_tool_request(message: &Value) -> bool {
     let Some(method) = message["method"].as_str() else { return false };
     let text = message["params"]["message"].as_str().unwrap_or_default();
@@ -275,7 +275,7 @@ mod tests {
             observer.on_client(&json!({ "id": 1, "method": method }));
             let error = json!({ "code": -32002, "message": message });
             let pieces = observer.on_agent(json!({ "id": 1, "error": error }));
-            pieces.into_iter().map(|it| it.piece).collect::<Vec<_>>()
+            pieces.into_iter().map(|observation| observation.piece).collect::<Vec<_>>()
         };
         assert_eq!(answer("session/load", "It is locked"), answer("session/load", "It is missing"));
         assert_ne!(answer("session/prompt", "One"), answer("session/prompt", "Another"));
@@ -294,7 +294,9 @@ mod tests {
             json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
                     "content": ["all"] }),
         ] {
-            states.extend(observer.on_agent(update(change)).into_iter().map(|it| it.piece));
+            states.extend(
+                observer.on_agent(update(change)).into_iter().map(|observation| observation.piece),
+            );
         }
         let expected = [
             json!({ "title": "Read a", "status": "pending" }),

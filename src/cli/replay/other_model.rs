@@ -52,7 +52,7 @@ pub(super) fn run(
     Ok((run.report, failure))
 }
 
-/// What the client has answered to each method, in the order of the requests.
+/// The client's answers to each method, in the order of the requests.
 fn recorded_answers(events: &[RecordedEvent]) -> HashMap<String, VecDeque<Value>> {
     let mut asked = HashMap::new();
     let mut answers = HashMap::<String, VecDeque<Value>>::new();
@@ -81,7 +81,7 @@ struct OtherModelRun {
     report: String,
 }
 
-/// What a turn has done, in its order.
+/// The steps of a turn, in their order.
 #[derive(Default)]
 struct TurnReport(Vec<ReportedStep>);
 
@@ -186,7 +186,6 @@ impl OtherModelRun {
 
 impl TurnReport {
     fn on_update(&mut self, update: &Value) {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
         match update["sessionUpdate"].as_str() {
             Some("agent_message_chunk") => {
                 let step = self.step(&update["messageId"], None);
@@ -194,8 +193,12 @@ impl TurnReport {
             }
             Some("tool_call" | "tool_call_update") => {
                 let step = self.step(&update["toolCallId"], Some("pending"));
-                step.text = text(&update["title"]).unwrap_or_else(|| step.text.clone());
-                step.status = text(&update["status"]).or_else(|| step.status.take());
+                if let Some(title) = update["title"].as_str() {
+                    title.clone_into(&mut step.text);
+                }
+                if let Some(status) = update["status"].as_str() {
+                    step.status = Some(status.to_owned());
+                }
             }
             _ => {}
         }
@@ -204,7 +207,7 @@ impl TurnReport {
     /// The step with this id, which is a new one if there is none.
     fn step(&mut self, id: &Value, status: Option<&str>) -> &mut ReportedStep {
         let id = id.as_str().unwrap_or_default();
-        let index = self.0.iter().position(|it| it.id == id).unwrap_or_else(|| {
+        let index = self.0.iter().position(|step| step.id == id).unwrap_or_else(|| {
             let status = status.map(str::to_owned);
             self.0.push(ReportedStep { id: id.to_owned(), text: String::new(), status });
             self.0.len() - 1

@@ -83,19 +83,19 @@ impl PlayedAgent {
 
 /// Puts the conversation that the recording begins with where the agent looks for it.
 fn store_conversation(config: &Config, events: &[RecordedEvent]) -> io::Result<()> {
-    let stored = events.iter().find_map(|it| match &it.kind {
+    let stored = events.iter().find_map(|event| match &event.kind {
         EventKind::Stored(stored) => Some(stored.clone()),
         _ => None,
     });
     let Some(stored) = stored else { return Ok(()) };
-    let insert = move |connection: &_| insert_conversation(connection, &stored);
-    let stored = Store::new(&config.paths.state).write_blocking(insert);
+    let store = Store::new(&config.paths.state);
+    let stored = store.write_blocking(move |connection| insert_conversation(connection, &stored));
     stored.map_err(|error| io::Error::other(format!("its conversation is damaged: {error}")))
 }
 
 fn read_messages(output: File, sender: &SyncSender<PlaybackEvent>) {
     for line in BufReader::new(output).lines() {
-        let Ok(message) = line.map(|it| serde_json::from_str(&it).unwrap_or_default()) else {
+        let Ok(message) = line.map(|line| serde_json::from_str(&line).unwrap_or_default()) else {
             break;
         };
         // The output is read to its end even without a receiver, so that the agent is never blocked.

@@ -9,7 +9,7 @@ pub(super) struct RunNormalizer(Vec<(String, &'static str)>);
 impl RunNormalizer {
     pub(super) fn new(config: &str, state: &str) -> RunNormalizer {
         let folders = [(config.to_owned(), "<config>"), (state.to_owned(), "<state>")];
-        RunNormalizer(folders.into_iter().filter(|it| !it.0.is_empty()).collect())
+        RunNormalizer(folders.into_iter().filter(|folder| !folder.0.is_empty()).collect())
     }
 
     /// Replaces identifiers, times and the folders in all strings of the value.
@@ -23,8 +23,8 @@ impl RunNormalizer {
                 }
                 *text = mask_ids_and_times(text);
             }
-            Value::Array(items) => items.iter_mut().for_each(|it| self.normalize(it)),
-            Value::Object(fields) => fields.values_mut().for_each(|it| self.normalize(it)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.normalize(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.normalize(field)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -39,12 +39,14 @@ fn mask_ids_and_times(text: &str) -> String {
     let mut rest = text;
     'text: while let Some(first) = rest.chars().next() {
         for (shape, placeholder) in SHAPES {
-            if let Some(found) = rest.get(..shape.len()).filter(|it| has_shape(it, shape)) {
+            if let Some(found) = rest.get(..shape.len()).filter(|start| has_shape(start, shape)) {
                 clean.push_str(placeholder);
                 rest = &rest[found.len()..];
                 if placeholder == "<time>" {
                     // Fractions of a second, and the zone.
-                    rest = rest.trim_start_matches(|it: char| it == '.' || it.is_ascii_digit());
+                    rest = rest.trim_start_matches(|letter: char| {
+                        letter == '.' || letter.is_ascii_digit()
+                    });
                     rest = rest.strip_prefix('Z').unwrap_or(rest);
                 }
                 continue 'text;

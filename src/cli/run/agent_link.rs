@@ -33,12 +33,11 @@ impl AgentThread {
         let (messages, agent_output) = io::pipe()?;
         let stop = CancellationToken::new();
         let requested = stop.clone();
-        let serve = move || {
+        let builder = thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || {
             let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
             acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
-        };
-        let thread =
-            thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES).spawn(serve)?;
+        })?;
         Ok(AgentThread { requests, messages, stop, thread })
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent tells about a session, read from the protocol's JSON. The text in it is not safe for a
+//! The agent's updates of a session, read from the protocol's JSON. The text in them is not safe for a
 //! terminal; [`paint`](super::text_style::paint) makes it so.
 
 use serde_json::Value;
@@ -64,5 +64,5 @@ pub(super) fn list(value: &Value) -> &[Value] {
 }
 
 fn pairs(items: &Value, first: &str, second: &str) -> Vec<(String, String)> {
-    list(items).iter().map(|it| (string(&it[first]), string(&it[second]))).collect()
+    list(items).iter().map(|item| (string(&item[first]), string(&item[second]))).collect()
 }

@@ -52,7 +52,7 @@ pub(super) struct CallCard {
 impl CallCard {
     /// Applies an update: fields that it omits or sets to null keep their value.
     pub(super) fn update(&mut self, update: &Value) {
-        let fields = update.as_object().into_iter().flatten().filter(|it| !it.1.is_null());
+        let fields = update.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
         self.fields.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
     }
 
@@ -108,7 +108,7 @@ impl CallCard {
         let mut title = whole_title.lines();
         let first = format!("? {}", escape_hidden(title.next().unwrap_or_default()));
         let mut lines = vec![StyledLine::words(first, TextStyle::BOLD)];
-        lines.extend(title.map(|it| StyledLine::code(it, TextStyle::BOLD, 2)));
+        lines.extend(title.map(|line| StyledLine::code(line, TextStyle::BOLD, 2)));
         let mut text = String::new();
         for item in list(self.field("content")) {
             if item["type"] == "diff" {
@@ -126,9 +126,11 @@ impl CallCard {
 fn diff_lines(item: &Value, cwd: &Path, most: usize) -> Vec<StyledLine> {
     let path = string(&item["path"]);
     let shown = Path::new(&path).strip_prefix(cwd).map_or(path.clone(), display);
-    let (old, new) = (string(&item["oldText"]), string(&item["newText"]));
+    let old = string(&item["oldText"]);
+    let new = string(&item["newText"]);
     let diff = unified_diff(&old, &new, DIFF_CONTEXT, None);
-    let (added, removed) = (count_lines(&diff, '+'), count_lines(&diff, '-'));
+    let added = count_lines(&diff, '+');
+    let removed = count_lines(&diff, '-');
     let head = format!("  {}  +{added} -{removed}", escape_hidden_line(&shown));
     let mut lines = vec![StyledLine::words(head, TextStyle::DIM)];
     let total = diff.lines().count();
@@ -149,14 +151,14 @@ fn diff_lines(item: &Value, cwd: &Path, most: usize) -> Vec<StyledLine> {
 }
 
 fn count_lines(diff: &str, sign: char) -> usize {
-    diff.lines().filter(|it| it.starts_with(sign)).count()
+    diff.lines().filter(|line| line.starts_with(sign)).count()
 }
 
 fn output_line(line: &str) -> StyledLine {
     StyledLine::code(line, TextStyle::DIM, 2)
 }
 
-/// What was said about a failure: words, or the output of a command.
+/// A line about a failure: words, or the output of a command.
 fn failure_line(line: &str) -> StyledLine {
     StyledLine::words(format!("  {}", escape_hidden(line)), TextStyle::DIM)
 }
@@ -164,18 +166,22 @@ fn failure_line(line: &str) -> StyledLine {
 /// The end of a command's output, without the fence around it.
 fn last_lines(item: &Value) -> Vec<StyledLine> {
     let text = string(&item["content"]["text"]);
-    let is_fence = |it: &&str| it.len() >= 3 && it.trim_start_matches('`').len() < it.len() - 2;
-    let lines: Vec<_> = text.lines().filter(|it| !is_fence(it)).collect();
+    let lines: Vec<_> = text.lines().filter(|line| !is_fence(line)).collect();
     let skipped = lines.len().saturating_sub(MAX_OUTPUT_LINES);
-    let more = format!("  … {skipped} lines before");
-    let more = (skipped > 0).then(|| StyledLine::words(more, TextStyle::DIM));
-    more.into_iter().chain(lines[skipped..].iter().map(|it| output_line(it))).collect()
+    let note = format!("  … {skipped} lines before");
+    let more = (skipped > 0).then(|| StyledLine::words(note, TextStyle::DIM));
+    more.into_iter().chain(lines[skipped..].iter().map(|line| output_line(line))).collect()
+}
+
+/// Returns true for the mark at either end of fenced code, with or without a language.
+fn is_fence(line: &str) -> bool {
+    line.len() >= 3 && line.trim_start_matches('`').len() < line.len() - 2
 }
 
 fn first_lines(item: &Value) -> Vec<StyledLine> {
     let text = string(&item["content"]["text"]);
     text.lines()
-        .filter(|it| !it.starts_with("```"))
+        .filter(|line| !line.starts_with("```"))
         .take(MAX_FAILURE_LINES)
         .map(failure_line)
         .collect()
@@ -194,7 +200,7 @@ mod tests {
         }
         let lines = card.take_final_lines(Path::new("/ws"));
         assert!(card.take_final_lines(Path::new("/ws")).is_empty(), "only once");
-        lines.into_iter().map(|it| it.text).collect()
+        lines.into_iter().map(|line| line.text).collect()
     }
 
     fn text(text: &str) -> Value {

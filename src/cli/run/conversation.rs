@@ -106,17 +106,17 @@ fn is_leave_command(word: &str) -> bool {
     LEAVE_COMMANDS.iter().any(|(name, _)| name.eq_ignore_ascii_case(word))
 }
 
-/// The slash command that a line may mean whose own is none: the model would be asked about it. A line that begins
-/// with a space is a prompt, and so is one of which no command is similar: its file may be new.
+/// The slash command that a line with an unknown one may mean; otherwise the model would be asked about it. A line
+/// that begins with a space is a prompt, and so is one without a similar command: its file may be new.
 fn mistyped_command<'c>(line: &str, commands: &'c [(String, String)]) -> Option<&'c str> {
     let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
-    let names = || commands.iter().map(|it| it.0.as_str());
+    let names = || commands.iter().map(|command| command.0.as_str());
     if word.is_empty() || names().any(|name| name.eq_ignore_ascii_case(word)) {
         return None;
     }
-    let similarity = |it: &str| strsim::jaro_winkler(it, word);
+    let similarity = |name: &str| strsim::jaro_winkler(name, word);
     let closest = names().max_by(|left, right| similarity(left).total_cmp(&similarity(right)));
-    closest.filter(|it| similarity(it) >= MIN_SIMILARITY)
+    closest.filter(|name| similarity(name) >= MIN_SIMILARITY)
 }
 
 /// Reads a prompt line. Messages that the agent sends in the meantime are shown afterwards.
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_mistyped_command_is_no_prompt() {
         let commands =
-            ["mode", "model", "undo", "db:seed"].map(|it| (it.to_owned(), String::new()));
+            ["mode", "model", "undo", "db:seed"].map(|name| (name.to_owned(), String::new()));
         for (line, expected) in [
             ("/modee plan", Some("mode")),
             ("/udno", Some("undo")),

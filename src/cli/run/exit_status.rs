@@ -50,7 +50,7 @@ impl TurnEnd {
         }
     }
 
-    /// What is said of it when the turn is over; `None` if there is nothing to say.
+    /// The sentence about it when the turn is over; `None` if there is nothing to say.
     pub(super) fn note(self) -> Option<&'static str> {
         match self {
             TurnEnd::Refused => Some("The model has refused."),

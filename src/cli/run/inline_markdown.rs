@@ -52,7 +52,7 @@ pub(super) fn emit_inline(
     text.len()
 }
 
-/// What begins at a mark. Lengths are in bytes.
+/// The construct that begins at a mark. Lengths are in bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Construct {
     /// That depends on what follows.
@@ -94,7 +94,7 @@ fn construct(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
         },
         b'`' => {
             let mark = mark_length(rest);
-            match find_mark(&rest[mark..], '`', |it| it == mark) {
+            match find_mark(&rest[mark..], '`', |length| length == mark) {
                 // The mark may become longer.
                 Some(inner) if is_complete || 2 * mark + inner < rest.len() => {
                     Construct::Code { mark, inner }
@@ -104,7 +104,7 @@ fn construct(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
         }
         b'[' => link(rest).unwrap_or_else(|| {
             let label = rest.find(']');
-            match label.and_then(|it| rest[it + 1..].chars().next()) {
+            match label.and_then(|label| rest[label + 1..].chars().next()) {
                 Some(char) if char != '(' => Construct::Text(1),
                 _ => unknown(1),
             }
@@ -123,7 +123,7 @@ fn emphasis(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
     let is_within_word = match (sign, mark) {
         ('_', 1) => before.is_some_and(char::is_alphanumeric),
         ('_', _) => true,
-        (_, 1) => before.is_some_and(|it| it.is_ascii_alphanumeric()),
+        (_, 1) => before.is_some_and(|letter| letter.is_ascii_alphanumeric()),
         _ => false,
     };
     if mark > 3 || next.is_whitespace() || is_within_word {
@@ -149,9 +149,9 @@ fn closing_mark(text: &str, (sign, mark): (char, usize), is_complete: bool) -> O
         if let Some(escaped) = rest.strip_prefix('\\') {
             at = start + 1 + escaped.chars().next().map_or(0, char::len_utf8);
         } else if rest.starts_with('`') {
-            match find_mark(&rest[length..], '`', |it| it == length) {
+            match find_mark(&rest[length..], '`', |found| found == length) {
                 Some(inner) => at += inner + length,
-                // What follows may be code.
+                // The text behind it may be code.
                 None if !is_complete => return None,
                 None => {}
             }
@@ -159,7 +159,7 @@ fn closing_mark(text: &str, (sign, mark): (char, usize), is_complete: bool) -> O
             // Three signs close both emphases.
             let closes = length == mark || length == 3 && mark < 3;
             let is_after_word =
-                text[..start].chars().next_back().is_some_and(|it| !it.is_whitespace());
+                text[..start].chars().next_back().is_some_and(|letter| !letter.is_whitespace());
             let is_within_word =
                 sign == '_' && text[at..].chars().next().is_some_and(char::is_alphanumeric);
             if closes && is_after_word && !is_within_word {
@@ -171,7 +171,7 @@ fn closing_mark(text: &str, (sign, mark): (char, usize), is_complete: bool) -> O
 }
 
 fn link(rest: &str) -> Option<Construct> {
-    let label = rest.find("](").filter(|it| !rest[..*it].contains(']'))? - 1;
+    let label = rest.find("](").filter(|at| !rest[..*at].contains(']'))? - 1;
     let address = rest[label + 3..].find([')', ' '])?;
     let is_link = label > 0 && address > 0 && rest[label + 3 + address..].starts_with(')');
     is_link.then_some(Construct::Link { label, address })
@@ -199,7 +199,8 @@ fn emit_construct(
             emit_inline(inner, true, None, (TextStyle { bold, italic, ..style }, false), emit);
         }
         Construct::Link { label, address } => {
-            let (label, address) = (&rest[1..=label], &rest[label + 3..label + 3 + address]);
+            let address = &rest[label + 3..label + 3 + address];
+            let label = &rest[1..=label];
             emit(label, TextStyle { underline: true, ..style });
             // A bare address that is its own label is shown once.
             if label != address || !label.starts_with("http") {
@@ -214,7 +215,7 @@ fn emit_construct(
 /// The number of times that the first character is repeated.
 pub(super) fn mark_length(text: &str) -> usize {
     let first = text.chars().next();
-    text.len() - text.trim_start_matches(|it| Some(it) == first).len()
+    text.len() - text.trim_start_matches(|letter| Some(letter) == first).len()
 }
 
 /// Finds a run of the character whose length fits.

@@ -108,16 +108,16 @@ impl SlashCommands {
     }
 
     fn candidates(&self, typed: &str) -> Vec<Pair> {
-        let Some(word) = typed.strip_prefix('/').filter(|it| !it.contains(' ')) else {
+        let Some(word) = typed.strip_prefix('/').filter(|word| !word.contains(' ')) else {
             return Vec::new();
         };
         let commands = self.0.lock();
-        let fitting = commands.iter().filter(|it| it.0.starts_with(word));
-        let pair = |(name, _): &(String, String)| Pair {
+        let fitting = commands.iter().filter(|(name, _)| name.starts_with(word));
+        let pairs = fitting.map(|(name, _)| Pair {
             display: format!("/{name}"),
             replacement: format!("/{name} "),
-        };
-        fitting.map(pair).collect()
+        });
+        pairs.collect()
     }
 }
 
@@ -128,7 +128,7 @@ impl Hinter for SlashCommands {
     fn hint(&self, line: &str, position: usize, _: &Context<'_>) -> Option<String> {
         let name = line.strip_prefix('/').filter(|_| position == line.len())?;
         let commands = self.0.lock();
-        let (_, description) = commands.iter().find(|it| it.0 == name)?;
+        let (_, description) = commands.iter().find(|command| command.0 == name)?;
         Some(format!("  {description}"))
     }
 }
@@ -160,7 +160,7 @@ mod tests {
             ("", &[]),
         ] {
             let found = commands.candidates(typed);
-            let found: Vec<_> = found.iter().map(|it| it.replacement.as_str()).collect();
+            let found: Vec<_> = found.iter().map(|pair| pair.replacement.as_str()).collect();
             assert_eq!(found, expected, "{typed:?}");
         }
     }

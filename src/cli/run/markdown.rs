@@ -20,7 +20,7 @@ const MAX_TABLE_LINES: usize = 1_000;
 pub(super) struct MarkdownStream {
     is_styled: bool,
     wrap: WordWrap,
-    /// What has arrived of the line and was not rendered yet.
+    /// The part of the line that has arrived and was not rendered yet.
     held: String,
     /// `None` at the beginning of a line.
     line: Option<LineKind>,
@@ -41,7 +41,7 @@ enum LineKind {
     Row,
 }
 
-/// What the beginning of a line is.
+/// The kind of a line, as its beginning tells it.
 #[derive(Debug, PartialEq, Eq)]
 enum LineStart {
     /// More of the line is needed to tell.
@@ -173,7 +173,7 @@ impl MarkdownStream {
         if let Some(fence) = self.fence {
             let is_end = closes_fence(text, fence);
             // Until the line is complete, it may be the closing fence.
-            if !is_complete && text.trim_start().chars().all(|it| it == fence.0) {
+            if !is_complete && text.trim_start().chars().all(|letter| letter == fence.0) {
                 return None;
             }
             if is_end && is_complete {
@@ -213,7 +213,7 @@ impl MarkdownStream {
 
 fn closes_fence(text: &str, (char, length): (char, usize)) -> bool {
     let text = text.trim();
-    text.chars().count() >= length && text.chars().all(|it| it == char)
+    text.chars().count() >= length && text.chars().all(|letter| letter == char)
 }
 
 fn line_start(text: &str, is_complete: bool) -> LineStart {
@@ -265,8 +265,8 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
 
 /// The item of a numbered list, if the digits at `indent` begin one.
 fn ordered_item(text: &str, indent: usize, is_complete: bool) -> Option<LineStart> {
-    let digits = text[indent..].find(|it: char| !it.is_ascii_digit());
-    let end = digits.map_or(text.len(), |it| indent + it);
+    let digits = text[indent..].find(|letter: char| !letter.is_ascii_digit());
+    let end = digits.map_or(text.len(), |length| indent + length);
     let mut rest = text[end..].chars();
     match (rest.next(), rest.next()) {
         _ if end - indent > 9 => None,
@@ -283,8 +283,8 @@ fn list_item(text: usize) -> LineStart {
 
 /// True for a line of only such signs and spaces, three of them at least; and for its beginning.
 fn is_rule(text: &str, sign: char) -> bool {
-    let count = text.chars().filter(|it| *it == sign).count();
-    count >= 3 && text.chars().all(|it| it == sign || it == ' ')
+    let count = text.chars().filter(|letter| *letter == sign).count();
+    count >= 3 && text.chars().all(|letter| letter == sign || letter == ' ')
 }
 
 #[cfg(test)]
@@ -360,22 +360,22 @@ mod tests {
     }
 
     fn without(text: &str, hidden: &str) -> String {
-        text.chars().filter(|it| !it.is_whitespace() && !hidden.contains(*it)).collect()
+        text.chars().filter(|letter| !letter.is_whitespace() && !hidden.contains(*letter)).collect()
     }
 
     /// The text between the escape sequences that we write.
     fn plain(shown: &str) -> String {
         let mut parts = shown.split("\x1b[");
         let first = parts.next().unwrap_or_default().to_owned();
-        first + &parts.map(|it| it.split_once('m').unwrap().1).collect::<String>()
+        first + &parts.map(|part| part.split_once('m').unwrap().1).collect::<String>()
     }
 
     /// Each character with the sequence that selects its style.
     fn looks(shown: &str) -> Vec<(&str, char)> {
         let parts = shown.split("\x1b[").enumerate().flat_map(|(number, part)| {
             let end = if number == 0 { None } else { part.find('m') };
-            let (style, text) = end.map_or(("0", part), |it| (&part[..it], &part[it + 1..]));
-            text.chars().map(move |it| (style, it))
+            let (style, text) = end.map_or(("0", part), |mark| (&part[..mark], &part[mark + 1..]));
+            text.chars().map(move |letter| (style, letter))
         });
         parts.collect()
     }

@@ -29,7 +29,7 @@ type StyledCell = Vec<(String, TextStyle)>;
 
 /// True if these two lines begin a table: a heading, and a delimiter with as many cells, but not too many.
 pub(super) fn begins_table(heading: &str, delimiter: &str) -> bool {
-    let columns = alignments(delimiter).map_or(0, |it| it.len());
+    let columns = alignments(delimiter).map_or(0, |columns| columns.len());
     (1..=MAX_COLUMNS).contains(&columns) && columns == split_cells(heading).len()
 }
 
@@ -39,13 +39,17 @@ pub(super) fn laid_out(lines: &[String], is_styled: bool, width: usize) -> Strin
     let [heading, delimiter, body @ ..] = lines else { return String::new() };
     let Some(alignments) = alignments(delimiter) else { return String::new() };
     let heading = styled_row(heading, alignments.len(), TextStyle::BOLD, is_styled);
-    let body_row = |it: &String| styled_row(it, alignments.len(), TextStyle::PLAIN, is_styled);
-    let body: Vec<_> = body.iter().map(body_row).collect();
-    let widest = |column: usize| {
-        let cells = std::iter::once(&heading).chain(&body).map(|it| natural_width(&it[column]));
-        cells.max().unwrap_or_default().max(1)
-    };
-    let natural: Vec<_> = (0..alignments.len()).map(widest).collect();
+    let body: Vec<_> = body
+        .iter()
+        .map(|line| styled_row(line, alignments.len(), TextStyle::PLAIN, is_styled))
+        .collect();
+    let natural: Vec<_> = (0..alignments.len())
+        .map(|column| {
+            let cells =
+                std::iter::once(&heading).chain(&body).map(|row| natural_width(&row[column]));
+            cells.max().unwrap_or_default().max(1)
+        })
+        .collect();
     let indent = lines[0].len() - lines[0].trim_start().len();
     let margin = " ".repeat(if indent < width / 2 { indent } else { 0 });
     let mut output = String::new();
@@ -55,7 +59,7 @@ pub(super) fn laid_out(lines: &[String], is_styled: bool, width: usize) -> Strin
     };
     let columns: Vec<_> = widths.iter().copied().zip(alignments).collect();
     push_row(&mut output, &margin, &heading, &columns, is_styled);
-    let rule: Vec<_> = widths.iter().map(|it| "─".repeat(*it)).collect();
+    let rule: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
     output.push_str(&margin);
     paint(&mut output, &rule.join("─┼─"), TextStyle::DIM, is_styled);
     output.push('\n');
@@ -67,26 +71,29 @@ pub(super) fn laid_out(lines: &[String], is_styled: bool, width: usize) -> Strin
 
 /// The alignments that a delimiter such as `|---|:-:|` gives to its columns.
 fn alignments(line: &str) -> Option<Vec<Alignment>> {
-    let alignment = |cell: &str| {
-        let dashes = cell.trim_matches(':');
-        let is_delimiter = !dashes.is_empty() && dashes.bytes().all(|it| it == b'-');
-        let ends = cell.len() - dashes.len();
-        match (cell.starts_with(':'), cell.ends_with(':')) {
-            (true, true) if is_delimiter && ends == 2 => Some(Alignment::Center),
-            (false, true) if is_delimiter && ends == 1 => Some(Alignment::Right),
-            (true, false) if is_delimiter && ends == 1 => Some(Alignment::Left),
-            (false, false) if is_delimiter => Some(Alignment::Left),
-            _ => None,
-        }
-    };
     split_cells(line).into_iter().map(alignment).collect()
+}
+
+fn alignment(cell: &str) -> Option<Alignment> {
+    let dashes = cell.trim_matches(':');
+    let is_delimiter = !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-');
+    let ends = cell.len() - dashes.len();
+    match (cell.starts_with(':'), cell.ends_with(':')) {
+        (true, true) if is_delimiter && ends == 2 => Some(Alignment::Center),
+        (false, true) if is_delimiter && ends == 1 => Some(Alignment::Right),
+        (true, false) if is_delimiter && ends == 1 => Some(Alignment::Left),
+        (false, false) if is_delimiter => Some(Alignment::Left),
+        _ => None,
+    }
 }
 
 /// The cells of a row. A bar within code or behind a backslash is a part of its cell.
 fn split_cells(line: &str) -> Vec<&str> {
-    let line = line.trim();
-    let line = line.strip_prefix('|').unwrap_or(line);
-    let (mut cells, mut start, mut at) = (Vec::new(), 0, 0);
+    let trimmed = line.trim();
+    let line = trimmed.strip_prefix('|').unwrap_or(trimmed);
+    let mut cells = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
     while let Some(offset) = line[at..].find(['|', '\\', '`']) {
         at += offset;
         let rest = &line[at..];
@@ -99,8 +106,8 @@ fn split_cells(line: &str) -> Vec<&str> {
             b'\\' => at += 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
             _ => {
                 let mark = mark_length(rest);
-                let code = find_mark(&rest[mark..], '`', |it| it == mark);
-                at += mark + code.map_or(0, |it| it + mark);
+                let code = find_mark(&rest[mark..], '`', |length| length == mark);
+                at += mark + code.map_or(0, |length| length + mark);
             }
         }
     }
@@ -118,7 +125,7 @@ fn styled_row(line: &str, count: usize, style: TextStyle, is_styled: bool) -> Ve
         cells.push(last);
     }
     cells.resize(count, String::new());
-    let styled = |cell: String| {
+    let styled = cells.into_iter().map(|cell| {
         // Marks that the rest of a line does not have.
         let marks = [("\\|", "|"), ("<br>", "\n"), ("<br/>", "\n"), ("<br />", "\n")];
         let used = if is_styled { &marks[..] } else { &[] };
@@ -127,8 +134,8 @@ fn styled_row(line: &str, count: usize, style: TextStyle, is_styled: bool) -> Ve
         let emit = &mut |text: &str, style| pieces.push((text.to_owned(), style));
         emit_inline(&cell, true, None, (style, !is_styled), emit);
         pieces
-    };
-    cells.into_iter().map(styled).collect()
+    });
+    styled.collect()
 }
 
 /// The widths of the columns, of which the widest are narrowed until all fit. `None` if they become too narrow.
@@ -137,7 +144,7 @@ fn column_widths(natural: &[usize], width: usize) -> Option<Vec<usize>> {
     let mut left = width.checked_sub(separators)?;
     let mut sorted = natural.to_vec();
     sorted.sort_unstable();
-    // What the narrow columns leave is shared by the others.
+    // The width that the narrow columns leave is shared by the others.
     let mut widest = usize::MAX;
     for (number, column) in sorted.iter().enumerate() {
         let share = left / (natural.len() - number);
@@ -150,7 +157,7 @@ fn column_widths(natural: &[usize], width: usize) -> Option<Vec<usize>> {
     if widest < MIN_BROKEN_WIDTH {
         return None;
     }
-    let widths = natural.iter().map(|it| widest.min(*it)).collect();
+    let widths = natural.iter().map(|column| widest.min(*column)).collect();
     Some(widths)
 }
 
@@ -165,7 +172,7 @@ fn broken_lines(cell: &StyledCell, is_styled: bool, width: usize) -> Vec<String>
 }
 
 fn natural_width(cell: &StyledCell) -> usize {
-    broken_lines(cell, false, usize::MAX).iter().map(|it| it.width()).max().unwrap_or_default()
+    broken_lines(cell, false, usize::MAX).iter().map(|line| line.width()).max().unwrap_or_default()
 }
 
 /// Writes a row, whose cells may have several lines.
@@ -181,7 +188,8 @@ fn push_row(
         cells.map(|(cell, (width, _))| broken_lines(cell, is_styled, *width)).collect()
     };
     // Escape sequences have no width.
-    let (painted, plain) = (lines(is_styled), lines(false));
+    let painted = lines(is_styled);
+    let plain = lines(false);
     let height = painted.iter().map(Vec::len).max().unwrap_or_default();
     for number in 0..height {
         output.push_str(margin);
@@ -192,7 +200,7 @@ fn push_row(
                 paint(output, SEPARATOR, TextStyle::DIM, is_styled);
             }
             let text = painted[column].get(number).map_or("", String::as_str);
-            let used = plain[column].get(number).map_or(0, |it| it.width());
+            let used = plain[column].get(number).map_or(0, |line| line.width());
             let free = width.saturating_sub(used);
             let before = match alignment {
                 Alignment::Left => 0,
@@ -291,7 +299,8 @@ mod tests {
             for piece in [1, 3, 1000] {
                 // The space behind an empty cell cannot be seen.
                 let shown = shown(text, false, 80, piece);
-                let lines: String = shown.lines().flat_map(|it| [it.trim_end(), "\n"]).collect();
+                let lines: String =
+                    shown.lines().flat_map(|line| [line.trim_end(), "\n"]).collect();
                 assert_eq!(lines, expected, "{text:?} by {piece}");
             }
         }
@@ -377,17 +386,17 @@ Option:
             width in 1_usize..60,
             piece in 1_usize..9,
         ) {
-            let row = |it: &Vec<String>| format!("|{}|\n", it.join("|"));
+            let row = |cells: &Vec<String>| format!("|{}|\n", cells.join("|"));
             let delimiter = "|-".repeat(rows[0].len());
             let body: String = rows[1..].iter().map(row).collect();
             let text = format!("{}{delimiter}|\n{body}", row(&rows[0]));
             let shown = shown(&text, false, width, piece);
-            let count = |text: &str, char: char| text.chars().filter(|it| *it == char).count();
+            let count = |text: &str, char: char| text.chars().filter(|letter| *letter == char).count();
             for char in "abcde一é✅".chars() {
                 prop_assert!(count(&shown, char) >= count(&text, char), "{char}: {shown}");
             }
             if shown.contains('─') {
-                prop_assert!(shown.lines().all(|it| it.width() <= width), "{shown}");
+                prop_assert!(shown.lines().all(|line| line.width() <= width), "{shown}");
             }
         }
     }

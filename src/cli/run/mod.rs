@@ -88,14 +88,14 @@ pub(super) struct RunCliArgs {
     file: Vec<String>,
 }
 
-/// What a turn is run with.
+/// The options of a turn.
 #[derive(Debug)]
 struct RunOptions {
     max_time: Option<Duration>,
     is_json: bool,
 }
 
-/// What is to be done.
+/// The work that is to be done.
 enum RunTask {
     /// A turn with these blocks, and what the user is told about them.
     Turn(Vec<Value>, Option<String>),
@@ -111,8 +111,8 @@ pub(super) fn run(args: &RunCliArgs, mut config: Config) -> ExitCode {
         Err(why) => return unusable(&why),
     };
     let limits = &mut config.flags.limits;
-    limits.extend(args.max_cost.map(|it| ("turn_cost".to_owned(), it)));
-    limits.extend(args.max_time.map(|it| ("turn_minutes".to_owned(), minutes(it))));
+    limits.extend(args.max_cost.map(|cost| ("turn_cost".to_owned(), cost)));
+    limits.extend(args.max_time.map(|time| ("turn_minutes".to_owned(), minutes(time))));
     let plan = match SessionPlan::find(&config, args.session.as_deref(), args.mode) {
         Ok(plan) => plan,
         Err(why) => return unusable(&why.to_string()),
@@ -127,14 +127,14 @@ pub(super) fn run(args: &RunCliArgs, mut config: Config) -> ExitCode {
     match serve(config, &plan, (traits, policy), &options, task) {
         Ok(end) => end.code(),
         Err(error) => {
-            drop(writeln!(stderr(), "turnwright run: {}", io_error_text(&error)));
+            writeln!(stderr(), "turnwright run: {}", io_error_text(&error)).ok();
             ExitCode::FAILURE
         }
     }
 }
 
 fn unusable(why: &str) -> ExitCode {
-    drop(writeln!(stderr(), "turnwright run: {why}"));
+    writeln!(stderr(), "turnwright run: {why}").ok();
     TurnEnd::Unusable.code()
 }
 
@@ -144,7 +144,7 @@ fn find_task(
     config: &Config,
     traits: TerminalTraits,
 ) -> Result<RunTask, String> {
-    let reads_stdin = args.file.iter().filter(|it| *it == STDIN).count()
+    let reads_stdin = args.file.iter().filter(|name| *name == STDIN).count()
         + usize::from(args.prompt.as_deref() == Some(STDIN));
     if reads_stdin > 1 {
         return Err("stdin can be read only once".to_owned());
@@ -161,8 +161,8 @@ fn find_task(
             }
             let editor = LineEditor::open(&config.paths.state, traits.is_styled);
             return editor
-                .map(|it| RunTask::Conversation(Box::new(it)))
-                .map_err(|it| it.to_string());
+                .map(|editor| RunTask::Conversation(Box::new(editor)))
+                .map_err(|error| error.to_string());
         }
     };
     if text.trim().is_empty() {
@@ -243,7 +243,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
         )),
     }
     if client.screen.traits().is_stderr_terminal {
-        let usage = client.screen.usage().map(|it| format!(" · {it}")).unwrap_or_default();
+        let usage = client.screen.usage().map(|text| format!(" · {text}")).unwrap_or_default();
         let id: String = client.session().chars().take(8).collect();
         client.screen.note(&format!("Session {id}{usage}"));
     }
@@ -257,21 +257,22 @@ fn minutes(time: Duration) -> f64 {
 
 fn parse_cost(text: &str) -> Result<f64, String> {
     let amount = text.strip_prefix('$').unwrap_or(text).parse().ok();
-    let is_amount = |it: &f64| it.is_finite() && *it > 0.0;
-    amount.filter(is_amount).ok_or_else(|| "expected an amount above 0, such as 0.5".to_owned())
+    let usable = amount.filter(|amount: &f64| amount.is_finite() && *amount > 0.0);
+    usable.ok_or_else(|| "expected an amount above 0, such as 0.5".to_owned())
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let expected = || "expected a time such as 90s, 10m or 1h".to_owned();
-    let digits = text.trim_end_matches(|it: char| !it.is_ascii_digit());
+    let expected = "expected a time such as 90s, 10m or 1h";
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let factor = match &text[digits.len()..] {
         "s" => 1,
         "m" | "min" => 60,
         "h" => 60 * 60,
-        _ => return Err(expected()),
+        _ => return Err(expected.to_owned()),
     };
-    let count = digits.parse::<u64>().ok().filter(|it| (1..=100_000).contains(it));
-    count.map(|it| Duration::from_secs(it * factor)).ok_or_else(expected)
+    let count = digits.parse::<u64>().ok().filter(|count| (1..=100_000).contains(count));
+    let time = count.map(|count| Duration::from_secs(count * factor));
+    time.ok_or_else(|| expected.to_owned())
 }
 
 #[cfg(test)]

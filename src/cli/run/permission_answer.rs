@@ -17,7 +17,7 @@ pub(super) struct AnswerPolicy {
     pub(super) is_silenced: bool,
 }
 
-/// What is done about a question. An option is named by its id.
+/// The treatment of a question. An option is named by its id.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AnswerRule {
     AllowOnce(String),
@@ -58,8 +58,8 @@ impl AnswerPolicy {
 /// The option that an answer chooses, by its number or by yes or no. Anything that is not clearly one of
 /// them rejects.
 pub(super) fn chosen(answer: &str, options: &[Value]) -> Option<(String, String)> {
-    let number = answer.parse::<usize>().ok().and_then(|it| it.checked_sub(1));
-    if let Some(found) = number.and_then(|it| options.get(it)) {
+    let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    if let Some(found) = number.and_then(|index| options.get(index)) {
         return Some((string(&found["optionId"]), string(&found["name"])));
     }
     match answer.to_lowercase().as_str() {
@@ -76,7 +76,7 @@ pub(super) fn is_words(answer: &str) -> bool {
 
 /// The id and the name of the option of this kind.
 fn option(options: &[Value], kind: &str) -> Option<(String, String)> {
-    let found = options.iter().find(|it| it["kind"] == kind)?;
+    let found = options.iter().find(|option| option["kind"] == kind)?;
     Some((string(&found["optionId"]), string(&found["name"])))
 }
 

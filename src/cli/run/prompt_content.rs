@@ -1,4 +1,4 @@
-//! What is sent as the prompt: the text, and the files that the user attaches.
+//! The content of the prompt: the text, and the files that the user attaches.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, stdin};
@@ -34,9 +34,13 @@ const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn read_stdin() -> Result<String, String> {
-    let bytes = read_all(stdin().lock()).map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
+    let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
     let text = decode_head(&bytes, false);
     Ok(text.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn stdin_error(error: &io::Error) -> String {
+    format!("stdin: {}", io_error_text(error))
 }
 
 /// Attaches what stdin has beside a prompt. Returns what the user is told about it.
@@ -44,20 +48,20 @@ pub(super) fn read_stdin() -> Result<String, String> {
 /// # Errors
 /// If it cannot be read or is too long; in words.
 pub(super) fn attach_piped(blocks: &mut Vec<Value>) -> Result<Option<String>, String> {
-    let failed = |it: io::Error| format!("stdin: {}", io_error_text(&it));
     let (begun, beginning) = mpsc::channel();
-    let read = move || {
+    let thread = thread::Builder::new().spawn(move || {
         let mut input = stdin().lock();
         let first = input.fill_buf().map(|bytes| !bytes.is_empty());
         begun.send(()).ok();
         if first.unwrap_or(false) { read_all(input) } else { Ok(Vec::new()) }
-    };
-    let reading = thread::Builder::new().spawn(read).map_err(failed)?;
+    });
+    let reading = thread.map_err(|error| stdin_error(&error))?;
     if beginning.recv_timeout(PIPE_PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let note = "Nothing has come from stdin, so it was not attached. `--file -` waits for it.";
         return Ok(Some(note.to_owned()));
     }
-    let bytes = reading.join().unwrap_or_else(|_| Ok(Vec::new())).map_err(failed)?;
+    let read = reading.join().unwrap_or_else(|_| Ok(Vec::new()));
+    let bytes = read.map_err(|error| stdin_error(&error))?;
     let length = format_bytes(bytes.len() as u64);
     if bytes.is_empty() {
         return Ok(None);
@@ -89,14 +93,12 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
     let mut blocks = vec![json!({ "type": "text", "text": text })];
     for name in files {
         let block = if name == STDIN {
-            let bytes = read_all(stdin().lock());
-            let bytes = bytes.map_err(|it| format!("stdin: {}", io_error_text(&it)))?;
+            let bytes = read_all(stdin().lock()).map_err(|error| stdin_error(&error))?;
             stdin_block(&bytes).ok_or("stdin is no text, and cannot be attached")?
         } else {
-            let failed = |it: io::Error| {
-                format!("--file {}: {}", escape_hidden_line(name), io_error_text(&it))
-            };
-            attachment(Path::new(name)).map_err(failed)?
+            attachment(Path::new(name)).map_err(|error| {
+                format!("--file {}: {}", escape_hidden_line(name), io_error_text(&error))
+            })?
         };
         blocks.push(block);
     }
@@ -105,7 +107,10 @@ pub(super) fn prompt_blocks(text: &str, files: &[String]) -> Result<Vec<Value>, 
 
 /// The names of the files of which the model gets nothing but the name.
 pub(super) fn linked_names(blocks: &[Value]) -> impl Iterator<Item = &str> {
-    blocks.iter().filter(|it| it["type"] == "resource_link").filter_map(|it| it["name"].as_str())
+    blocks
+        .iter()
+        .filter(|block| block["type"] == "resource_link")
+        .filter_map(|block| block["name"].as_str())
 }
 
 /// Attaches a file. Texts and pictures are attached as a whole. For anything else, such as a folder, the model
@@ -165,7 +170,7 @@ mod tests {
             folder.path().to_string_lossy().into_owned(),
         ];
         let blocks = prompt_blocks("Look", &files).unwrap();
-        let kinds: Vec<_> = blocks.iter().map(|it| it["type"].as_str().unwrap()).collect();
+        let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
         let expected = [
             "text",
             "resource",

@@ -28,7 +28,7 @@ impl PromptHistory {
         {
             tracing::debug!(%error, "the history cannot be shortened");
         }
-        kept.iter().map(|it| restored_entry(it)).collect()
+        kept.iter().map(|line| restored_entry(line)).collect()
     }
 
     pub(super) fn append(&self, entry: &str) -> io::Result<()> {
@@ -67,7 +67,7 @@ mod tests {
             history.append(entry).unwrap();
         }
         assert_eq!(history.read(), entries);
-        (0..2 * MAX_ENTRIES).for_each(|it| history.append(&it.to_string()).unwrap());
+        (0..2 * MAX_ENTRIES).for_each(|number| history.append(&number.to_string()).unwrap());
         assert_eq!(history.read().len(), MAX_ENTRIES);
         let text = std::fs::read_to_string(&history.0).unwrap();
         assert_eq!((text.lines().count(), text.lines().last()), (MAX_ENTRIES, Some("1999")));

@@ -81,7 +81,7 @@ impl TurnState {
     }
 }
 
-/// What the client waits for.
+/// The events that the client waits for.
 enum ClientEvent {
     Line(Option<ParsedLine>),
     Answer(Result<Box<RawValue>, RequestError>),
@@ -142,7 +142,8 @@ impl RunClient {
         blocks: Vec<Value>,
         max_time: Option<Duration>,
     ) -> (TurnEnd, Option<PromptAnswer>) {
-        self.turn = TurnState::Running(max_time.map(|it| Instant::now() + it + it.min(GRACE)));
+        self.turn =
+            TurnState::Running(max_time.map(|time| Instant::now() + time + time.min(GRACE)));
         self.screen.begin_turn();
         let params = json!({ "sessionId": self.session, "prompt": blocks });
         let answer = self.request("session/prompt", &params).await;
@@ -317,7 +318,8 @@ impl RunClient {
         if matches!(self.turn, TurnState::Cancelled(..)) {
             return Ok(None);
         }
-        let (call, options) = (&params["toolCall"], list(&params["options"]));
+        let call = &params["toolCall"];
+        let options = list(&params["options"]);
         match self.policy.rule(params) {
             AnswerRule::AllowOnce(option) => Ok(Some(option)),
             AnswerRule::Reject(option) => {
@@ -342,15 +344,15 @@ impl RunClient {
         self.screen.question(call);
         self.screen.options(options);
         let words = self.read_answer().await?;
-        let answer = words.as_ref().and_then(|it| permission_answer::chosen(it, options));
+        let answer = words.as_ref().and_then(|words| permission_answer::chosen(words, options));
         if let Some((_, name)) = &answer {
             self.screen.note(&format!("→ {name}"));
         }
-        if let Some(words) = words.filter(|it| permission_answer::is_words(it)) {
+        if let Some(words) = words.filter(|words| permission_answer::is_words(words)) {
             self.screen.note("Your words go to the model.");
             self.tell(&words);
         }
-        Ok(answer.map(|it| it.0))
+        Ok(answer.map(|(id, _)| id))
     }
 
     /// Tells the model something: in its turn, or with a prompt of its own if none runs.
@@ -363,7 +365,7 @@ impl RunClient {
         let params = json!({ "sessionId": self.session, "prompt": prompt });
         let peer = self.link.peer.clone();
         let mut telling = Box::pin(async move {
-            drop(peer.request("_session/steering", &params, REQUEST_TIMEOUT).await);
+            peer.request("_session/steering", &params, REQUEST_TIMEOUT).await.ok();
         });
         // It is sent before the answer to the question, after which the model may be asked at once.
         if (&mut telling).now_or_never().is_none() {
@@ -386,7 +388,7 @@ impl RunClient {
     /// Reads a line of the user's; `None` if the turn was cancelled instead.
     pub(super) async fn read_answer(&mut self) -> Result<Option<String>, RequestFailure> {
         let Some((mut reading, guard)) =
-            self.policy.source().and_then(|it: &AnswerSource| it.read_line().ok())
+            self.policy.source().and_then(|source: &AnswerSource| source.read_line().ok())
         else {
             return Ok(None);
         };
@@ -399,7 +401,7 @@ impl RunClient {
         };
         drop(guard);
         #[cfg(unix)]
-        drop(reading.await);
+        reading.await.ok();
         self.screen.note("");
         match event {
             ClientEvent::TimeIsOver => self.on_time_over()?,
@@ -439,7 +441,7 @@ impl RunClient {
 }
 
 pub(super) fn error_end(error: &RpcError) -> TurnEnd {
-    let kind = error.data.as_ref().and_then(|it| it["kind"].as_str());
+    let kind = error.data.as_ref().and_then(|data| data["kind"].as_str());
     TurnEnd::of_error(kind.unwrap_or_default())
 }
 
@@ -450,15 +452,18 @@ async fn wait_until(end: Option<Instant>) {
     }
 }
 
+fn is_c1_control(letter: char) -> bool {
+    matches!(letter, '\u{7f}'..='\u{9f}')
+}
+
 /// Escapes the control characters that JSON leaves as they are. They are only within its strings.
 fn escape_controls(json: &str) -> String {
-    let is_control = |it: char| matches!(it, '\u{7f}'..='\u{9f}');
-    if !json.contains(is_control) {
+    if !json.contains(is_c1_control) {
         return json.to_owned();
     }
     let mut text = String::with_capacity(json.len() + 16);
     for char in json.chars() {
-        if is_control(char) {
+        if is_c1_control(char) {
             text.push_str(&format!("\\u{:04x}", u32::from(char)));
         } else {
             text.push(char);

@@ -30,12 +30,12 @@ pub(super) struct Screen {
     notes: Box<dyn Write>,
     /// The message that is being shown, and its id.
     message: Option<(String, MessageText)>,
-    /// Whether an empty line has to stand before the next message.
+    /// True if an empty line has to stand before the next message.
     needs_space: bool,
     calls: HashMap<String, CallCard>,
     plan: Vec<(String, String)>,
     usage: Option<(u64, u64, Option<f64>)>,
-    /// What the agent is doing, and since when.
+    /// The activity of the agent, and its beginning.
     activity: Option<(String, Instant)>,
     has_status_line: bool,
     /// Why nothing can be written any more.
@@ -167,12 +167,11 @@ impl Screen {
 
     /// Shows the options of a question, and asks for one.
     pub(super) fn options(&mut self, options: &[Value]) {
-        let line = |(number, option): (usize, &Value)| {
+        let lines = (1..).zip(options).map(|(number, option): (usize, &Value)| {
             let name = escape_hidden_line(&string(&option["name"]));
             StyledLine::words(format!("  {number}  {name}"), TextStyle::PLAIN)
-        };
-        let lines: Vec<_> = (1..).zip(options).map(line).collect();
-        self.lines(&lines);
+        });
+        self.lines(&lines.collect::<Vec<_>>());
         self.prompt(&format!(
             "1-{}, y or n; anything else rejects, and the model reads it: ",
             options.len()
@@ -206,7 +205,7 @@ impl Screen {
     pub(super) fn usage(&self) -> Option<String> {
         let (used, size, cost) = self.usage?;
         let share = (used * 100).checked_div(size)?;
-        let cost = cost.map(|it| format!(", ${it:.4}")).unwrap_or_default();
+        let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
         Some(format!("{used} of {size} tokens ({share} %){cost}"))
     }
 
@@ -235,13 +234,13 @@ impl Screen {
     }
 
     fn begin(&mut self, activity: &str) {
-        if self.activity.as_ref().is_none_or(|it| it.0 != activity) {
+        if self.activity.as_ref().is_none_or(|current| current.0 != activity) {
             self.activity = Some((activity.to_owned(), Instant::now()));
         }
     }
 
     fn text(&mut self, id: String, text: &str) {
-        if self.message.as_ref().is_none_or(|it| it.0 != id) {
+        if self.message.as_ref().is_none_or(|message| message.0 != id) {
             self.end_message();
             if self.needs_space {
                 self.write_output("\n");
@@ -289,7 +288,8 @@ impl Screen {
         let id = string(&update["toolCallId"]);
         let card = self.calls.entry(id).or_default();
         card.update(update);
-        let (lines, title) = (card.take_final_lines(&self.cwd), card.title());
+        let lines = card.take_final_lines(&self.cwd);
+        let title = card.title();
         if card.is_running() {
             self.begin(&title);
         } else if !lines.is_empty() {
@@ -302,15 +302,17 @@ impl Screen {
         if entries == self.plan {
             return;
         }
-        let line = |(text, status): &(String, String)| {
-            let (mark, style) = match status.as_str() {
-                "completed" => ("[x]", TextStyle::DIM),
-                "in_progress" => ("[>]", TextStyle::BOLD),
-                _ => ("[ ]", TextStyle::PLAIN),
-            };
-            StyledLine::words(format!("  {mark} {text}"), style)
-        };
-        let lines: Vec<_> = entries.iter().map(line).collect();
+        let lines: Vec<_> = entries
+            .iter()
+            .map(|(text, status)| {
+                let (mark, style) = match status.as_str() {
+                    "completed" => ("[x]", TextStyle::DIM),
+                    "in_progress" => ("[>]", TextStyle::BOLD),
+                    _ => ("[ ]", TextStyle::PLAIN),
+                };
+                StyledLine::words(format!("  {mark} {text}"), style)
+            })
+            .collect();
         self.plan = entries;
         self.lines(&lines);
     }
@@ -328,7 +330,7 @@ impl Screen {
 
     fn write_notes(&mut self, text: &str) {
         let written = self.notes.write_all(text.as_bytes()).and_then(|()| self.notes.flush());
-        let failure = written.err().filter(|it| it.kind() != io::ErrorKind::BrokenPipe);
+        let failure = written.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
         self.failure = failure.or(self.failure.take());
     }
 }
@@ -344,7 +346,9 @@ impl MessageText {
 
 /// Where the text of a line begins, behind its sign or its number.
 fn hanging_indent(line: &str) -> usize {
-    let is_before = |it: char| it == ' ' || it.is_ascii_digit() || "✓✗?→".contains(it);
-    let before = line.chars().take_while(|it| is_before(*it)).count();
+    let before = line
+        .chars()
+        .take_while(|letter| *letter == ' ' || letter.is_ascii_digit() || "✓✗?→".contains(*letter))
+        .count();
     if before > 6 { 2 } else { before }
 }

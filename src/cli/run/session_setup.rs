@@ -31,7 +31,7 @@ pub(super) struct SessionPlan {
     pub(super) mode: Option<Mode>,
     /// The model of the flag, which a stored session does not have yet.
     model: Option<String>,
-    /// What the user is told about the choice.
+    /// The note to the user about the choice.
     pub(super) note: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl SessionPlan {
             return Err(none());
         }
         let id = find_session(&store, name)?;
-        let row = store.read_blocking(|it| read::session(it, &id))?;
+        let row = store.read_blocking(|connection| read::session(connection, &id))?;
         let is_here = is_same_folder(&row.cwd, &here);
         let is_gone = !is_here && !row.cwd.exists();
         let place = escape_hidden_line(&row.cwd.to_string_lossy());
@@ -173,8 +173,8 @@ impl RunClient {
     /// Tells the user why something has failed.
     pub(super) fn report_error(&mut self, error: &RpcError) {
         self.screen.error(&error.message);
-        let details = error.data.as_ref().and_then(|it| it["details"].as_str());
-        if let Some(details) = details.filter(|it| *it != error.message) {
+        let details = error.data.as_ref().and_then(|data| data["details"].as_str());
+        if let Some(details) = details.filter(|details| *details != error.message) {
             self.screen.note(details);
         }
         if error.code == AUTH_REQUIRED && error.message.contains("offline model") {

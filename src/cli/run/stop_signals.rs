@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What a signal means.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopSignal {
     /// Ctrl-C.

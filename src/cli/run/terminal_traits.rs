@@ -1,4 +1,4 @@
-//! What the terminal of `run` can show, and how wide it is.
+//! The abilities of the terminal of `run`, and its width.
 
 use std::io::{IsTerminal, stderr, stdin};
 
@@ -23,8 +23,8 @@ pub(super) struct TerminalTraits {
 impl TerminalTraits {
     pub(super) fn detect(config: &Config) -> TerminalTraits {
         let variable = |name: &str| {
-            let found = config.inherited.iter().find(|it| it.0 == name);
-            found.map(|it| it.1.to_string_lossy()).filter(|it| !it.is_empty())
+            let found = config.inherited.iter().find(|entry| entry.0 == name);
+            found.map(|entry| entry.1.to_string_lossy()).filter(|value| !value.is_empty())
         };
         let is_dumb = is_plain(variable("TERM").as_deref(), variable("ACCESSIBLE").as_deref());
         TerminalTraits {
@@ -52,9 +52,9 @@ fn is_stdout_a_terminal() -> bool {
 pub(super) fn terminal_width() -> usize {
     #[cfg(unix)]
     {
-        let size = rustix::termios::tcgetwinsize(stderr());
-        let size = size.or_else(|_| rustix::termios::tcgetwinsize(stdin()));
-        let columns = size.map_or(0, |it| usize::from(it.ws_col));
+        let size = rustix::termios::tcgetwinsize(stderr())
+            .or_else(|_| rustix::termios::tcgetwinsize(stdin()));
+        let columns = size.map_or(0, |size| usize::from(size.ws_col));
         if columns == 0 { DEFAULT_WIDTH } else { columns }
     }
     #[cfg(not(unix))]

@@ -38,12 +38,13 @@ impl TextStyle {
     fn parameters(self) -> Vec<&'static str> {
         let attributes =
             [(self.bold, "1"), (self.dim, "2"), (self.italic, "3"), (self.underline, "4")];
-        let color = self.color.map(|it| match it {
+        let color = self.color.map(|color| match color {
             TerminalColor::Red => "31",
             TerminalColor::Green => "32",
             TerminalColor::Cyan => "36",
         });
-        attributes.iter().filter(|it| it.0).map(|it| it.1).chain(color).collect()
+        let set = attributes.iter().filter(|(is_set, _)| *is_set);
+        set.map(|(_, parameter)| *parameter).chain(color).collect()
     }
 }
 

@@ -44,7 +44,8 @@ impl AnswerSource {
         unbuffered.local_modes.remove(LocalModes::ICANON);
         unbuffered.special_codes[SpecialCodeIndex::VMIN] = 0;
         unbuffered.special_codes[SpecialCodeIndex::VTIME] = 0;
-        let (mut typed, mut bytes) = (Vec::new(), [0; 1024]);
+        let mut typed = Vec::new();
+        let mut bytes = [0; 1024];
         if tcsetattr(&self.0, OptionalActions::Now, &unbuffered).is_ok() {
             while typed.len() < MAX_TYPED
                 && let Ok(count @ 1..) = rustix::io::read(&self.0, &mut bytes)

@@ -14,9 +14,9 @@ const OPENING_MARKS: &str = "（【「『《〈〔“‘([{";
 /// Styled text on its way to a terminal. A word is held back until it is complete.
 #[derive(Debug, Default)]
 pub(super) struct WordWrap {
-    /// Whether the terminal shows styles.
+    /// True if the terminal shows styles.
     is_styled: bool,
-    /// Whether a word that is longer than a line is broken here, and not by the terminal.
+    /// True if a word that is longer than a line is broken here, and not by the terminal.
     breaks_words: bool,
     output: String,
     /// The end of the output, which has one style and is not painted yet.
@@ -57,7 +57,7 @@ impl WordWrap {
                     self.spaces += if char == ' ' { 1 } else { TAB - self.column % TAB };
                 }
                 char => {
-                    let last = self.word.last().and_then(|it| it.0.chars().next_back());
+                    let last = self.word.last().and_then(|(text, _)| text.chars().next_back());
                     if last.is_some_and(|last| may_break_between(last, char)) {
                         self.flush_word(width);
                     }
@@ -120,7 +120,7 @@ impl WordWrap {
             self.break_line(width);
         } else {
             // Spaces within a style belong to it.
-            let first = self.word.first().map_or(TextStyle::PLAIN, |it| it.1);
+            let first = self.word.first().map_or(TextStyle::PLAIN, |(_, style)| *style);
             let style = if first == self.run_style { first } else { TextStyle::PLAIN };
             self.write(&" ".repeat(self.spaces), style);
             self.column += self.spaces;
@@ -150,7 +150,9 @@ impl WordWrap {
     pub(super) fn end_line(&mut self, width: usize) {
         self.flush_word(width);
         self.write("\n", TextStyle::PLAIN);
-        (self.column, self.indent, self.spaces) = (0, 0, 0);
+        self.column = 0;
+        self.indent = 0;
+        self.spaces = 0;
     }
 
     /// True if nothing of the current line was written, nor is held back.
@@ -193,11 +195,11 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let mut columns = 1;
-    let fits = |it: &char| {
-        columns += char_width(*it);
+    let fitting = text.chars().take_while(|char| {
+        columns += char_width(*char);
         columns <= width
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+    });
+    fitting.chain(['…']).collect()
 }
 
 /// True for two characters of which one is of a script that has no spaces, such as Chinese. There a line may

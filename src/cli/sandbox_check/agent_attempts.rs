@@ -24,11 +24,11 @@ const PACKAGE: &str = ".venv/lib/python3/site-packages/package.py";
 const ORIGINAL: &str = "original\n";
 const EVIL: &str = "evil\n";
 
-/// What is tried, and how it shows that it came through.
+/// An attempt, and how it shows that it came through.
 struct AgentAttempt {
     name: &'static str,
     what: &'static str,
-    /// What the words of the command show of it; the rest is in the script.
+    /// The visible words of the command; the rest is in the script.
     command: &'static str,
     script: String,
     succeeded: fn(&Path, &str) -> bool,
@@ -36,15 +36,7 @@ struct AgentAttempt {
 
 /// Makes all attempts in a folder of their own. Without the sandbox they come through, which shows that they are noticed.
 pub(super) fn run_all(without_sandbox: bool) -> Vec<TestedAttempt> {
-    let run = || -> io::Result<Vec<AttemptResult>> {
-        let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
-        let place = folder.path().canonicalize()?;
-        make_files(&place)?;
-        let mut agent = AskedAgent::start(&place, if without_sandbox { "full" } else { "auto" })?;
-        let results = attempts(&place).into_iter().map(|attempt| agent.make(&place, &attempt));
-        Ok(results.collect())
-    };
-    let results = run();
+    let results = make_all(without_sandbox);
     let attempts = attempts(Path::new("")).into_iter().enumerate();
     let tested = attempts.map(|(index, AgentAttempt { name, what, .. })| {
         let result = match &results {
@@ -54,6 +46,15 @@ pub(super) fn run_all(without_sandbox: bool) -> Vec<TestedAttempt> {
         TestedAttempt { name, what, result }
     });
     tested.collect()
+}
+
+fn make_all(without_sandbox: bool) -> io::Result<Vec<AttemptResult>> {
+    let folder = tempfile::Builder::new().prefix("turnwright-proof-").tempdir()?;
+    let place = folder.path().canonicalize()?;
+    make_files(&place)?;
+    let mut agent = AskedAgent::start(&place, if without_sandbox { "full" } else { "auto" })?;
+    let results = attempts(&place).into_iter().map(|attempt| agent.make(&place, &attempt));
+    Ok(results.collect())
 }
 
 fn attempts(place: &Path) -> [AgentAttempt; 4] {
@@ -97,11 +98,11 @@ fn attempts(place: &Path) -> [AgentAttempt; 4] {
 
 /// A text with the next letter for each.
 fn shifted(text: &str) -> String {
-    let next = |letter: char| match letter {
+    let letters = text.chars().map(|letter| match letter {
         'a'..='y' => char::from_u32(u32::from(letter) + 1).unwrap_or(letter),
         other => other,
-    };
-    text.chars().map(next).collect()
+    });
+    letters.collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "temporary test files need no atomic writes")]
@@ -223,6 +224,6 @@ impl Drop for AskedAgent {
     fn drop(&mut self) {
         // It ends, and removes what it has made, when its input ends.
         drop(self.process.stdin.take());
-        drop(self.process.wait());
+        self.process.wait().ok();
     }
 }

@@ -25,7 +25,8 @@ impl Home {
     }
 
     fn change(&self, key: &str, typed: Option<&[&str]>) -> Result<SettingChange, ConfigError> {
-        let typed = typed.map(|it| it.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let typed =
+            typed.map(|words| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         self.config(EnvironmentVariables::default()).change_setting(key, typed.as_deref())
     }
 
@@ -164,7 +165,8 @@ fn the_old_value_is_told_unless_it_may_be_a_secret() {
 #[test]
 fn the_file_is_private_and_a_link_to_it_stays_one() {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    let (home, other) = (Home::with(""), tempfile::tempdir().unwrap());
+    let home = Home::with("");
+    let other = tempfile::tempdir().unwrap();
     fs::remove_file(home.path()).unwrap();
     home.change("mode", Some(&["plan"])).unwrap().save().unwrap();
     assert_eq!(fs::metadata(home.path()).unwrap().permissions().mode() & 0o777, 0o600);

@@ -27,7 +27,8 @@ fn a_key_has_parts_of_which_some_are_quoted() {
         ("a = 1\nb", None),
         ("[a", None),
     ] {
-        let expected = expected.map(|it| it.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        let expected =
+            expected.map(|words| words.into_iter().map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(parse_key(text), expected, "{text}");
     }
     assert_eq!(key_text(&["a", "b.c", "", "d-1"]), "a.\"b.c\".\"\".d-1");
@@ -182,9 +183,10 @@ fn at<'a>(table: &'a Value, path: &[String]) -> Option<&'a Value> {
 
 /// The number of bytes that two texts have in common at the beginning and at the end.
 fn common(one: &str, other: &str) -> usize {
-    let same = |it: &(u8, u8)| it.0 == it.1;
+    let same = |pair: &(u8, u8)| pair.0 == pair.1;
     let start = one.bytes().zip(other.bytes()).take_while(same).count();
-    let (one, other) = (&one.as_bytes()[start..], &other.as_bytes()[start..]);
+    let one = &one.as_bytes()[start..];
+    let other = &other.as_bytes()[start..];
     let backwards = one.iter().copied().rev().zip(other.iter().copied().rev());
     start + backwards.take_while(same).count()
 }

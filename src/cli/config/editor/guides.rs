@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 
-/// What the pages have in place of the running program.
+/// The path in the pages that stands for the running program.
 const PLACEHOLDER: &str = "/home/you/.cargo/bin/turnwright";
 
 /// How an editor is set up.
@@ -98,7 +98,7 @@ pub(super) const GUIDES: &[EditorGuide] = &[
 
 impl EditorGuide {
     pub(super) fn find(name: &str) -> Option<&'static EditorGuide> {
-        GUIDES.iter().find(|it| it.name == name)
+        GUIDES.iter().find(|guide| guide.name == name)
     }
 
     /// The page, with the path of this program.
@@ -112,8 +112,9 @@ impl EditorGuide {
     pub(super) fn entry(&self, program: &Path) -> Option<(Vec<String>, Value)> {
         let text = self.text(program);
         let block = text.split_once("```json\n")?.1.split_once("\n```")?.0;
-        let (mut keys, mut value) = (Vec::new(), serde_json::from_str(block).ok()?);
-        while keys.last().is_none_or(|it| it != "turnwright") {
+        let mut keys = Vec::new();
+        let mut value = serde_json::from_str(block).ok()?;
+        while keys.last().is_none_or(|key| key != "turnwright") {
             let Value::Object(members) = value else { return None };
             let (key, inner) = members.into_iter().next()?;
             keys.push(key);
@@ -130,23 +131,29 @@ impl EditorGuide {
             () if cfg!(target_os = "macos") => macos,
             () => linux,
         };
-        // With the separators of the system.
-        let native = |it: &str| Path::new(it).components().collect::<PathBuf>();
         let home = config.home();
         match file {
-            Home(path) => Some(home?.join(native(path))),
+            Home(path) => Some(home?.join(native_path(path))),
             ConfigFolder(path) => {
                 let (variable, usual) = if cfg!(windows) {
                     ("APPDATA", "AppData/Roaming")
                 } else {
                     ("XDG_CONFIG_HOME", ".config")
                 };
-                let named = config.inherited.iter().find(|it| it.0 == variable);
-                let named = named.map(|it| PathBuf::from(&it.1)).filter(|it| it.is_absolute());
-                Some(named.or_else(|| Some(home?.join(native(usual))))?.join(native(path)))
+                let named = config.inherited.iter().find(|entry| entry.0 == variable);
+                let folder = named
+                    .map(|entry| PathBuf::from(&entry.1))
+                    .filter(|path| path.is_absolute())
+                    .or_else(|| Some(home?.join(native_path(usual))))?;
+                Some(folder.join(native_path(path)))
             }
         }
     }
+}
+
+/// The path with the separators of the system.
+fn native_path(path: &str) -> PathBuf {
+    Path::new(path).components().collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::print;
 use crate::cli::{CliError, block_on, prompt};
@@ -44,8 +44,9 @@ pub(super) fn run(args: &EditorCliArgs, config: &Config) -> Result<(), CliError>
     if args.write {
         return write(guide, &program, args, config);
     }
-    let file =
-        guide.file(config).map(|it| format!("\nOn this machine the file is {}\n", it.display()));
+    let file = guide
+        .file(config)
+        .map(|path| format!("\nOn this machine the file is {}\n", path.display()));
     print(&format!("{}{}", guide.text(&program), file.unwrap_or_default()))
 }
 
@@ -54,13 +55,15 @@ pub(super) fn run(args: &EditorCliArgs, config: &Config) -> Result<(), CliError>
 fn lasting_program_path(config: &Config) -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let name = format!("turnwright{}", std::env::consts::EXE_SUFFIX);
-    let path = config.inherited.iter().find(|it| it.0 == "PATH");
-    let folders = path.map(|it| std::env::split_paths(&it.1)).into_iter().flatten();
-    let first =
-        folders.filter(|it| it.is_absolute()).map(|it| it.join(&name)).find(|it| it.exists());
+    let path = config.inherited.iter().find(|variable| variable.0 == "PATH");
+    let folders = path.map(|variable| std::env::split_paths(&variable.1)).into_iter().flatten();
+    let first = folders
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(&name))
+        .find(|path| path.exists());
     let real = real_path(&program).ok();
-    let is_this = |it: &PathBuf| real.is_some() && real_path(it).ok() == real;
-    Ok(first.filter(is_this).unwrap_or(program))
+    let own = first.filter(|path| real.is_some() && real_path(path).ok() == real);
+    Ok(own.unwrap_or(program))
 }
 
 fn write(
@@ -94,7 +97,8 @@ fn write(
     if !args.yes && !prompt::confirm("Write this? [y/N] ", advice)? {
         return Err(CliError::Other("nothing was written".to_owned()));
     }
-    let (old, new) = (change.old.map(String::into_bytes), change.new.into_bytes());
+    let old = change.old.map(String::into_bytes);
+    let new = change.new.into_bytes();
     let written = block_on(replace_file(&change.path, old, new))?;
     written.map_err(|error| {
         let why = match error {
@@ -107,7 +111,7 @@ fn write(
     print("Written.\n")
 }
 
-/// What is to be written.
+/// A prepared change of an editor's settings.
 struct SettingsEdit {
     /// Without symbolic links.
     path: PathBuf,
@@ -126,7 +130,7 @@ impl SettingsEdit {
         let (keys, entry) = guide.entry(program).ok_or("its page has no entry")?;
         let (path, old) = read(path)?;
         let text = old.clone().unwrap_or_default();
-        let new = with_entry(&text, &keys, &entry).map_err(|it| it.to_string())?;
+        let new = with_entry(&text, &keys, &entry).map_err(|error| error.to_string())?;
         Ok((new != text).then_some(SettingsEdit { path, old, new }))
     }
 }
@@ -140,8 +144,8 @@ fn read(path: &Path) -> io::Result<(PathBuf, Option<String>)> {
         return Ok((path, Some(text)));
     }
     // The folders that exist may be behind links.
-    let existing = path.ancestors().skip(1).find(|it| it.exists());
-    let path = match existing.and_then(|it| Some((it, path.strip_prefix(it).ok()?))) {
+    let existing = path.ancestors().skip(1).find(|folder| folder.exists());
+    let path = match existing.and_then(|folder| Some((folder, path.strip_prefix(folder).ok()?))) {
         Some((existing, rest)) => real_path(existing)?.join(rest),
         None => path,
     };
@@ -161,8 +165,7 @@ fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, Json
         };
     };
     // acpx refuses an entry that has both forms.
-    let form = |it: &Map<String, Value>| it.contains_key("argv");
-    if form(old) != form(new) {
+    if old.contains_key("argv") != new.contains_key("argv") {
         return jsonc::with_value(text, &path, entry);
     }
     let mut text = text.to_owned();

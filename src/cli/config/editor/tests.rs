@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 fn keys(of: &[&str]) -> Vec<String> {
-    of.iter().map(|it| (*it).to_owned()).collect()
+    of.iter().map(|key| (*key).to_owned()).collect()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MAX_LINE: u64 = 16 * 1024 * 1024;
 /// How many lines may wait to be checked.
 const MAX_PENDING_LINES: usize = 256;
-/// How often it is looked whether the process has ended.
+/// How often to check whether the process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// How the agent is started.
@@ -47,13 +47,14 @@ impl AgentCommand {
             .args(self.words.iter().skip(1))
             .current_dir(&self.folder)
             .env_clear()
-            .envs(self.variables.iter().map(|it| (&it.0, &it.1)))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
         let (sender, lines) = sync_channel(MAX_PENDING_LINES);
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take();
         // From here on the process is ended if anything fails.
         let process = AgentProcess { child, stdin, lines };
         if let Some(stdout) = stdout {
@@ -69,20 +70,20 @@ impl AgentProcess {
     /// Writes a line. If the agent has ended, the next line that is waited for tells.
     pub(super) fn send(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
-            drop(stdin.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdin.flush()));
+            stdin.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdin.flush()).ok();
         }
     }
 
     /// The next line, if it comes in time.
     pub(super) fn next_line(&self, until: Instant) -> Result<String, NextLineError> {
         let left = until.saturating_duration_since(Instant::now());
-        self.lines.recv_timeout(left).map_err(|it| match it {
+        self.lines.recv_timeout(left).map_err(|error| match error {
             RecvTimeoutError::Timeout => NextLineError::TimeOut,
             RecvTimeoutError::Disconnected => NextLineError::Ended,
         })
     }
 
-    /// Ends the input. Whether the process has ended within `limit`.
+    /// Ends the input. Returns true if the process has ended within `limit`.
     pub(super) fn end(mut self, limit: Duration) -> bool {
         self.stdin = None;
         let end = Instant::now() + limit;
@@ -100,8 +101,8 @@ impl Drop for AgentProcess {
     fn drop(&mut self) {
         self.stdin = None;
         // An error means that it has ended.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 

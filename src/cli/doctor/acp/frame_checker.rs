@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::shapes::MessageShapes;
 
-/// What every message must keep to.
+/// A rule that every message must keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameRule {
     Json,
@@ -40,7 +40,7 @@ impl FrameRule {
         }
     }
 
-    /// What holds if there is no fault.
+    /// Describes what holds if there is no fault.
     pub(super) fn meaning(self) -> &'static str {
         match self {
             FrameRule::Json => "every line is a message of JSON-RPC 2.0",
@@ -63,7 +63,7 @@ pub(super) struct AgentRequest {
     pub(super) params: Value,
 }
 
-/// What a line is.
+/// The meaning of a line.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// An answer, with the id of its request.
@@ -121,7 +121,7 @@ impl FrameChecker {
 
     /// The first fault of a kind, and how many there are.
     pub(super) fn fault(&self, rule: FrameRule) -> Option<(&str, usize)> {
-        let mut of_rule = self.faults.iter().filter(|it| it.0 == rule);
+        let mut of_rule = self.faults.iter().filter(|fault| fault.0 == rule);
         let first = of_rule.next()?;
         Some((&first.1, 1 + of_rule.count()))
     }
@@ -199,7 +199,7 @@ impl FrameChecker {
         let Some(request) = self.pending.remove(&key) else {
             let problem = match self.answered.contains(&key) {
                 true => format!("the request {key} was answered twice"),
-                // What cannot be parsed has no id.
+                // A message that cannot be parsed has no id.
                 false if id.is_null() && frame.get("error").is_some() => return,
                 false => format!("an answer to {key}, which nobody has asked"),
             };
@@ -223,16 +223,16 @@ impl FrameChecker {
     }
 
     fn turn_ended(&mut self, session: &str) {
-        let open = self.calls.iter().filter(|it| it.0.0 == session && !it.1);
-        let open: Vec<String> = open.map(|it| it.0.1.clone()).collect();
-        for call in open {
+        let open = self.calls.iter().filter(|call| call.0.0 == session && !call.1);
+        let ids: Vec<String> = open.map(|call| call.0.1.clone()).collect();
+        for call in ids {
             self.note(FrameRule::Calls, format!("the turn ended before its tool call {call}"));
         }
     }
 
-    /// Whether the agent has something to do for a session.
+    /// Returns true if the agent has something to do for a session.
     fn is_busy(&self, session: &str) -> bool {
-        self.pending.values().any(|it| it.session.as_deref() == Some(session))
+        self.pending.values().any(|request| request.session.as_deref() == Some(session))
     }
 
     fn question(&mut self, request: &AgentRequest) {
@@ -286,14 +286,16 @@ impl FrameChecker {
             (Some(true), false) if ends => Some(format!("the tool call {id} ends twice")),
             _ => None,
         };
-        let has_ended = self.calls.get(&key).is_some_and(|it| *it);
+        let has_ended = self.calls.get(&key).copied().unwrap_or_default();
         self.calls.insert(key, ends || has_ended);
         if let Some(problem) = problem {
             self.note(FrameRule::Calls, problem);
         }
         let places = [&update["locations"], &update["content"]];
-        for path in places.iter().filter_map(|it| it.as_array()).flatten().map(|it| &it["path"]) {
-            if path.as_str().is_some_and(|it| !Path::new(it).is_absolute()) {
+        for path in
+            places.iter().filter_map(|list| list.as_array()).flatten().map(|place| &place["path"])
+        {
+            if path.as_str().is_some_and(|text| !Path::new(text).is_absolute()) {
                 self.note(
                     FrameRule::Calls,
                     format!("the tool call {id} has the relative path {path}"),
@@ -303,7 +305,7 @@ impl FrameChecker {
     }
 }
 
-/// What is wrong with a message, whatever it says.
+/// Returns the fault in a message's form, whatever it says.
 fn form_problem(frame: &Value) -> Option<&'static str> {
     let has = |key: &str| frame.get(key).is_some();
     let known = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -311,10 +313,13 @@ fn form_problem(frame: &Value) -> Option<&'static str> {
     if frame["jsonrpc"] != "2.0" {
         return Some("jsonrpc is not \"2.0\"");
     }
-    if frame.as_object().is_some_and(|it| it.keys().any(|it| !known.contains(&it.as_str()))) {
+    if frame
+        .as_object()
+        .is_some_and(|members| members.keys().any(|key| !known.contains(&key.as_str())))
+    {
         return Some("a member that JSON-RPC does not have");
     }
-    if id.is_some_and(|it| !(it.is_string() || it.is_number() || it.is_null())) {
+    if id.is_some_and(|id| !(id.is_string() || id.is_number() || id.is_null())) {
         return Some("an id of a wrong type");
     }
     if has("method") {
@@ -344,7 +349,7 @@ mod tests {
         for line in lines {
             checker.received(&line.to_string());
         }
-        checker.faults.iter().map(|it| format!("{}: {}", it.0.name(), it.1)).collect()
+        checker.faults.iter().map(|fault| format!("{}: {}", fault.0.name(), fault.1)).collect()
     }
 
     fn update(update: &Value) -> Value {
@@ -432,7 +437,7 @@ mod tests {
         ] {
             let found = faults(&lines);
             assert!(
-                found.first().is_some_and(|it| it.starts_with(expected)),
+                found.first().is_some_and(|fault| fault.starts_with(expected)),
                 "{expected}: {found:?}"
             );
         }

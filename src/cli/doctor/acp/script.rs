@@ -10,7 +10,7 @@ use super::frame_checker::{AgentRequest, FrameChecker, FrameRule, Incoming};
 
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// How long it is listened for what must not come after an answer.
+/// How long to listen for messages that must not come after an answer.
 const QUIET: Duration = Duration::from_millis(300);
 /// How long the agent may live after its input has ended.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ pub(super) enum StepEnd {
     Skipped(String),
 }
 
-/// What is wrong.
+/// The end of a step, or the fault that it has found.
 pub(super) type StepResult = Result<StepEnd, String>;
 
 type ScriptStep = fn(&mut AcpScript) -> StepResult;
@@ -50,7 +50,7 @@ enum QuestionReply {
     Cancel,
 }
 
-/// What came until a request was answered.
+/// Everything that came until a request was answered.
 struct Exchange {
     body: Value,
     updates: Vec<Value>,
@@ -70,7 +70,7 @@ pub(super) struct AcpScript {
 }
 
 fn kinds<'a>(updates: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
-    updates.iter().filter(move |it| it["sessionUpdate"] == kind)
+    updates.iter().filter(move |update| update["sessionUpdate"] == kind)
 }
 
 impl AcpScript {
@@ -109,7 +109,8 @@ impl AcpScript {
 
     fn answer_to(&mut self, id: &Value, method: &str) -> Result<Exchange, String> {
         let end = Instant::now() + ANSWER_LIMIT;
-        let (mut updates, mut questions) = (Vec::new(), 0);
+        let mut updates = Vec::new();
+        let mut questions = 0;
         loop {
             match self.next(end) {
                 Ok(Incoming::Answer { id: of, body }) if of == *id => {
@@ -147,7 +148,7 @@ impl AcpScript {
         Ok(self.checker.received(&line))
     }
 
-    /// Listens for what must not come.
+    /// Listens for messages that must not come.
     fn listen(&mut self) {
         let end = Instant::now() + QUIET;
         while let Ok(incoming) = self.next(end) {
@@ -171,7 +172,10 @@ impl AcpScript {
         }
         let option = |kind: &str| {
             let options = request.params["options"].as_array().into_iter().flatten();
-            options.filter(|it| it["kind"] == kind).map(|it| it["optionId"].clone()).next()
+            options
+                .filter(|option| option["kind"] == kind)
+                .map(|option| option["optionId"].clone())
+                .next()
         };
         let chosen = match self.reply {
             QuestionReply::Allow => option("allow_once"),
@@ -198,9 +202,9 @@ impl AcpScript {
     }
 
     fn initialize(&mut self) -> StepResult {
-        self.agent = Some(self.command.start().map_err(|it| {
+        self.agent = Some(self.command.start().map_err(|error| {
             self.is_over = true;
-            format!("it cannot be started: {it}")
+            format!("it cannot be started: {error}")
         })?);
         let params = json!({
             "protocolVersion": 1,
@@ -241,8 +245,8 @@ impl AcpScript {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
         let written = self.command.folder.join("allowed.txt").exists();
-        let ended =
-            kinds(&exchange.updates, "tool_call_update").any(|it| it["status"] == "completed");
+        let ended = kinds(&exchange.updates, "tool_call_update")
+            .any(|update| update["status"] == "completed");
         if reason != "end_turn" || !written || !ended {
             return Err(format!("stop reason {reason:?}, written: {written}, completed: {ended}"));
         }
@@ -286,9 +290,9 @@ impl AcpScript {
             ("session/prompt", prompt, None),
         ] {
             let found = self.request(method, &params)?.body["error"]["code"].as_i64();
-            if found.is_none() || code.is_some_and(|it| found != Some(it)) {
-                let found = found.map_or_else(|| "no error".to_owned(), |it| it.to_string());
-                let expected = code.map_or_else(|| "an error".to_owned(), |it| it.to_string());
+            if found.is_none() || code.is_some_and(|code| found != Some(code)) {
+                let found = found.map_or_else(|| "no error".to_owned(), |code| code.to_string());
+                let expected = code.map_or_else(|| "an error".to_owned(), |code| code.to_string());
                 return Err(format!("{method} {params}: {found} instead of {expected}"));
             }
         }
@@ -302,8 +306,8 @@ impl AcpScript {
     }
 
     fn exit(&mut self) -> StepResult {
-        let has_ended = self.agent.take().is_none_or(|it| it.end(EXIT_LIMIT));
-        // What follows needs an agent that knows of the session only what is stored.
+        let has_ended = self.agent.take().is_none_or(|agent| agent.end(EXIT_LIMIT));
+        // The next steps need an agent that knows of the session only what is stored.
         self.checker.restart();
         if has_ended {
             Ok(StepEnd::Ok("it ends when its input ends".to_owned()))
@@ -321,7 +325,7 @@ impl AcpScript {
         }
         let exchange = self.request("session/list", &json!({ "cwd": self.command.folder }))?;
         let sessions = result(&exchange)?["sessions"].as_array().cloned().unwrap_or_default();
-        if sessions.iter().any(|it| it["sessionId"] == self.session.as_str()) {
+        if sessions.iter().any(|listed| listed["sessionId"] == self.session.as_str()) {
             return Ok(StepEnd::Ok("another process lists the session".to_owned()));
         }
         Err("the session is not in the list of another process".to_owned())

@@ -1,4 +1,4 @@
-//! What the messages of an agent must look like: the part of the protocol's JSON Schema that is needed, in
+//! The shape that an agent's messages must have: the part of the protocol's JSON Schema that is needed, in
 //! `shapes.json`. The types of the protocol's crate would take 600 KB of the program, and they forgive wrong
 //! values, which a check must not.
 
@@ -24,7 +24,7 @@ impl MessageShapes {
         MessageShapes(serde_json::from_str(include_str!("shapes.json")).unwrap_or_default())
     }
 
-    /// Says what of a value is not as its definition wants it.
+    /// Checks a value against its definition. The error describes the first difference.
     pub(super) fn check(&self, definition: &str, value: &Value) -> Result<(), String> {
         match self.0.get(definition) {
             Some(shape) => self.fits(shape, value, ""),
@@ -40,7 +40,7 @@ impl MessageShapes {
         if !has_type(&shape["type"], value) {
             return Err(format!("{}: {value} is not of type {}", name(path), shape["type"]));
         }
-        if shape.get("const").is_some_and(|it| it != value) {
+        if shape.get("const").is_some_and(|wanted| wanted != value) {
             return Err(format!("{}: {value} is not {}", name(path), shape["const"]));
         }
         if let (Some(least), Some(number)) = (shape["minimum"].as_f64(), value.as_f64())
@@ -80,8 +80,7 @@ impl MessageShapes {
         // With the name of a form only that one can be meant, which makes for a better message.
         let key = shape["discriminator"]["propertyName"].as_str();
         let chosen = key.and_then(|key| {
-            let named = |it: &&&Value| Some(&it["properties"][key]["const"]) == value.get(key);
-            forms.iter().find(named)
+            forms.iter().find(|form| Some(&form["properties"][key]["const"]) == value.get(key))
         });
         if let Some(form) = chosen {
             return self.fits(form, value, path);
@@ -97,8 +96,8 @@ impl MessageShapes {
         match problems.as_slice() {
             [only] => Err(only.clone()),
             _ => {
-                let shown = key.and_then(|it| value.get(it)).unwrap_or(value).to_string();
-                let shown: String = shown.chars().take(80).collect();
+                let found = key.and_then(|key| value.get(key)).unwrap_or(value).to_string();
+                let shown: String = found.chars().take(80).collect();
                 Err(format!("{}: {shown} is none of what it may be", name(path)))
             }
         }
@@ -111,7 +110,14 @@ fn name(path: &str) -> &str {
 }
 
 fn has_type(wanted: &Value, value: &Value) -> bool {
-    let is = |it: &Value| match it.as_str() {
+    wanted.as_array().map_or_else(
+        || has_one_type(wanted, value),
+        |all| all.iter().any(|kind| has_one_type(kind, value)),
+    )
+}
+
+fn has_one_type(wanted: &Value, value: &Value) -> bool {
+    match wanted.as_str() {
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
@@ -120,8 +126,7 @@ fn has_type(wanted: &Value, value: &Value) -> bool {
         Some("number") => value.is_number(),
         Some("null") => value.is_null(),
         _ => true,
-    };
-    wanted.as_array().map_or_else(|| is(wanted), |all| all.iter().any(is))
+    }
 }
 
 #[cfg(test)]
@@ -169,9 +174,9 @@ mod tests {
         match shape {
             Value::Object(members) => {
                 found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
-                members.values().for_each(|it| references(it, found));
+                members.values().for_each(|member| references(member, found));
             }
-            Value::Array(all) => all.iter().for_each(|it| references(it, found)),
+            Value::Array(all) => all.iter().for_each(|element| references(element, found)),
             _ => {}
         }
     }
@@ -180,7 +185,7 @@ mod tests {
     #[test]
     fn the_file_is_a_part_of_the_official_schema() {
         let official: Value = serde_json::from_str(OFFICIAL).unwrap();
-        let mut wanted: Vec<String> = ROOTS.iter().map(|it| (*it).to_owned()).collect();
+        let mut wanted: Vec<String> = ROOTS.iter().map(|root| (*root).to_owned()).collect();
         let mut shapes = std::collections::BTreeMap::new();
         while let Some(name) = wanted.pop() {
             let shape = checked_parts(&official["$defs"][&name]);
@@ -190,7 +195,8 @@ mod tests {
                 wanted.append(&mut more);
             }
         }
-        let lines: Vec<_> = shapes.iter().map(|it| format!("\"{}\":{}", it.0, it.1)).collect();
+        let lines: Vec<_> =
+            shapes.iter().map(|shape| format!("\"{}\":{}", shape.0, shape.1)).collect();
         expect_file!["shapes.json"].assert_eq(&format!("{{\n{}\n}}\n", lines.join(",\n")));
     }
 

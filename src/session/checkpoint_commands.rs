@@ -217,7 +217,8 @@ fn prompt_list(prompts: &[PromptRow]) -> String {
     let lines: String = (1..)
         .zip(prompts.iter().rev().take(MAX_LISTED))
         .map(|(number, row)| format!("{number}. {}\n", one_line_excerpt(&row.prompt_excerpt)))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     format!(
         "`/rewind N` takes the conversation back to before one of these prompts, `/rewind N files` \
          the files, too:\n\n{lines}"

@@ -77,7 +77,7 @@ pub(crate) use last_client::last_client;
 pub(crate) use mcp_servers::ServerCheck;
 pub(crate) use project_servers::SERVERS_FILE;
 pub(crate) use trust::is_about_project_files;
-pub(crate) use turn_changes::{ChangeScope, ChangedFile, turn_changes};
+pub(crate) use turn_changes::{ChangeScope, turn_changes};
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{
     LinkError, LinkEvent, LinkedServer, ServerLink, ServerSource, ServerSpec, ServerTransport,

@@ -145,7 +145,8 @@ fn list(found: &[SessionRow]) -> String {
             let time = local_time(session.updated_at);
             format!("{number}. {} – {time} – `{}`\n", title(session), session.id)
         })
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     format!(
         "Sessions of this folder, the newest first:\n\n{lines}\n`/resume 1` continues a copy of the first."
     )

@@ -10,7 +10,7 @@ use turnwright_types::ids::hex;
 
 pub(crate) use pin_store::{Pin, PinLookup, PinStore};
 pub(crate) use project_file::read_project_file;
-pub(crate) use trust_store::{TrustRecord, TrustStore};
+pub(crate) use trust_store::TrustStore;
 
 /// The SHA-256 of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ pub(super) fn of(method: &str, params: &JsonObject, tools: &HeaderArguments) -> 
         _ => return headers,
     };
     let Some(name) = params.get(key).and_then(Value::as_str) else { return headers };
-    add("mcp-name", name);
+    add_header(&mut headers, "mcp-name", name);
     if method == "tools/call"
         && let (Some(marked), Some(arguments)) = (tools.get(name), params.get("arguments"))
     {

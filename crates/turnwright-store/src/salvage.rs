@@ -167,15 +167,15 @@ fn make_consistent(
         report.may_miss_others |= !add_values(connection, &query, &mut gaps)?;
     }
     report.may_miss_others |= missing.contains(&BLOB_USES.name);
-    if is_missing(&TURNS) {
+    if missing.contains(&TURNS.name) {
         restore_turns(connection, &mut gaps)?;
     }
-    if is_missing(&BLOBS) {
+    if missing.contains(&BLOBS.name) {
         let missing = "FROM main.blob_uses WHERE blob NOT IN (SELECT id FROM main.blobs)";
         add_values(connection, &format!("SELECT DISTINCT session {missing}"), &mut gaps)?;
         connection.execute(&format!("DELETE {missing}"), [])?;
     }
-    if is_missing(&SESSIONS) {
+    if missing.contains(&SESSIONS.name) {
         let query = session_names_query(
             "damaged.sessions AS old WHERE NOT EXISTS (SELECT 1 FROM main.sessions AS new WHERE \
              new.key = old.key) ORDER BY id",

@@ -119,11 +119,11 @@ fn replays(params: &Value) -> Result<bool, Error> {
 /// server has a type (R-TWO-16).
 fn read<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
     mcp_servers::normalize(method, &mut params)?;
-    if let Some(servers) = params.get("mcpServers") {
-        if !servers.as_array().is_none_or(|servers| servers.iter().all(has_known_type)) {
-            let text = "Each MCP server must have the `type` stdio, http or acp";
-            return Err(Error::InvalidParams(text.to_owned()));
-        }
+    if let Some(servers) = params.get("mcpServers")
+        && !servers.as_array().is_none_or(|servers| servers.iter().all(has_known_type))
+    {
+        let text = "Each MCP server must have the `type` stdio, http or acp";
+        return Err(Error::InvalidParams(text.to_owned()));
     }
     mcp_servers::read_with_servers(method, &mut params)
 }

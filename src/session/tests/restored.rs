@@ -72,7 +72,7 @@ fn fold(updates: &[Update]) -> Vec<(String, Value)> {
                         fields[name] = part;
                     }
                 }
-                (format!("card {}", it.id), fields)
+                (format!("card {}", call.id), fields)
             }
             Update::Plan(entries) => ("plan".to_owned(), format!("{entries:?}").into()),
             _ => continue,

@@ -102,7 +102,7 @@ pub struct CallRecord {
     pub error: Option<String>,
     pub status: CallStatus,
     pub duration_ms: Option<f64>,
-    /// When it ended, or when it was requested if it has not ended.
+    /// When it was requested. Queries about times mean this one.
     pub at: SystemTime,
     /// The beginning of the prompt in whose turn it was made.
     pub user_message: String,
@@ -138,7 +138,7 @@ pub struct MessageRecord {
 const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title, calls.turn, \
                      calls.message_id, calls.call, calls.tool_name, calls.arguments, \
                      calls.arguments_refs, calls.status, calls.result, calls.result_blob, \
-                     calls.duration_ms, coalesce(calls.ended_at, calls.asked_at), turns.words, {spawn}, \
+                     calls.duration_ms, calls.asked_at, turns.words, {spawn}, \
                      {first_entry}, calls.session FROM calls CROSS JOIN sessions ON sessions.key = \
                      calls.session LEFT JOIN turns ON turns.session = calls.session AND turns.number = \
                      calls.turn WHERE ";

@@ -64,7 +64,7 @@ pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<CustomCom
     let mut found = Vec::new();
     for place in places {
         let Ok(real) = real_path(&place.folder) else { continue };
-        if place.within.as_deref().is_none_or(|it| real.starts_with(it)) {
+        if place.within.as_deref().is_none_or(|folder| real.starts_with(folder)) {
             visit(&real, place.within.as_deref(), "", stop, &mut found);
         }
     }
@@ -97,7 +97,7 @@ fn visit(
         let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
         let Some(name) = stem.and_then(name_part) else { continue };
         let name = format!("{prefix}{name}");
-        if !kind.is_dir() && found.iter().all(|it| it.name != name) {
+        if !kind.is_dir() && found.iter().all(|command| command.name != name) {
             found.extend(read_command(name, path, within));
         }
     }
@@ -109,8 +109,9 @@ fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<Cu
     let line = |text: &str| -> String {
         escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
     };
-    let first =
-        || body.lines().map(|it| it.trim_start_matches('#').trim()).find(|it| !it.is_empty());
+    let first = || {
+        body.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty())
+    };
     let description = head.description.as_deref().or_else(first).map(line)?;
     let argument_hint = head.argument_hint.as_deref().map(line);
     Some(CustomCommand {
@@ -178,9 +179,9 @@ mod tests {
         ];
         let stop = CancellationToken::new();
         let found = scan(&places, &stop);
-        let line = |it: &CustomCommand| {
-            let hint = it.argument_hint.as_deref().unwrap_or("-");
-            format!("{} {} {hint} {}", it.name, it.description, it.is_of_project())
+        let line = |command: &CustomCommand| {
+            let hint = command.argument_hint.as_deref().unwrap_or("-");
+            format!("{} {} {hint} {}", command.name, command.description, command.is_of_project())
         };
         assert_eq!(
             found.iter().map(line).collect::<Vec<_>>(),

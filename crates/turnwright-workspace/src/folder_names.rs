@@ -37,8 +37,8 @@ impl ComparableNames {
         };
         let is_plain = cfg!(target_os = "linux")
             && names.len() <= MAX_NAMES
-            && names.iter().all(|it| it.is_ascii());
-        let small_letters = || names.iter().map(|it| it.to_ascii_lowercase()).collect();
+            && names.iter().all(|name| name.is_ascii());
+        let small_letters = || names.iter().map(|name| name.to_ascii_lowercase()).collect();
         ComparableNames(is_plain.then(small_letters))
     }
 
@@ -49,7 +49,7 @@ impl ComparableNames {
 
 fn list(folder: &Path) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(folder)?.take(MAX_NAMES + 1);
-    entries.map(|entry| entry.map(|it| it.file_name())).collect()
+    entries.map(|entry| entry.map(|found| found.file_name())).collect()
 }
 
 impl FolderNames {
@@ -64,7 +64,7 @@ impl FolderNames {
     pub fn may_exist(&mut self, path: &Path) -> bool {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return true };
         if !self.folders.contains_key(folder.as_os_str()) {
-            if !folder.ancestors().any(|it| self.folders.contains_key(it.as_os_str())) {
+            if !folder.ancestors().any(|ancestor| self.folders.contains_key(ancestor.as_os_str())) {
                 return true;
             }
             if self.may_exist(folder) {

@@ -37,14 +37,15 @@ impl GitRepository {
     pub fn at(top: &Path) -> Result<Option<GitRepository>, GitPointerError> {
         let dot = top.join(".git");
         let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
-        let real = |it: &Path| real_path(it).map_err(|_| GitPointerError::LeadsNowhere);
+        let real = |path: &Path| real_path(path).map_err(|_| GitPointerError::LeadsNowhere);
         let top = top.to_path_buf();
         if metadata.is_dir() {
-            let is_elsewhere = fs::symlink_metadata(&dot).is_ok_and(|it| it.is_symlink());
+            let is_elsewhere =
+                fs::symlink_metadata(&dot).is_ok_and(|metadata| metadata.is_symlink());
             return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere }));
         }
         let text = read_head(&dot, None, MAX_POINTER_BYTES)
-            .filter(|it| it.is_complete && !it.text.contains('\0'));
+            .filter(|head| head.is_complete && !head.text.contains('\0'));
         let text = text.ok_or(GitPointerError::NotUnderstood)?.text;
         let named = text.trim_end().strip_prefix("gitdir:");
         let named = named.ok_or(GitPointerError::NotUnderstood)?;

@@ -40,7 +40,7 @@ impl HelperType {
             name,
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             tools: head.tools.as_deref().and_then(tool_names),
-            model: head.model.filter(|it| !is_alias(it)),
+            model: head.model.filter(|model| !is_alias(model)),
             instructions: body.trim().to_owned(),
         })
     }
@@ -49,10 +49,10 @@ impl HelperType {
 /// The names in a list that is separated by commas or written with brackets or dashes; `None` if all
 /// tools are meant.
 fn tool_names(list: &str) -> Option<Vec<String>> {
-    let is_separator = |it: char| it.is_whitespace() || matches!(it, ',' | '[' | ']' | '"' | '\'');
-    let names = list.split(is_separator).filter(|it| !matches!(*it, "" | "-"));
+    let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\'');
+    let names = list.split(is_separator).filter(|name| !matches!(*name, "" | "-"));
     let names: Vec<_> = names.take(MAX_TOOLS).map(str::to_owned).collect();
-    (!names.is_empty() && !names.iter().any(|it| it == "*")).then_some(names)
+    (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
 }
 
 /// Whether it is a name that files of another agent use for models that only its provider has, or that
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_file_has_a_name_a_description_tools_and_a_model() {
         let head = "---\nname: reviewer\ndescription: Reviews changes\n";
-        let names = |list: &[&str]| Some(list.iter().map(|it| (*it).to_owned()).collect());
+        let names = |list: &[&str]| Some(list.iter().map(|name| (*name).to_owned()).collect());
         for (lines, tools, model) in [
             ("", None, None),
             (

@@ -184,7 +184,7 @@ mod windows {
     /// is none of them.
     pub(super) fn refuse_links(path: &Path) -> io::Result<()> {
         refuse_link(path)?;
-        for folder in path.ancestors().skip(1).filter(|it| it.file_name().is_some()) {
+        for folder in path.ancestors().skip(1).filter(|folder| folder.file_name().is_some()) {
             refuse_link(folder)?;
             if folder.is_file() {
                 return Err(io::ErrorKind::NotADirectory.into());
@@ -194,7 +194,7 @@ mod windows {
     }
 
     pub(super) fn refuse_link(path: &Path) -> io::Result<()> {
-        let is_link = std::fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink());
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         if is_link { Err(io::Error::from_raw_os_error(STOPPED_ON_LINK)) } else { Ok(()) }
     }
 }
@@ -289,7 +289,7 @@ mod unix {
 
     fn is_link(folder: &OwnedFd, name: &OsStr) -> bool {
         statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Symlink)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 }
 

@@ -111,7 +111,7 @@ fn is_plain_name(name: &str) -> bool {
 pub(crate) fn is_device_name(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let numbered = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));
-    let is_port = numbered.is_some_and(|it| it.chars().count() == 1);
+    let is_port = numbered.is_some_and(|number| number.chars().count() == 1);
     is_port || DEVICES.contains(&stem.as_str())
 }
 
@@ -156,7 +156,7 @@ mod tests {
             "../..",
         ];
         let all = RealPaths::default();
-        let paths = names.iter().map(|it| base.join(it));
+        let paths = names.iter().map(|name| base.join(name));
         for path in paths.chain(["/".into(), "".into(), "src".into()]) {
             for _ in 0..2 {
                 assert_eq!(all.get(&path), real_path(&path).ok(), "{}", path.display());

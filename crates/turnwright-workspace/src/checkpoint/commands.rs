@@ -118,13 +118,14 @@ impl super::ChangeTracker {
             }
             inner.last_baseline.take()
         };
-        let known: &[_] = last.as_ref().map_or(&[], |it| &it.repositories);
+        let known: &[_] = last.as_ref().map_or(&[], |last| &last.repositories);
         let open = |folder: &PathBuf| Repository::open_or_reuse(folder, known);
         let repositories: Arc<[_]> = watched.folders().iter().filter_map(open).collect();
-        let is_known = |it: &Arc<Repository>| known.iter().any(|known| Arc::ptr_eq(known, it));
+        let is_known =
+            |repository: &Arc<Repository>| known.iter().any(|known| Arc::ptr_eq(known, repository));
         let is_index_unchanged =
             repositories.len() == known.len() && repositories.iter().all(is_known);
-        let known_converted = last.as_ref().map(|it| Arc::clone(&it.converted));
+        let known_converted = last.as_ref().map(|last| Arc::clone(&last.converted));
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
         {
@@ -133,9 +134,10 @@ impl super::ChangeTracker {
             let converted = Arc::clone(&last.converted);
             return Some(CommandBaseline { snapshot, cached, repositories, converted });
         }
-        let (previous, cached) = last.map(|it| (it.snapshot, it.cached)).unzip();
-        let refreshed =
-            previous.as_ref().and_then(|it| it.refresh(watched, SNAPSHOT_LIMIT, cancelled));
+        let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
+        let refreshed = previous
+            .as_ref()
+            .and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
             Some(snapshot) => snapshot,
             None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
@@ -198,7 +200,7 @@ impl super::ChangeTracker {
     pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {
         let Some(watched) = self.watched() else { return (Vec::new(), false) };
         let inner = self.0.inner.lock();
-        let last = inner.last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
+        let last = inner.last_baseline.as_ref().map(|last| Arc::clone(&last.snapshot));
         if inner.is_unsearched {
             return (Vec::new(), true);
         }
@@ -307,7 +309,7 @@ fn is_fresh(snapshot: &StatSnapshot) -> bool {
     let age = snapshot.at.elapsed();
     !snapshot.is_watched()
         && snapshot.took > CHEAP_SNAPSHOT
-        && age.is_ok_and(|it| it <= snapshot.took * MAX_AGE_FACTOR)
+        && age.is_ok_and(|age| age <= snapshot.took * MAX_AGE_FACTOR)
 }
 
 /// Whether undo can restore this state.
@@ -351,12 +353,15 @@ impl<'a> ChangeComparison<'a> {
     fn into_changes(mut self, mut changed: Vec<StatChange>) -> (CallChanges, Vec<KnownContent>) {
         let files = changed
             .iter()
-            .filter_map(|it| it.before)
-            .filter(|it| stat_kind(it) != StatKind::Folder);
-        self.inodes = files.map(|it| it.ino).collect();
-        changed.retain(|it| !self.is_only_visibility_change(it));
+            .filter_map(|change| change.before)
+            .filter(|stat| stat_kind(stat) != StatKind::Folder);
+        self.inodes = files.map(|stat| stat.ino).collect();
+        changed.retain(|change| !self.is_only_visibility_change(change));
         let is_ignore_file = |change: &StatChange| {
-            change.path.file_name().is_some_and(|it| IGNORE_FILES.iter().any(|rule| it == *rule))
+            change
+                .path
+                .file_name()
+                .is_some_and(|name| IGNORE_FILES.iter().any(|rule| name == *rule))
         };
         let ignore_rules_changed = changed.iter().any(is_ignore_file);
         let mut changes = CallChanges {
@@ -368,7 +373,7 @@ impl<'a> ChangeComparison<'a> {
         let mut unchanged = Vec::new();
         for change in changed {
             let after = self.observe(&change);
-            if let Some(stat) = change.after.filter(|it| stat_kind(it) == StatKind::File) {
+            if let Some(stat) = change.after.filter(|stat| stat_kind(stat) == StatKind::File) {
                 self.renamed.insert(content_key(&stat), after.clone());
             }
             observed.push((change, after));
@@ -393,7 +398,7 @@ impl<'a> ChangeComparison<'a> {
                 // Two contents that are both unknown need not be equal.
                 if !matches!(before.state, FileState::Unknown { .. }) {
                     let stat = change.after.filter(|_| is_restorable(&after.state));
-                    unchanged.extend(stat.map(|it| (change.path, it, after)));
+                    unchanged.extend(stat.map(|stat| (change.path, stat, after)));
                     continue;
                 }
                 after = ObservedState::unknown("is unknown, too");
@@ -424,8 +429,9 @@ impl<'a> ChangeComparison<'a> {
     /// Whether a file existed before, but outside of the snapshot. It may be the only copy, so undo
     /// must not remove it.
     fn came_from_outside(&self, change: &StatChange) -> bool {
-        let is_new =
-            |it: &FileStat| stat_kind(it) != StatKind::Folder && !self.inodes.contains(&it.ino);
+        let is_new = |stat: &FileStat| {
+            stat_kind(stat) != StatKind::Folder && !self.inodes.contains(&stat.ino)
+        };
         change.after.as_ref().is_some_and(is_new)
             && was_created_before(&change.path, self.before.snapshot.at)
     }
@@ -439,7 +445,7 @@ impl<'a> ChangeComparison<'a> {
             return FileState::Absent.into();
         }
         let found = observe(&change.path, self.bytes < MAX_BYTES && !is_secret_path(&change.path));
-        self.bytes += found.bytes.as_ref().map_or(0, |it| it.len());
+        self.bytes += found.bytes.as_ref().map_or(0, |bytes| bytes.len());
         found
     }
 
@@ -460,7 +466,7 @@ impl<'a> ChangeComparison<'a> {
             return found;
         }
         // Only the name, the mode or other metadata changed.
-        if change.after.is_some_and(|it| content_key(&it) == content_key(&stat)) {
+        if change.after.is_some_and(|after| content_key(&after) == content_key(&stat)) {
             return with_mode(after, mode);
         }
         if let Some(found) = self.renamed.get(&content_key(&stat)) {
@@ -488,8 +494,11 @@ impl<'a> ChangeComparison<'a> {
         {
             return None;
         }
-        let found =
-            self.before.repositories.iter().find_map(|it| it.read(&it.clean_blob(path, stat)?))?;
+        let found = self
+            .before
+            .repositories
+            .iter()
+            .find_map(|repository| repository.read(&repository.clean_blob(path, stat)?))?;
         self.bytes += found.len();
         Some(ObservedState::file(found, mode))
     }
@@ -509,11 +518,11 @@ fn system_time((seconds, nanos): (u64, u32)) -> SystemTime {
 
 fn has_no_link_above(path: &Path) -> bool {
     let folder = path.parent();
-    folder.is_some_and(|it| real_path(it).is_ok_and(|real| real == it))
+    folder.is_some_and(|folder| real_path(folder).is_ok_and(|real| real == folder))
 }
 
 /// Whether a file was created before a point in time, as far as the file system knows.
 fn was_created_before(path: &PathBuf, then: SystemTime) -> bool {
-    let made = std::fs::symlink_metadata(path).and_then(|it| it.created());
-    made.is_ok_and(|it| it + CLOCK_LAG < then)
+    let made = std::fs::symlink_metadata(path).and_then(|metadata| metadata.created());
+    made.is_ok_and(|time| time + CLOCK_LAG < then)
 }

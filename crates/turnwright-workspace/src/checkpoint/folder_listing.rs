@@ -69,8 +69,8 @@ impl FolderListing {
     fn add_tracked(&mut self, name: &OsStr, stat: &rustix::fs::Stat, is_folder: bool) {
         let has_other_names = !is_folder && stat.st_nlink > 1;
         if let Some(stat) = FileStat::tracked(stat) {
-            self.has_linked_rules |=
-                stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
+            self.has_linked_rules |= stat_kind(&stat) == StatKind::Link
+                && IGNORE_FILES.iter().any(|ignore_file| name == *ignore_file);
             self.hard_linked.extend(has_other_names.then_some(stat.ino));
             self.entries.push(name, stat);
         }
@@ -78,8 +78,8 @@ impl FolderListing {
 
     /// The folders among the entries, with their paths.
     pub(super) fn subfolders<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-        let folders = self.entries.iter().filter(|it| stat_kind(it.1) == StatKind::Folder);
-        folders.map(|it| folder.join(it.0))
+        let folders = self.entries.iter().filter(|(_, stat)| stat_kind(stat) == StatKind::Folder);
+        folders.map(|(name, _)| folder.join(name))
     }
 }
 
@@ -202,7 +202,11 @@ impl<'a> FolderLister<'a> {
             };
             let started: Vec<_> = (1..threads).map_while(start).collect();
             found.extend(self.work(&queue, usize::MAX));
-            started.into_iter().filter_map(|it| it.join().ok()).flatten().collect::<Vec<_>>()
+            started
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .flatten()
+                .collect::<Vec<_>>()
         });
         found.extend(others);
         found
@@ -216,7 +220,7 @@ impl<'a> FolderLister<'a> {
             let folder: Arc<Path> = folder.into();
             let (listing, rules) =
                 self.list(&folder, &rules, &mut names).unwrap_or_else(|| (unknown(), rules));
-            queue.done(listing.subfolders(&folder).map(|it| (it, rules.clone())));
+            queue.done(listing.subfolders(&folder).map(|subfolder| (subfolder, rules.clone())));
             found.push((folder, Arc::new(listing)));
         }
         found
@@ -224,12 +228,12 @@ impl<'a> FolderLister<'a> {
 
     pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
         let rules = self.rules_above(folder);
-        self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |it| it.0)
+        self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |found| found.0)
     }
 
     /// The rules from above a folder that is the root or below it.
     fn rules_above(&self, folder: &Path) -> FolderRules {
-        let above = folder.parent().filter(|it| it.starts_with(self.root));
+        let above = folder.parent().filter(|parent| parent.starts_with(self.root));
         let Some(above) = above else { return self.rules.clone() };
         if let Some(known) = self.known_rules.lock().get(above) {
             return known.clone();
@@ -253,7 +257,7 @@ impl<'a> FolderLister<'a> {
         let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
         self.read_names(&mut handle, names)?;
         let handle = handle.fd().ok()?;
-        let Some(rules) = above.below(folder, |it| names.get(it.as_ref()).is_some()) else {
+        let Some(rules) = above.below(folder, |name| names.get(name.as_ref()).is_some()) else {
             return Some(without_rules(above));
         };
         let mut path = folder.to_path_buf();
@@ -379,8 +383,8 @@ impl<'a> FolderLister<'a> {
     /// The names of our own folders that are in a folder.
     #[cfg(unix)]
     fn private_names(&self, folder: &Path) -> impl Iterator<Item = &'a OsStr> {
-        let own = self.private.iter().filter(move |it| it.parent() == Some(folder));
-        own.filter_map(|it| it.file_name())
+        let own = self.private.iter().filter(move |path| path.parent() == Some(folder));
+        own.filter_map(|path| path.file_name())
     }
 
     /// Opens a folder. It is watched before that, so that no change after the listing is missed.
@@ -419,7 +423,7 @@ impl<'a> FolderLister<'a> {
                 let (path, kind) = (entry.path(), entry.file_type());
                 let Ok(relative) = path.strip_prefix(self.root) else { continue };
                 let is_link = kind.as_ref().is_ok_and(std::fs::FileType::is_symlink);
-                if kind.is_ok_and(|it| it.is_dir()) {
+                if kind.is_ok_and(|kind| kind.is_dir()) {
                     if (self.obeyed.may_hold)(relative) {
                         pending.push(path);
                     }
@@ -504,7 +508,8 @@ impl<'a> FolderLister<'a> {
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|it| name == *it);
+            listing.has_linked_rules |=
+                is_link && IGNORE_FILES.iter().any(|ignore_file| name == *ignore_file);
             listing.entries.push(&name, stat);
         }
         if layout.is_repository() {

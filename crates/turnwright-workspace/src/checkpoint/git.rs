@@ -83,31 +83,33 @@ impl Repository {
     /// Opens the repository that contains a folder, unless it is among those that were opened before
     /// and its index is still the same. Blocks.
     pub(super) fn open_or_reuse(root: &Path, known: &[Arc<Repository>]) -> Option<Arc<Repository>> {
-        let known = known.iter().find(|it| it.root == root && it.is_current());
+        let known =
+            known.iter().find(|repository| repository.root == root && repository.is_current());
         known.cloned().or_else(|| Repository::open(root).map(Arc::new))
     }
 
     /// Whether the index is still the one that was read.
     fn is_current(&self) -> bool {
-        let now =
-            fs::metadata(&self.index_file).ok().and_then(|it| Some((modified(&it)?, it.len())));
+        let now = fs::metadata(&self.index_file)
+            .ok()
+            .and_then(|metadata| Some((modified(&metadata)?, metadata.len())));
         now == Some((self.written, self.index_size))
     }
 
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
     pub(super) fn open(root: &Path) -> Option<Repository> {
-        let found = root.ancestors().find_map(|it| GitRepository::at(it).transpose())?;
+        let found = root.ancestors().find_map(|folder| GitRepository::at(folder).transpose())?;
         let GitRepository { top, git, .. } = found.ok()?;
         let common = match read_small(&git.join("commondir")) {
             Some(path) => crate::real_path(git.join(path.trim_end())).ok()?,
             None => git.clone(),
         };
         // A repository around the folder that belongs to somebody else may contain anything.
-        if ![&git, &common].iter().all(|it| has_trusted_owner(root, it)) {
+        if ![&git, &common].iter().all(|folder| has_trusted_owner(root, folder)) {
             return None;
         }
         let config = read_small(&common.join("config"))?.to_ascii_lowercase();
-        if config.lines().any(|it| it.contains("objectformat") && it.contains("sha256")) {
+        if config.lines().any(|line| line.contains("objectformat") && line.contains("sha256")) {
             return None;
         }
         let index_file = git.join("index");
@@ -139,9 +141,9 @@ impl Repository {
             prefix.push(b'/');
         }
         let (index, entries) = (&self.index, self.index.entries());
-        let start = entries.partition_point(|it| *index.name(it) < *prefix);
+        let start = entries.partition_point(|entry| *index.name(entry) < *prefix);
         let below = entries.get(start..)?;
-        let end = below.partition_point(|it| index.name(it).starts_with(&prefix));
+        let end = below.partition_point(|entry| index.name(entry).starts_with(&prefix));
         let (entries, prefix) = (below.get(..end)?, prefix.len());
         Some(IndexedFolder { index, entries, prefix, written: self.written })
     }
@@ -234,7 +236,7 @@ impl IndexedFolder<'_> {
     pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
         let name = name.as_encoded_bytes();
         let (index, prefix) = (self.index, self.prefix);
-        let is_before = |it: &index::IndexEntry| index.name(it)[prefix..] < *name;
+        let is_before = |entry: &index::IndexEntry| index.name(entry)[prefix..] < *name;
         // The next file is near, unless there are folders in between.
         let mut near = 1;
         while self.entries.get(near).is_some_and(is_before) {
@@ -243,8 +245,8 @@ impl IndexedFolder<'_> {
         let far = self.entries.len().min(near + 1);
         let skipped = near / 2 + self.entries.get(near / 2..far)?.partition_point(is_before);
         self.entries = self.entries.get(skipped..)?;
-        let entry = self.entries.first().filter(|it| index.name(it)[prefix..] == *name)?;
-        let size = usize::try_from(stat.size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+        let entry = self.entries.first().filter(|entry| index.name(entry)[prefix..] == *name)?;
+        let size = usize::try_from(stat.size).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
         // A file that was modified at the moment when the index was written looks unmodified (racy
         // git).
         let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
@@ -277,11 +279,11 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
 
 fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let folder = crate::real_path(folder.join("pack")).ok()?;
-    let files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
-    let indexes = files.filter(|it| it.extension().is_some_and(|it| it == "idx"));
-    let found = indexes.take(MAX_PACKS).find_map(|it| {
-        let offset = pack::find_offset(&open_regular(&it)?, &hash)?;
-        Some((open_regular(&it.with_extension("pack"))?, offset))
+    let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let indexes = files.filter(|path| path.extension().is_some_and(|extension| extension == "idx"));
+    let found = indexes.take(MAX_PACKS).find_map(|path| {
+        let offset = pack::find_offset(&open_regular(&path)?, &hash)?;
+        Some((open_regular(&path.with_extension("pack"))?, offset))
     });
     found.map(|(file, offset)| ObjectLocation::Packed(file, offset))
 }
@@ -292,11 +294,11 @@ fn with_alternates(first: &Path) -> Vec<PathBuf> {
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
         let text = read_small(&folder.join("info/alternates")).unwrap_or_default();
-        let lines = text.lines().filter(|it| !it.is_empty() && !it.starts_with('#'));
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let more: Vec<_> = lines
             .take(MAX_OBJECT_FOLDERS)
-            .filter_map(|it| crate::real_path(folder.join(it)).ok())
-            .filter(|it| !folders.contains(it))
+            .filter_map(|line| crate::real_path(folder.join(line)).ok())
+            .filter(|path| !folders.contains(path))
             .collect();
         folders.extend(more);
         folders.truncate(MAX_OBJECT_FOLDERS);
@@ -340,9 +342,9 @@ fn read_small(path: &Path) -> Option<String> {
 #[cfg(unix)]
 fn has_trusted_owner(root: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let owner = |it: &Path| fs::metadata(it).map(|it| it.uid());
+    let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid());
     let Ok(by) = owner(folder) else { return false };
-    by == rustix::process::geteuid().as_raw() || owner(root).is_ok_and(|it| it == by)
+    by == rustix::process::geteuid().as_raw() || owner(root).is_ok_and(|id| id == by)
 }
 
 #[cfg(not(unix))]
@@ -362,15 +364,15 @@ impl FileStat {
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
         // In units of 100 ns since 1601.
-        let time = |it: u64| {
-            let since_1970 = it.saturating_sub(116_444_736_000_000_000);
+        let time = |ticks: u64| {
+            let since_1970 = ticks.saturating_sub(116_444_736_000_000_000);
             let nanos = u32::try_from(since_1970 % 10_000_000 * 100).unwrap_or(u32::MAX);
             (since_1970 / 10_000_000, nanos)
         };
         let is_read_only = metadata.permissions().readonly();
         let mode = match metadata.file_type() {
-            it if it.is_symlink() => 0o120_777,
-            it if it.is_dir() => 0o040_755,
+            kind if kind.is_symlink() => 0o120_777,
+            kind if kind.is_dir() => 0o040_755,
             _ if is_read_only => 0o100_444,
             _ => 0o100_644,
         };
@@ -400,7 +402,7 @@ impl FileStat {
     )]
     pub(super) fn new(stat: &rustix::fs::Stat) -> FileStat {
         // A time before 1970 must not equal any other.
-        let seconds = |it: i64| u64::try_from(it).unwrap_or(u64::MAX);
+        let seconds = |time: i64| u64::try_from(time).unwrap_or(u64::MAX);
         let mtime_nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(u32::MAX);
         let ctime_nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(u32::MAX);
         FileStat {

@@ -69,7 +69,7 @@ impl HiddenFolders {
         if let Some(earlier) = earlier {
             self.folders.extend(newly_ignored::find(earlier, later, watched).folders);
         }
-        self.folders.retain(|it| !later.lists(it));
+        self.folders.retain(|folder| !later.lists(folder));
         let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
         let mut scan = RepositoryScan::new(&is_obeyed);
         for folder in &self.folders {
@@ -137,7 +137,7 @@ impl RepositoryScan<'_> {
                 self.is_complete = false;
                 return;
             }
-            if std::fs::symlink_metadata(&folder).is_ok_and(|it| it.is_dir()) {
+            if std::fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_dir()) {
                 self.scan_folder(&folder, &mut pending);
             }
         }
@@ -164,7 +164,7 @@ impl RepositoryScan<'_> {
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
                 pending.push(entry.path());
-            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|it| it.is_symlink())) {
+            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|kind| kind.is_symlink())) {
                 self.found.insert(entry.path());
             }
         }
@@ -178,8 +178,8 @@ impl RepositoryScan<'_> {
 #[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let owner = std::fs::symlink_metadata(folder).map(|it| it.uid());
-    owner.is_ok_and(|it| it == rustix::process::geteuid().as_raw())
+    let owner = std::fs::symlink_metadata(folder).map(|metadata| metadata.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(not(unix))]

@@ -167,7 +167,7 @@ impl InotifyWatch {
     /// A watch for folders below these, of which it has none yet; `None` if the system offers none, or
     /// if others than the processes of this machine may change the folders.
     pub(super) fn new(roots: &[PathBuf]) -> Option<InotifyWatch> {
-        if !roots.iter().all(|it| is_local(it)) {
+        if !roots.iter().all(|root| is_local(root)) {
             return None;
         }
         let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
@@ -286,7 +286,7 @@ impl WatchState {
             let Some(folder) = self.paths.get(&number).cloned() else { continue };
             if let Some(ignored) = self.ignored.get(&number) {
                 let is_searched =
-                    |it: &CStr| it == c".git" || it.to_bytes() == ENVIRONMENT_FILE.as_bytes();
+                    |name: &CStr| name == c".git" || name.to_bytes() == ENVIRONMENT_FILE.as_bytes();
                 if ignored.is_obeyed || event.file_name().is_some_and(is_searched) {
                     let listed = Arc::clone(&ignored.listed);
                     self.note(Some(&listed), None);
@@ -340,5 +340,5 @@ fn is_local(folder: &Path) -> bool {
         0xCA45_1A4E,
     ];
     rustix::fs::statfs(folder)
-        .is_ok_and(|it| u64::try_from(it.f_type).is_ok_and(|it| LOCAL.contains(&it)))
+        .is_ok_and(|stat| u64::try_from(stat.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
 }

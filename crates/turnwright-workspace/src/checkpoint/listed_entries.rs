@@ -55,15 +55,15 @@ impl<T: Copy> ListedEntries<T> {
 
     /// The entry at a place in the order.
     pub(super) fn at(&self, index: usize) -> Option<(&OsStr, &T)> {
-        self.entries.get(index).map(|it| (self.names.at(it.0), &it.1))
+        self.entries.get(index).map(|entry| (self.names.at(entry.0), &entry.1))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &T)> {
-        self.entries.iter().map(|it| (self.names.at(it.0), &it.1))
+        self.entries.iter().map(|entry| (self.names.at(entry.0), &entry.1))
     }
 
     pub(super) fn get(&self, name: &OsStr) -> Option<T> {
-        self.find(name).ok().and_then(|it| self.entries.get(it)).map(|it| it.1)
+        self.find(name).ok().and_then(|index| self.entries.get(index)).map(|entry| entry.1)
     }
 
     /// Sets or removes an entry.
@@ -77,7 +77,7 @@ impl<T: Copy> ListedEntries<T> {
     }
 
     fn find(&self, name: &OsStr) -> Result<usize, usize> {
-        self.entries.binary_search_by(|it| self.names.at(it.0).cmp(name))
+        self.entries.binary_search_by(|entry| self.names.at(entry.0).cmp(name))
     }
 }
 
@@ -100,7 +100,7 @@ type NamePlace = (u32, u32);
 impl NameBuffer {
     fn add(&mut self, name: &OsStr) -> NamePlace {
         use std::os::unix::ffi::OsStrExt;
-        let number = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
+        let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
         let place = (number(self.0.len()), number(name.len()));
         self.0.extend_from_slice(name.as_bytes());
         place
@@ -132,6 +132,6 @@ impl NameList {
     }
 
     fn at(&self, place: NamePlace) -> &OsStr {
-        self.0.get(place).map_or(OsStr::new(""), |it| it)
+        self.0.get(place).map_or(OsStr::new(""), |name| name)
     }
 }

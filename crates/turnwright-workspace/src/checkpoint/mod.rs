@@ -227,7 +227,7 @@ impl ChangeTracker {
     /// Drops the last snapshot between two turns, unless a watch reports what changes after it and it
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
-        let is_costly = |it: &mut CommandBaseline| !it.is_cheap_to_keep();
+        let is_costly = |baseline: &mut CommandBaseline| !baseline.is_cheap_to_keep();
         let costly = self.0.inner.lock().last_baseline.take_if(is_costly);
         drop(costly);
     }
@@ -255,10 +255,12 @@ impl ChangeTracker {
             let was_said = std::mem::replace(&mut self.0.inner.lock().told_unknown, true);
             return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
-        let is_lost =
-            |it: &&FileChange| !is_restorable(&it.before) && it.after.as_ref() != Some(&it.before);
+        let is_lost = |change: &&FileChange| {
+            !is_restorable(&change.before) && change.after.as_ref() != Some(&change.before)
+        };
         let lost: Vec<_> = changes.files.iter().filter(is_lost).collect();
-        let mut names: Vec<_> = lost.iter().take(MAX_NAMED).map(|it| describe(it, roots)).collect();
+        let mut names: Vec<_> =
+            lost.iter().take(MAX_NAMED).map(|change| describe(change, roots)).collect();
         let more = lost.len() - names.len() + changes.omitted;
         if more > 0 {
             names.push(format!("{more} more"));
@@ -275,7 +277,7 @@ impl ChangeTracker {
 }
 
 fn describe(change: &FileChange, roots: &Roots) -> String {
-    let below = roots.folders().find_map(|it| change.path.strip_prefix(it).ok());
+    let below = roots.folders().find_map(|folder| change.path.strip_prefix(folder).ok());
     let path = escape_hidden_line(&below.unwrap_or(Path::new(&change.path)).to_string_lossy());
     match &change.before {
         FileState::File { size, .. } => format!("{path} ({})", format_bytes(*size)),

@@ -76,8 +76,10 @@ impl WatchedFolders {
         writable: Vec<PathBuf>,
     ) -> WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-        let is_first = |it: &PathBuf| !all.iter().any(|other| it != other && it.starts_with(other));
-        let mut folders: Vec<_> = all.iter().filter(|it| is_first(it)).cloned().collect();
+        let is_first = |folder: &PathBuf| {
+            !all.iter().any(|other| folder != other && folder.starts_with(other))
+        };
+        let mut folders: Vec<_> = all.iter().filter(|folder| is_first(folder)).cloned().collect();
         folders.sort();
         folders.dedup();
         WatchedFolders {
@@ -107,8 +109,8 @@ impl WatchedFolders {
 
     /// Whether the path below one of the folders is a file that programs of the user obey.
     pub(super) fn is_obeyed(&self, path: &Path, is_link: bool) -> bool {
-        let relative = self.folders.iter().find_map(|it| path.strip_prefix(it).ok());
-        relative.is_some_and(|it| (self.obeyed.is_obeyed)(it, is_link))
+        let relative = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
+        relative.is_some_and(|relative| (self.obeyed.is_obeyed)(relative, is_link))
     }
 
     /// Returns true if a folder below one of the folders may hold such a file.
@@ -195,7 +197,7 @@ impl StatSnapshot {
         if stop.was_cut_short() {
             return Err(SnapshotError::TooLong);
         }
-        let watch = watch.filter(|it| !it.has_failed()).map(Arc::new);
+        let watch = watch.filter(|watch| !watch.has_failed()).map(Arc::new);
         Ok(StatSnapshot { at, took: start.elapsed(), folders, roots, outer_rules, watch })
     }
 
@@ -224,12 +226,13 @@ impl StatSnapshot {
         let are_too_many = changes.are_too_many();
         let ChangedFolders { mut listed, replaced } = changes;
         // What is at the path of a folder is found by listing the one above it.
-        listed.extend(replaced.iter().filter_map(|it| it.parent()).map(Path::to_path_buf));
-        let hard_linked = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
-        listed.extend(hard_linked.map(|it| it.0.to_path_buf()));
+        listed.extend(replaced.iter().filter_map(|path| path.parent()).map(Path::to_path_buf));
+        let hard_linked =
+            self.folders.iter().filter(|(_, listing)| !listing.hard_linked.is_empty());
+        listed.extend(hard_linked.map(|(folder, _)| folder.to_path_buf()));
         if are_too_many
             || listed.len() > MAX_RELISTED
-            || self.folders.values().any(|it| it.has_linked_rules)
+            || self.folders.values().any(|listing| listing.has_linked_rules)
             || self.outer_rules != outer_rules(watched)
             || self.roots != roots(watched)
         {
@@ -238,12 +241,12 @@ impl StatSnapshot {
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
         let count = AtomicUsize::new(self.len());
         let mut folders = self.folders.clone();
-        folders.retain(|it, _| !is_below_any(it, &replaced));
+        folders.retain(|folder, _| !is_below_any(folder, &replaced));
         for root in &watched.folders {
             if replaced.contains(root) {
                 return None;
             }
-            let mut below = listed.iter().filter(|it| it.starts_with(root)).peekable();
+            let mut below = listed.iter().filter(|folder| folder.starts_with(root)).peekable();
             if below.peek().is_none() {
                 continue;
             }
@@ -299,11 +302,11 @@ impl StatSnapshot {
         &'a self,
         previous: Option<&'a StatSnapshot>,
     ) -> impl Iterator<Item = (&'a Arc<Path>, &'a Arc<FolderListing>)> {
-        let is_same = move |it: &(&Arc<Path>, &Arc<FolderListing>)| {
-            let old = previous.and_then(|previous| previous.folders.get(it.0));
-            old.is_some_and(|old| Arc::ptr_eq(old, it.1))
+        let is_same = move |folder: &(&Arc<Path>, &Arc<FolderListing>)| {
+            let old = previous.and_then(|previous| previous.folders.get(folder.0));
+            old.is_some_and(|old| Arc::ptr_eq(old, folder.1))
         };
-        self.folders.iter().filter(move |it| !is_same(it))
+        self.folders.iter().filter(move |folder| !is_same(folder))
     }
 
     /// The links, also those that are ignored.
@@ -314,12 +317,12 @@ impl StatSnapshot {
 
     /// The ignored folders, none below another.
     pub(super) fn ignored(&self) -> Vec<PathBuf> {
-        self.folders.values().flat_map(|it| &it.ignored).cloned().collect()
+        self.folders.values().flat_map(|listing| &listing.ignored).cloned().collect()
     }
 
     /// The files with another name (hard link).
     pub(super) fn hard_linked(&self) -> Vec<PathBuf> {
-        let listings = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
+        let listings = self.folders.iter().filter(|(_, listing)| !listing.hard_linked.is_empty());
         let files = listings.flat_map(|(folder, listing)| {
             let entries = listing.entries.iter();
             let linked = entries.filter(|(_, stat)| listing.hard_linked.contains(&stat.ino));
@@ -331,18 +334,19 @@ impl StatSnapshot {
     /// The git repositories in the folders: each `.git`, or the folder that is one; and the files in
     /// subfolders that programs of the user obey.
     pub(super) fn repositories(&self) -> BTreeSet<PathBuf> {
-        self.folders.values().flat_map(|it| &it.repositories).cloned().collect()
+        self.folders.values().flat_map(|listing| &listing.repositories).cloned().collect()
     }
 
     /// The folders that may be there but are not in this snapshot, because they cannot be listed, or
     /// because an ignore rule excludes them that did not in an earlier snapshot. None is below another.
     pub(super) fn hidden_since(&self, earlier: Option<&StatSnapshot>) -> Vec<PathBuf> {
-        let listed = earlier.into_iter().flat_map(|it| it.folders.keys());
-        let gone = listed.filter(|it| !self.folders.contains_key(*it));
-        let unknown = self.folders.iter().filter(|it| it.1.is_unknown).map(|it| it.0);
-        let mut all: Vec<_> = gone.chain(unknown).map(|it| it.to_path_buf()).collect();
+        let listed = earlier.into_iter().flat_map(|earlier| earlier.folders.keys());
+        let gone = listed.filter(|folder| !self.folders.contains_key(*folder));
+        let unknown =
+            self.folders.iter().filter(|(_, listing)| listing.is_unknown).map(|(folder, _)| folder);
+        let mut all: Vec<_> = gone.chain(unknown).map(|folder| folder.to_path_buf()).collect();
         all.sort();
-        all.dedup_by(|it, parent| it.starts_with(parent));
+        all.dedup_by(|folder, parent| folder.starts_with(parent));
         all
     }
 
@@ -358,19 +362,19 @@ impl StatSnapshot {
 
     /// Whether the entries of a folder are known.
     pub(super) fn lists(&self, folder: &Path) -> bool {
-        self.folders.get(folder).is_some_and(|it| !it.is_unknown)
+        self.folders.get(folder).is_some_and(|listing| !listing.is_unknown)
     }
 
     /// The number of entries.
     pub(super) fn len(&self) -> usize {
-        self.folders.values().map(|it| it.entries.len()).sum()
+        self.folders.values().map(|listing| listing.entries.len()).sum()
     }
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> Vec<(PathBuf, FileStat)> {
-        let of_folder = |it: (&Arc<Path>, &Arc<FolderListing>)| {
-            let path = |entry: (&OsStr, &FileStat)| (it.0.join(entry.0), *entry.1);
-            it.1.entries.iter().map(path).collect::<Vec<_>>()
+        let of_folder = |folder: (&Arc<Path>, &Arc<FolderListing>)| {
+            let path = |entry: (&OsStr, &FileStat)| (folder.0.join(entry.0), *entry.1);
+            folder.1.entries.iter().map(path).collect::<Vec<_>>()
         };
         let mut all: Vec<_> = self.folders_since(None).flat_map(of_folder).collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
@@ -415,9 +419,10 @@ impl StatSnapshot {
 fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
     let new = lister.list_one(&folder);
-    let rules = |listing: &FolderListing| IGNORE_FILES.map(|it| listing.entries.get(it.as_ref()));
+    let rules =
+        |listing: &FolderListing| IGNORE_FILES.map(|name| listing.entries.get(name.as_ref()));
     // A file that has got another name may be in any folder.
-    let is_known = |it| old.hard_linked.contains(it);
+    let is_known = |name| old.hard_linked.contains(name);
     if rules(&old) != rules(&new) || !new.hard_linked.iter().all(is_known) {
         return None;
     }
@@ -425,7 +430,7 @@ fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &P
     let here: BTreeSet<_> = new.subfolders(&folder).collect();
     let gone = &gone - &here;
     if !gone.is_empty() {
-        folders.retain(|it, _| !is_below_any(it, &gone));
+        folders.retain(|folder, _| !is_below_any(folder, &gone));
     }
     for added in here {
         if folders.contains_key(added.as_path()) {
@@ -457,20 +462,22 @@ fn compare_folder(
             add(name, Some(*old), new);
         }
     }
-    for (name, new) in after.entries.iter().filter(|it| before.entries.get(it.0).is_none()) {
+    for (name, new) in after.entries.iter().filter(|(name, _)| before.entries.get(name).is_none()) {
         add(name, None, Some(*new));
     }
 }
 
 fn is_below_any(path: &Path, folders: &BTreeSet<PathBuf>) -> bool {
-    !folders.is_empty() && path.ancestors().any(|it| folders.contains(it))
+    !folders.is_empty() && path.ancestors().any(|parent| folders.contains(parent))
 }
 
 /// The device and inode of each folder.
 #[cfg(unix)]
 fn roots(watched: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
     use std::os::unix::fs::MetadataExt;
-    let id = |it: &PathBuf| std::fs::metadata(it).ok().map(|it| (it.dev(), it.ino()));
+    let id = |path: &PathBuf| {
+        std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    };
     watched.folders.iter().map(id).collect()
 }
 
@@ -482,11 +489,13 @@ fn roots(_: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
 /// The ignore files that no watched folder has among its entries.
 fn outer_rules(watched: &WatchedFolders) -> Vec<(PathBuf, Option<FileStat>)> {
     let of_folder = |folder: &Path| {
-        let own = IGNORE_FILES.map(|it| folder.join(it));
+        let own = IGNORE_FILES.map(|name| folder.join(name));
         own.into_iter().chain([folder.join(".git/info/exclude")])
     };
-    let all = watched.folders.iter().flat_map(|it| it.ancestors()).flat_map(of_folder);
-    all.map(|it| (content_cache::target_stat(&it), it)).map(|it| (it.1, it.0)).collect()
+    let all = watched.folders.iter().flat_map(|folder| folder.ancestors()).flat_map(of_folder);
+    all.map(|entry| (content_cache::target_stat(&entry), entry))
+        .map(|entry| (entry.1, entry.0))
+        .collect()
 }
 
 /// The bits of a mode that are the file type.

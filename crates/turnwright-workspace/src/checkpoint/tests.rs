@@ -57,9 +57,9 @@ fn not_cancelled() -> Arc<AtomicBool> {
 
 /// The changed files by name, with `!` if the old content is unknown.
 fn names(changes: &CallChanges) -> Vec<String> {
-    let name = |it: &FileChange| {
-        let sign = if matches!(it.before, FileState::Unknown { .. }) { "!" } else { "" };
-        format!("{}{sign}", it.path.file_name().unwrap().to_string_lossy())
+    let name = |change: &FileChange| {
+        let sign = if matches!(change.before, FileState::Unknown { .. }) { "!" } else { "" };
+        format!("{}{sign}", change.path.file_name().unwrap().to_string_lossy())
     };
     changes.files.iter().map(name).collect()
 }
@@ -108,8 +108,9 @@ fn two_snapshots_differ_in_added_removed_and_changed_files() {
         (None, Some(one), true),
     ];
     for (before, after, is_other) in table {
-        let map =
-            |it: Option<FileStat>| StatSnapshot::of_folder(Path::new("/d"), it.map(|it| ("f", it)));
+        let map = |stat: Option<FileStat>| {
+            StatSnapshot::of_folder(Path::new("/d"), stat.map(|found| ("f", found)))
+        };
         let expected = StatChange { path: "/d/f".into(), before, after };
         let expected: &[StatChange] = if is_other { &[expected] } else { &[] };
         assert_eq!(map(before).compare(&map(after)), expected);
@@ -134,7 +135,7 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();
     let found: Vec<_> =
-        entries.iter().map(|it| it.0.strip_prefix(fixture.path("")).unwrap()).collect();
+        entries.iter().map(|entry| entry.0.strip_prefix(fixture.path("")).unwrap()).collect();
     let expected = [".gitignore", "d", "d/.hidden"].map(Path::new);
     assert_eq!(found, expected);
     assert_eq!(
@@ -234,7 +235,8 @@ fn a_large_folder_that_brings_its_own_ignore_rules_along_is_only_counted() {
         fs::write(fixture.path(&format!("cache/v/{number}")), "").unwrap();
     }
     let changes = tracker.changes_since(&before, false);
-    let below = changes.files.iter().filter(|it| it.path.starts_with(fixture.path("cache/v")));
+    let below =
+        changes.files.iter().filter(|change| change.path.starts_with(fixture.path("cache/v")));
     assert_eq!((below.count(), changes.omitted), (0, 301));
 }
 
@@ -328,7 +330,7 @@ fn what_the_user_changes_between_two_turns_is_not_the_commands() {
     let changes = run("d/b");
     let mode = mode_of(&fixture.path("d/b"));
     let before = ObservedState::file(b"of the user".to_vec(), mode).state;
-    assert_eq!(changes.files.iter().map(|it| &it.before).collect::<Vec<_>>(), [&before]);
+    assert_eq!(changes.files.iter().map(|change| &change.before).collect::<Vec<_>>(), [&before]);
 }
 
 /// `cargo test --release --lib -- --ignored --nocapture measure_snapshots`
@@ -374,7 +376,7 @@ fn new_repositories_are_found() {
         fs::create_dir_all(fixture.path("lib/out").join(part.replace("bare/", ""))).unwrap();
     }
     let expected = ["bare", "lib/out", "new/.git", "new/deep/.git", "out/.git"];
-    let expected = expected.map(|it| fixture.path(it));
+    let expected = expected.map(|name| fixture.path(name));
     let changes = tracker.changes_since(&before, false);
     assert_eq!(changes.new_repositories, expected);
     assert_eq!(tracker.find_new_repositories(&tracker.repositories()).0, expected);

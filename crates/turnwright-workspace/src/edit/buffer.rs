@@ -54,7 +54,7 @@ impl EditBuffer {
         let ends: Vec<_> = memchr::memchr_iter(b'\n', text.as_bytes()).map(end).collect();
         let ends = match ends.first() {
             None => EolMap::Same(Eol::Lf),
-            Some(first) if ends.iter().all(|it| it == first) => EolMap::Same(*first),
+            Some(first) if ends.iter().all(|end| end == first) => EolMap::Same(*first),
             Some(_) => EolMap::Each(ends),
         };
         EditBuffer { text: to_lf(text), ends }
@@ -156,10 +156,11 @@ impl EditBuffer {
         let bytes = self.text.as_bytes();
         let mut regions: Vec<EditRegion> = Vec::new();
         for place in places {
-            let end = regions.last().map_or(0, |it| it.bytes.end);
+            let end = regions.last().map_or(0, |region| region.bytes.end);
             if regions.is_empty() || place.start >= end {
                 self.complete(regions.last_mut());
-                let start = memchr::memrchr(b'\n', &bytes[..place.start]).map_or(0, |it| it + 1);
+                let start =
+                    memchr::memrchr(b'\n', &bytes[..place.start]).map_or(0, |newline| newline + 1);
                 regions.push(EditRegion {
                     bytes: start..start,
                     new: String::new(),
@@ -241,7 +242,7 @@ fn touched_line_end(bytes: &[u8], place: &Range<usize>, new: &str) -> usize {
 }
 
 fn line_end(bytes: &[u8], from: usize) -> usize {
-    memchr::memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |it| from + it + 1)
+    memchr::memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |newline| from + newline + 1)
 }
 
 /// Determines the endings of the new lines: an unchanged or changed line keeps its ending, and an
@@ -280,7 +281,7 @@ pub(super) fn diff_lines_until(
     if deadline.is_some() || old_len.saturating_mul(new_len) <= MAX_LINE_PAIRS {
         let (old, new) = (&old_rest[..old_len], &new_rest[..new_len]);
         let middle = align(old, new, deadline);
-        ops.extend(middle.into_iter().map(|it| shift_op(it, head)));
+        ops.extend(middle.into_iter().map(|op| shift_op(op, head)));
     } else {
         ops.push(DiffOp::Replace { old_index: head, old_len, new_index: head, new_len });
     }

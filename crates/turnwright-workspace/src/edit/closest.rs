@@ -130,7 +130,7 @@ fn for_each_word(line: &str, mut visit: impl FnMut(u64)) {
         return;
     }
     visit(hash(line));
-    for word in line.split(|it: char| !it.is_alphanumeric() && it != '_') {
+    for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
         if !word.is_empty() && word.len() < line.len() {
             visit(hash(word));
         }
@@ -156,8 +156,8 @@ fn similarity(in_file: &[&str], old: &[&str]) -> u8 {
 }
 
 fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
-    let join = |it: &[&str]| {
-        let lines = it.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
+    let join = |rows: &[&str]| {
+        let lines = rows.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
         lines.collect::<Vec<_>>().join("\n")
     };
     let (in_file, old) = (join(in_file), join(old));
@@ -167,7 +167,8 @@ fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
 
 fn same_lines(in_file: &[&str], old: &[&str]) -> f64 {
     let (in_file, old) = (&in_file[..in_file.len().min(1_000)], &old[..old.len().min(1_000)]);
-    let ops = align(in_file.iter().map(|it| it.trim()), old.iter().map(|it| it.trim()), None);
+    let ops =
+        align(in_file.iter().map(|line| line.trim()), old.iter().map(|line| line.trim()), None);
     diff_ratio(&ops, in_file.len(), old.len()).into()
 }
 

@@ -60,16 +60,18 @@ pub(super) fn compose(first: &[LineChange], second: &[LineChange]) -> Vec<LineCh
     // the last.
     let (mut moved, mut moved_on) = (0_isize, 0_isize);
     loop {
-        let starts =
-            [first.peek().map(|it| it.after.start), second.peek().map(|it| it.before.start)];
+        let starts = [
+            first.peek().map(|change| change.after.start),
+            second.peek().map(|change| change.before.start),
+        ];
         let Some(start) = starts.into_iter().flatten().min() else { break };
         let (was_moved, was_moved_on) = (moved, moved_on);
         let mut end = start;
         loop {
-            if let Some(change) = first.next_if(|it| it.after.start <= end) {
+            if let Some(change) = first.next_if(|change| change.after.start <= end) {
                 end = end.max(change.after.end);
                 moved += growth(change);
-            } else if let Some(change) = second.next_if(|it| it.before.start <= end) {
+            } else if let Some(change) = second.next_if(|change| change.before.start <= end) {
                 end = end.max(change.before.end);
                 moved_on += growth(change);
             } else {
@@ -92,8 +94,8 @@ pub fn diff_texts(before: &str, after: &str) -> Vec<LineChange> {
     let (old, new): (Vec<_>, Vec<_>) =
         (before.split_inclusive('\n').collect(), after.split_inclusive('\n').collect());
     let ops = diff_lines_until(&old, &new, Some(Instant::now() + DIFF_TIME)).into_iter();
-    let changed = ops.filter(|it| !matches!(it, DiffOp::Equal { .. }));
-    changed.map(|it| LineChange { before: it.old_range(), after: it.new_range() }).collect()
+    let changed = ops.filter(|op| !matches!(op, DiffOp::Equal { .. }));
+    changed.map(|op| LineChange { before: op.old_range(), after: op.new_range() }).collect()
 }
 
 /// Counts the added and removed lines.
@@ -102,7 +104,7 @@ pub fn count_changed_lines(before: &str, after: &str, changes: &[LineChange]) ->
     let (mut old, mut new) = (LineCursor::new(before), LineCursor::new(after));
     for change in changes {
         let (old, new) = (old.take(&change.before), new.take(&change.after));
-        for op in diff_lines(&old, &new).iter().filter(|it| !matches!(it, DiffOp::Equal { .. })) {
+        for op in diff_lines(&old, &new).iter().filter(|op| !matches!(op, DiffOp::Equal { .. })) {
             count.removed += op.old_range().len();
             count.added += op.new_range().len();
         }
@@ -148,8 +150,8 @@ pub fn render_diff(before: &str, after: &str, changes: &[LineChange]) -> String 
         let (start, old, new) =
             (change.after.start + 1, old.take(&change.before), new.take(&change.after));
         text.push_str(&format!("@@ line {start} @@\n"));
-        let old = old.into_iter().map(|it| ('-', it));
-        let lines = old.chain(new.into_iter().map(|it| ('+', it)));
+        let old = old.into_iter().map(|line| ('-', line));
+        let lines = old.chain(new.into_iter().map(|line| ('+', line)));
         for (sign, line) in lines {
             room -= 1;
             if room == 0 || text.len() > MAX_DIFF_BYTES {
@@ -184,15 +186,15 @@ impl<'a> LineCursor<'a> {
 
     /// Takes these lines, except for those that were passed already.
     fn take(&mut self, lines: &Range<usize>) -> Vec<&'a str> {
-        if let Some(skip) = lines.start.checked_sub(self.line).filter(|it| *it > 0) {
+        if let Some(skip) = lines.start.checked_sub(self.line).filter(|skip| *skip > 0) {
             let end = memchr::memchr_iter(b'\n', self.rest.as_bytes()).nth(skip - 1);
-            self.rest = end.map_or("", |it| &self.rest[it + 1..]);
+            self.rest = end.map_or("", |end| &self.rest[end + 1..]);
             self.line = lines.start;
         }
         let mut taken = Vec::new();
         while self.line < lines.end && !self.rest.is_empty() {
-            let end =
-                memchr::memchr(b'\n', self.rest.as_bytes()).map_or(self.rest.len(), |it| it + 1);
+            let end = memchr::memchr(b'\n', self.rest.as_bytes())
+                .map_or(self.rest.len(), |newline| newline + 1);
             let (line, rest) = self.rest.split_at(end);
             taken.push(line);
             self.rest = rest;

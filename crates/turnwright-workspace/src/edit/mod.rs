@@ -190,7 +190,7 @@ fn explain(miss: MatchError, text: &str, old: &str, matched_before: bool) -> Edi
         }
         MatchError::TooLarge => EditErrorKind::TooLarge,
         MatchError::Ambiguous { match_kind, starts, count } => {
-            let lines = starts.iter().map(|it| count_newlines(&text[..*it])).collect();
+            let lines = starts.iter().map(|start| count_newlines(&text[..*start])).collect();
             EditErrorKind::Ambiguous { match_kind, lines, count }
         }
     }
@@ -307,7 +307,7 @@ fn ambiguous_message(
     wording: &ErrorWording<'_>,
 ) -> String {
     let ErrorWording { old_name, hint } = wording;
-    let named: Vec<_> = lines.iter().map(|it| (it + 1).to_string()).collect();
+    let named: Vec<_> = lines.iter().map(|line| (line + 1).to_string()).collect();
     let more = if count > lines.len() { ", …" } else { "" };
     let named = format!("matches {count} places: lines {}{more}", named.join(", "));
     if *match_kind == MatchKind::Exact {

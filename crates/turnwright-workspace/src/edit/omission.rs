@@ -45,7 +45,7 @@ pub fn find_placeholder<'t>(new: &'t str, old: &str) -> Option<usize> {
         let line = line.trim();
         !(known.contains(line) || old.contains(line) && known.insert(line))
     };
-    new.lines().position(|line| is_placeholder(line) && is_new(line)).map(|it| it + 1)
+    new.lines().position(|line| is_placeholder(line) && is_new(line)).map(|index| index + 1)
 }
 
 fn is_placeholder(line: &str) -> bool {
@@ -54,17 +54,17 @@ fn is_placeholder(line: &str) -> bool {
         return false;
     }
     let (mut words, mut is_comment) = (line.trim(), false);
-    while let Some(rest) = COMMENT_MARKS.iter().find_map(|it| words.strip_prefix(it)) {
+    while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_prefix(mark)) {
         (words, is_comment) = (rest.trim_start(), true);
     }
-    while let Some(rest) = COMMENT_MARKS.iter().find_map(|it| words.strip_suffix(it)) {
+    while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_suffix(mark)) {
         words = rest.trim_end();
     }
-    let bare = words.trim_matches(|it: char| "….()[]{}<>: ".contains(it));
+    let bare = words.trim_matches(|c: char| "….()[]{}<>: ".contains(c));
     let has_dots = words.contains('…') || words.contains("...");
     if bare.is_empty() {
         // Three dots alone are code in some languages, but a placeholder in a comment.
-        let is_only_dots = words.chars().all(|it| it == '…' || it == '.');
+        let is_only_dots = words.chars().all(|c| c == '…' || c == '.');
         return has_dots && is_only_dots && (is_comment || words == "…");
     }
     (is_comment || has_dots) && describes_omission(bare, has_dots)
@@ -74,13 +74,13 @@ fn is_placeholder(line: &str) -> bool {
 fn describes_omission(words: &str, has_dots: bool) -> bool {
     let words = words.to_lowercase();
     let words: Vec<_> =
-        words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
-    let has = |list: &[&str]| words.iter().any(|it| list.contains(it));
-    let known = |it: &&str| {
-        [OMITTED_THINGS, OMISSION_WORDS, FILLER_WORDS].iter().any(|list| list.contains(it))
+        words.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
+    let known = |word: &&str| {
+        [OMITTED_THINGS, OMISSION_WORDS, FILLER_WORDS].iter().any(|list| list.contains(word))
     };
-    let unknown = words.iter().filter(|it| !known(it)).count();
-    let states = words.iter().filter(|it| OMISSION_WORDS.contains(it)).count();
+    let unknown = words.iter().filter(|word| !known(word)).count();
+    let states = words.iter().filter(|word| OMISSION_WORDS.contains(word)).count();
     // They may include a name, as in `rest of parse_args unchanged`.
     let most_unknown = usize::from(has_dots || states > 1) * 2;
     has(OMISSION_WORDS)

@@ -19,7 +19,7 @@ fn one(text: &str, old: &str, new: &str) -> Result<AppliedEdits, EditError> {
 
 #[track_caller]
 fn check(text: &str, old: &str, new: &str, expected: &str, kind: &str) {
-    let applied = one(text, old, new).unwrap_or_else(|it| panic!("{}", it.explain("f", 1)));
+    let applied = one(text, old, new).unwrap_or_else(|error| panic!("{}", error.explain("f", 1)));
     assert_eq!(
         (applied.text.as_str(), applied.edits[0].match_kind.to_string().as_str()),
         (expected, kind)
@@ -33,7 +33,7 @@ fn refused(text: &str, old: &str, new: &str) -> Vec<usize> {
     match one(text, old, new) {
         Ok(applied) => panic!("{applied:?}"),
         Err(EditError { kind: EditErrorKind::Ambiguous { lines, .. }, .. }) => {
-            lines.into_iter().map(|it| it + 1).collect()
+            lines.into_iter().map(|line| line + 1).collect()
         }
         Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }) => Vec::new(),
         Err(other) => panic!("{other:?}"),
@@ -273,7 +273,8 @@ fn lines_of_a_mixed_file_keep_their_ends_and_new_ones_take_the_one_before() {
 
 #[test]
 fn changed_lines_are_shown_with_their_new_numbers() {
-    let text: String = (1..=20).map(|it| ["line ", &it.to_string(), "\n"].concat()).collect();
+    let text: String =
+        (1..=20).map(|number| ["line ", &number.to_string(), "\n"].concat()).collect();
     let applied = apply(&text, &[edit("line 2\n", ""), edit("line 10\n", "ten\nand a half\n")]);
     let applied = applied.unwrap();
     assert_eq!(applied.line_counts, LineCounts { added: 2, removed: 2 });
@@ -319,7 +320,8 @@ fn an_edit_that_would_produce_too_much_text_is_refused() {
 #[test]
 fn of_long_quotations_that_differ_everywhere_the_place_is_shown_too() {
     let lines = |name: &str, numbers: Range<usize>| -> String {
-        let lines: Vec<_> = numbers.map(|it| format!("let value_{it} = {name}({it});\n")).collect();
+        let lines: Vec<_> =
+            numbers.map(|number| format!("let value_{number} = {name}({number});\n")).collect();
         lines.concat()
     };
     let (text, old) = (lines("compute", 0..100), lines("computed", 40..60));
@@ -331,7 +333,7 @@ fn patched(text: &str, body: &str) -> Result<String, String> {
     let patch = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
     let files = patch::parse(&patch)?;
     let PatchOp::Update { hunks, .. } = &files[0].change else { panic!("{files:?}") };
-    patch::apply(text, hunks).map(|it| it.text).map_err(|it| it.explain("f"))
+    patch::apply(text, hunks).map(|applied| applied.text).map_err(|error| error.explain("f"))
 }
 
 #[test]

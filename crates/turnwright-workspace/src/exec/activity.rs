@@ -58,7 +58,7 @@ impl ProgramActivity {
             let threads = std::fs::read_dir(format!("/proc/{process}/task"));
             for thread in threads.into_iter().flatten().flatten() {
                 let status = std::fs::read_to_string(thread.path().join("status"));
-                let number = thread.file_name().to_str().and_then(|it| it.parse().ok());
+                let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
                 if let (Ok(status), Some(number)) = (status, number) {
                     let (count, is_running) = switches(&status);
                     sample.switches.insert(number, count);
@@ -79,7 +79,7 @@ impl ProgramActivity {
 /// How often a thread has left a processor, and whether it is on one, or about to be.
 #[cfg(target_os = "linux")]
 fn switches(status: &str) -> (u64, bool) {
-    let value = |name: &str| status.lines().find_map(|it| it.strip_prefix(name)).unwrap_or("");
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
     let count = |name| value(name).trim().parse::<u64>().unwrap_or_default();
     let all = count("voluntary_ctxt_switches:") + count("nonvoluntary_ctxt_switches:");
     (all, value("State:").trim_start().starts_with('R'))

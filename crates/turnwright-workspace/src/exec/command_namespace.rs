@@ -67,7 +67,7 @@ impl NamespaceProcess {
 impl CommandNamespace {
     /// Opens the namespace of a command that was just started. If that fails, the command is killed.
     pub(super) fn open(processes: NamespaceProcesses) -> io::Result<CommandNamespace> {
-        let id = |it: u32| i32::try_from(it).ok().and_then(Pid::from_raw);
+        let id = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
         let (Some(init), Some(program)) = (id(processes.init), id(processes.program)) else {
             return Err(io::Error::other("a process number is out of range"));
         };
@@ -87,7 +87,7 @@ impl CommandNamespace {
     /// Those of the two processes that are children of this one.
     pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
         let both = self.init.iter().chain([&self.program]);
-        both.filter(|it| it.status.is_none()).map(|it| it.id)
+        both.filter(|process| process.status.is_none()).map(|process| process.id)
     }
 
     /// Waits for the end of the program. Cancel safe.
@@ -110,7 +110,7 @@ impl CommandNamespace {
                 all.extend(descendants::of(*process));
                 next += 1;
             }
-            all.iter().any(|it| members::is_running_member(*it, group))
+            all.iter().any(|process| members::is_running_member(*process, group))
         }
     }
 
@@ -150,7 +150,7 @@ impl CommandNamespace {
 }
 
 fn is_any_running(processes: &[Pid]) -> bool {
-    processes.iter().any(|it| !descendants::is_zombie(*it))
+    processes.iter().any(|process| !descendants::is_zombie(*process))
 }
 
 /// Has a killed child reaped when it ends.

@@ -53,7 +53,7 @@ pub(super) fn start(
 ) -> io::Result<(Child, Option<CommandNamespace>, StartedChildren)> {
     let mut started = STARTED.lock();
     let (child, namespace) = spawn()?;
-    let process = child.id().and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
+    let process = child.id().and_then(|number| Pid::from_raw(i32::try_from(number).ok()?));
     let others = namespace.iter().flat_map(CommandNamespace::children);
     let all: Vec<_> = process.into_iter().chain(others).collect();
     started.extend(&all);
@@ -63,7 +63,7 @@ pub(super) fn start(
 
 impl Drop for StartedChildren {
     fn drop(&mut self) {
-        STARTED.lock().retain(|it| !self.0.contains(it));
+        STARTED.lock().retain(|process| !self.0.contains(process));
     }
 }
 
@@ -90,11 +90,11 @@ pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
         return;
     }
     let mut ended = of_this_process().unwrap_or_default();
-    ended.retain(|it| is_zombie(*it) && is_ours(*it));
+    ended.retain(|process| is_zombie(*process) && is_ours(*process));
     // In this order: whoever abandons a child does it before the child is removed from the others.
     let mut others = STARTED.lock().clone();
     others.extend(&*ABANDONED.lock());
-    for child in ended.into_iter().filter(|it| !others.contains(it)) {
+    for child in ended.into_iter().filter(|child| !others.contains(child)) {
         reap(child);
     }
 }
@@ -108,7 +108,7 @@ fn has_ended_child() -> bool {
 /// Whether a process has ended and was not reaped yet.
 pub(super) fn is_zombie(process: Pid) -> bool {
     let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
-    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
+    let name_end = stat.iter().rposition(|byte| *byte == b')').unwrap_or_default();
     matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
 }
 
@@ -140,7 +140,7 @@ fn children(process: &str) -> Option<Vec<Pid>> {
 /// All processes that this one can see.
 pub(super) fn all_processes() -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|it| parse_pid(it.file_name().to_str()?))
+    processes.filter_map(|entry| parse_pid(entry.file_name().to_str()?))
 }
 
 fn parse_pid(number: &str) -> Option<Pid> {

@@ -247,19 +247,22 @@ impl ProcessGroup {
         reader: Option<io::PipeReader>,
     ) -> io::Result<ProcessGroup> {
         let sandbox = sandbox.map(Arc::new);
-        let needs_watchdog = !sandbox.as_ref().is_some_and(|it| it.has_process_namespace());
+        let needs_watchdog =
+            !sandbox.as_ref().is_some_and(|sandbox| sandbox.has_process_namespace());
         let watchdog_entry = needs_watchdog.then(WatchdogEntry::new);
         let key = watchdog_entry.as_ref().map(WatchdogEntry::key);
         configure_child(&mut command, key, &mark, sandbox.clone());
-        let refused_connections = sandbox.as_ref().and_then(|it| it.refused_connections());
+        let refused_connections =
+            sandbox.as_ref().and_then(|sandbox| sandbox.refused_connections());
         let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
         let id = process
             .id()
-            .and_then(|it| i32::try_from(it).ok())
+            .and_then(|id| i32::try_from(id).ok())
             .and_then(rustix::process::Pid::from_raw);
-        let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
+        let pipe =
+            |reader: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into());
         Ok(ProcessGroup {
             stdin: process.take_stdin(),
             process,
@@ -345,7 +348,7 @@ fn configure_child(
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     #[cfg(target_os = "linux")]
-    let has_namespace = sandbox.as_ref().is_some_and(|it| it.has_process_namespace());
+    let has_namespace = sandbox.as_ref().is_some_and(|sandbox| sandbox.has_process_namespace());
     // SAFETY: The closure runs between fork and exec. setsid, write and prctl are
     // async-signal-safe, and the sandbox is entered with system calls only.
     unsafe {
@@ -392,7 +395,7 @@ fn prefer_as_memory_victim() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
-    let written = opened.and_then(|it| rustix::io::write(it, b"1000"));
+    let written = opened.and_then(|file| rustix::io::write(file, b"1000"));
     set_dumpable_behavior(before)?;
     written?;
     Ok(())
@@ -421,7 +424,7 @@ impl RunningCommand for ProcessGroup {
             // command itself.
             tokio::select! {
                 () = read_once(&mut self.pipe, &mut self.buffer, sink) => Ok(None),
-                status = self.process.wait() => status.map(|it| Some(exit_of(it))),
+                status = self.process.wait() => status.map(|status| Some(exit_of(status))),
             }
         })
     }

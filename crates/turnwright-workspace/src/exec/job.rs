@@ -155,7 +155,7 @@ impl Job {
 
     /// How long it has been running, or ran.
     pub fn age(&self) -> Duration {
-        self.end().map_or_else(|| self.begun.elapsed(), |it| it.duration)
+        self.end().map_or_else(|| self.begun.elapsed(), |end| end.duration)
     }
 
     /// How it ended; `None` while it runs.
@@ -208,7 +208,7 @@ impl Job {
     /// Waits until it has printed more than this many bytes, or has ended.
     pub async fn wait_for_more_than(&self, bytes: u64) {
         let mut progress = self.progress.subscribe();
-        drop(progress.wait_for(|it| it.bytes > bytes || it.end.is_some()).await);
+        drop(progress.wait_for(|progress| progress.bytes > bytes || progress.end.is_some()).await);
     }
 
     /// Waits for new output and then until nothing more comes for the time `quiet`, or until it has
@@ -275,7 +275,7 @@ impl Job {
         work(&mut output);
         let total = output.total();
         drop(output);
-        self.progress.send_modify(|it| it.bytes = total);
+        self.progress.send_modify(|progress| progress.bytes = total);
     }
 
     fn set_end(&self, reason: EndReason, leftover: Leftover, refused_connections: Vec<SocketAddr>) {

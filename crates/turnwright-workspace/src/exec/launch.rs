@@ -230,7 +230,7 @@ async fn run(
     };
     drop(timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await);
     targets.forward(&mut output);
-    output = targets.redactor.take().map(|mut it| it.finish()).unwrap_or_default();
+    output = targets.redactor.take().map(|mut redactor| redactor.finish()).unwrap_or_default();
     targets.forward(&mut output);
     let code = match (end_signal, &exit) {
         (Some(number), _) => 128 + number,
@@ -315,11 +315,12 @@ struct OutputTargets {
 
 impl OutputTargets {
     fn have_room(&self) -> bool {
-        self.display_has_room() && self.link.as_ref().is_none_or(|it| it.backlog() < MAX_BACKLOG)
+        self.display_has_room()
+            && self.link.as_ref().is_none_or(|link| link.backlog() < MAX_BACKLOG)
     }
 
     fn display_has_room(&self) -> bool {
-        self.display.as_ref().is_none_or(|it| it.capacity() > 0)
+        self.display.as_ref().is_none_or(|display| display.capacity() > 0)
     }
 
     /// Passes output on. Returns false when nobody is left to receive it.
@@ -366,14 +367,14 @@ struct TerminationSignals(Vec<(i32, tokio::signal::unix::Signal)>);
 impl TerminationSignals {
     fn new() -> TerminationSignals {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let listen = |it: SignalKind| Some((it.as_raw_value(), signal(it).ok()?));
+        let listen = |kind: SignalKind| Some((kind.as_raw_value(), signal(kind).ok()?));
         TerminationSignals(kinds.into_iter().filter_map(listen).collect())
     }
 
     async fn next(&mut self) -> i32 {
-        let waits = self.0.iter_mut().map(|(number, it)| {
+        let waits = self.0.iter_mut().map(|(number, stream)| {
             Box::pin(async {
-                it.recv().await;
+                stream.recv().await;
                 *number
             })
         });

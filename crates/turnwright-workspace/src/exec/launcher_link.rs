@@ -124,7 +124,7 @@ impl LauncherLink {
         let begun = self.incoming.len();
         self.incoming.resize(begun + READ_SIZE, 0);
         let read = self.stream.try_read(&mut self.incoming[begun..]);
-        self.incoming.truncate(begun + read.as_ref().map_or(0, |it| *it));
+        self.incoming.truncate(begun + read.as_ref().map_or(0, |count| *count));
         match read {
             Ok(count) => Ok(count > 0),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),

@@ -104,7 +104,7 @@ fn is_equal(left: &[u8], right: &[u8]) -> bool {
 
 /// True if the other side belongs to the same user. Nobody else can enter the folder either.
 fn is_same_user(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|it| it.uid() == rustix::process::geteuid().as_raw())
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     async fn no_forged_client_is_taken_for_the_launcher() {
         let mut listener = LauncherListener::bind().await.unwrap();
         let nonce = listener.nonce().to_owned();
-        let parts = (0..NONCE_LENGTH).map(|it| nonce[..it].to_owned());
+        let parts = (0..NONCE_LENGTH).map(|length| nonce[..length].to_owned());
         let changed = (0..NONCE_LENGTH).map(|at| {
             let mut all = nonce.clone().into_bytes();
             all[at] ^= 1;

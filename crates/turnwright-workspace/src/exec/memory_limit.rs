@@ -81,8 +81,8 @@ pub fn default_memory_limit() -> Option<u64> {
 #[cfg(target_os = "linux")]
 fn read_memory_limit() -> Option<u64> {
     let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|it| it.trim().parse::<u64>().ok());
-    let machine = meminfo().map(|it| it.total);
+    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
+    let machine = meminfo().map(|memory| memory.total);
     let all = container.into_iter().chain(machine).min()?;
     Some(all / 4 * 3)
 }
@@ -105,8 +105,8 @@ fn meminfo() -> Option<MemInfo> {
 /// The number of bytes in a line `NAME NUMBER kB`.
 #[cfg(target_os = "linux")]
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|it| it.strip_prefix(name))?;
-    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|it| it * 1024)
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[cfg(target_os = "linux")]
@@ -176,7 +176,7 @@ impl MemoryFiles {
 fn is_in_memory(path: &std::path::Path) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
-    rustix::fs::statfs(path).is_ok_and(|it| [TMPFS, HUGETLBFS].contains(&it.f_type))
+    rustix::fs::statfs(path).is_ok_and(|stat| [TMPFS, HUGETLBFS].contains(&stat.f_type))
 }
 
 #[cfg(target_os = "linux")]
@@ -191,11 +191,11 @@ mod tests {
         let held = vec![1_u8; 64 << 20];
         let meter = MemoryMeter { roots: vec![rustix::process::getpid()] };
         let measured = meter.measure(16 << 20).unwrap();
-        assert!(matches!(measured, Measured::Above(it) if it > 64 << 20), "{measured:?}");
+        assert!(matches!(measured, Measured::Above(bytes) if bytes > 64 << 20), "{measured:?}");
         let measured = meter.measure(u64::MAX / 2).unwrap();
-        assert!(matches!(measured, Measured::Below(it) if it > u64::MAX / 4), "{measured:?}");
-        assert!(held.iter().all(|it| *it == 1));
-        assert!(default_memory_limit().is_some_and(|it| it > 64 << 20));
+        assert!(matches!(measured, Measured::Below(bytes) if bytes > u64::MAX / 4), "{measured:?}");
+        assert!(held.iter().all(|byte| *byte == 1));
+        assert!(default_memory_limit().is_some_and(|limit| limit > 64 << 20));
     }
 
     #[test]

@@ -54,8 +54,8 @@ impl HeadTailBuffer {
 
     /// Drops at least this many bytes of the middle, up to the end of the line.
     fn drop_middle(&mut self, least: usize) {
-        let starts_line = |at: &usize| self.tail.get(at - 1).is_some_and(|it| *it == b'\n');
-        let starts_char = |at: &usize| self.tail.get(*at).is_none_or(|it| it & 0xc0 != 0x80);
+        let starts_line = |at: &usize| self.tail.get(at - 1).is_some_and(|byte| *byte == b'\n');
+        let starts_char = |at: &usize| self.tail.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
         let mut ends = least.max(1)..self.tail.len();
         let end = ends.clone().find(starts_line).or_else(|| ends.find(starts_char));
         let end = end.unwrap_or(self.tail.len());
@@ -87,7 +87,7 @@ impl HeadTailBuffer {
 }
 
 fn count_lines(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.filter(|it| *it == b'\n').count() as u64
+    bytes.filter(|byte| *byte == b'\n').count() as u64
 }
 
 /// A number with its thousands separated.
@@ -167,7 +167,7 @@ impl CommandOutput {
         self.append(&held);
         self.with_cleaner(TerminalCleaner::finish);
         let CommandOutput { repeats, untaken, .. } = self;
-        repeats.finish(&mut |it| untaken.push(it));
+        repeats.finish(&mut |piece| untaken.push(piece));
     }
 
     fn with_cleaner(&mut self, work: impl FnOnce(&mut TerminalCleaner, &mut dyn FnMut(&str))) {
@@ -177,7 +177,7 @@ impl CommandOutput {
             // A line that was taken before and has only got its line end is not new.
             let seen = std::mem::take(taken_line);
             if seen.is_empty() || piece.trim_end_matches('\n') != seen {
-                repeats.push(piece, &mut |it| untaken.push(it));
+                repeats.push(piece, &mut |piece| untaken.push(piece));
             }
         });
         if untaken.is_truncated() {
@@ -193,7 +193,7 @@ impl CommandOutput {
     /// Takes the output since the last call.
     pub fn take_excerpt(&mut self) -> OutputExcerpt {
         let mut untaken = std::mem::take(&mut self.untaken);
-        self.repeats.finish(&mut |it| untaken.push(it));
+        self.repeats.finish(&mut |piece| untaken.push(piece));
         let line = self.cleaner.line();
         if line != self.taken_line {
             untaken.push(&line);
@@ -222,7 +222,7 @@ impl CommandOutput {
             let (front, back) = self.untaken.tail.as_slices();
             String::from_utf8_lossy(&[front, back].concat()).into_owned()
         };
-        self.repeats.show(&mut |it| text.push_str(it));
+        self.repeats.show(&mut |piece| text.push_str(piece));
         text.push_str(&self.cleaner.line());
         let end = text::suffix(&text, limit);
         match end.split_once('\n') {
@@ -262,7 +262,7 @@ impl CommandOutput {
 pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
     let mut buffer = HeadTailBuffer::default();
     for line in text.split_inclusive('\n') {
-        pieces(line).for_each(|it| buffer.push(it));
+        pieces(line).for_each(|piece| buffer.push(piece));
     }
     if !buffer.is_truncated() {
         return OutputExcerpt { text: text.to_owned(), truncated: false };
@@ -331,8 +331,8 @@ mod tests {
         assert!(part.truncated);
         assert!(part.text.starts_with("line 1\n") && part.text.ends_with("\nline 100000\n"));
         assert!(part.text.len() < 32 * 1024, "{}", part.text.len());
-        let kept = part.text.lines().filter(|it| it.starts_with("line ")).count();
-        let note = part.text.lines().find(|it| !it.starts_with("line ")).unwrap();
+        let kept = part.text.lines().filter(|line| line.starts_with("line ")).count();
+        let note = part.text.lines().find(|line| !line.starts_with("line ")).unwrap();
         let expected =
             format!("[{} of 100 000 lines omitted", with_thousands(100_000 - kept as u64));
         assert!(note.starts_with(&expected), "{note} and not {expected}");
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_complete_text_is_cut_alike_and_saved() {
         let base = tempfile::tempdir().unwrap();
-        let lines: Vec<_> = (0..100_000).map(|it| format!("line {it}")).collect();
+        let lines: Vec<_> = (0..100_000).map(|number| format!("line {number}")).collect();
         let lines = lines.join("\n") + "\n";
         for (number, text) in [lines, "é".repeat(2_000_000)].iter().enumerate() {
             let file = base.path().join(format!("{number}.txt"));

@@ -145,12 +145,12 @@ fn create_private_file(path: &Path) -> io::Result<File> {
 /// runtime's thread.
 pub(super) fn delete_old_outputs(folder: &Path, now: SystemTime) {
     let is_old = |path: &Path| {
-        let changed = fs::symlink_metadata(path).and_then(|it| it.modified());
-        changed.is_ok_and(|it| now.duration_since(it).is_ok_and(|age| age > MAX_AGE))
+        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+        changed.is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > MAX_AGE))
     };
     for session in entries(folder) {
         let is_done = is_old(&session);
-        for file in entries(&session).into_iter().filter(|it| is_old(it)) {
+        for file in entries(&session).into_iter().filter(|file| is_old(file)) {
             fs::remove_file(file).ok();
         }
         // This removes only empty folders, and none that was created just now.
@@ -162,11 +162,11 @@ pub(super) fn delete_old_outputs(folder: &Path, now: SystemTime) {
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
     // Links are not followed: their targets are not ours.
-    if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
+    if !fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()) {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    entries.filter_map(Result::ok).map(|it| it.path()).collect()
+    entries.filter_map(Result::ok).map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = |it: &Path| fs::metadata(it).unwrap().permissions().mode() & 0o777;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
             assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         }
     }

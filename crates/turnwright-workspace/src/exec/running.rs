@@ -136,5 +136,5 @@ pub(super) fn signal_name(number: i32) -> String {
 /// The number of a signal; 0 if the name is unknown.
 #[cfg(unix)]
 pub(super) fn signal_number(wanted: &str) -> i32 {
-    (1..=64).find(|it| signal_name(*it) == wanted).unwrap_or(0)
+    (1..=64).find(|number| signal_name(*number) == wanted).unwrap_or(0)
 }

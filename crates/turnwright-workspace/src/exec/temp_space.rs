@@ -62,7 +62,9 @@ fn look(folders: &[PathBuf], limits: SpaceLimits, mark: Option<u64>) -> SpaceChe
     let Some(free) = folders.first().and_then(|folder| free_bytes(folder)) else {
         return SpaceCheck::Enough(mark);
     };
-    let Some(before) = mark.filter(|it| *it > free) else { return SpaceCheck::Enough(Some(free)) };
+    let Some(before) = mark.filter(|mark| *mark > free) else {
+        return SpaceCheck::Enough(Some(free));
+    };
     if before - free < limits.step {
         return SpaceCheck::Enough(mark);
     }
@@ -134,7 +136,7 @@ mod tests {
         assert!((300_000..400_000).contains(&size), "{size}");
         let limits = |most, reserve| SpaceLimits { most, reserve, step: 200_000 };
         let is_full = |limits| {
-            let before = free_bytes(&inside).map(|it| it + (1 << 30));
+            let before = free_bytes(&inside).map(|free| free + (1 << 30));
             matches!(look(std::slice::from_ref(&inside), limits, before), SpaceCheck::Full(_))
         };
         assert!(is_full(limits(250_000, 0)));

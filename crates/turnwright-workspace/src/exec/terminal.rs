@@ -300,7 +300,7 @@ impl TerminalRun {
         }
         let TerminalHandle { terminals, id } = &self.terminal;
         if let Ok(Ok(output)) = timeout(END_TIMEOUT, terminals.output(id.clone())).await {
-            forward_output(&output, &mut |it| self.unread_output.extend_from_slice(it));
+            forward_output(&output, &mut |bytes| self.unread_output.extend_from_slice(bytes));
         }
     }
 }
@@ -426,7 +426,7 @@ async fn complete_pending(work: &mut Option<BoxFuture<'static, ()>>) {
 /// True if this is the error of a launcher that did not find the agent, or of a shell or an editor that could
 /// not start the launcher.
 fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
-    let says = |it: &str| output.text.contains(it);
+    let says = |word: &str| output.text.contains(word);
     let name = || launcher_program().and_then(Path::file_name).and_then(OsStr::to_str);
     match exit.code {
         Some(0) => false,

@@ -335,11 +335,13 @@ mod tests {
         let (mut cleaner, mut repeats, mut text) =
             (TerminalCleaner::default(), RepeatedLines::default(), String::new());
         for chunk in chunks {
-            cleaner.push(chunk, &mut |it| repeats.push(it, &mut |it| text.push_str(it)));
+            cleaner.push(chunk, &mut |cleaned| {
+                repeats.push(cleaned, &mut |shown| text.push_str(shown))
+            });
             assert!(cleaner.line.len() <= MAX_PIECE && cleaner.incomplete.len() < MAX_PIECE);
         }
-        cleaner.finish(&mut |it| repeats.push(it, &mut |it| text.push_str(it)));
-        repeats.finish(&mut |it| text.push_str(it));
+        cleaner.finish(&mut |cleaned| repeats.push(cleaned, &mut |shown| text.push_str(shown)));
+        repeats.finish(&mut |shown| text.push_str(shown));
         text
     }
 
@@ -502,7 +504,7 @@ mod tests {
             }
             let whole = clean([bytes.as_slice()]);
             prop_assert_eq!(&whole, &clean(chunks));
-            prop_assert!(!whole.contains(|it: char| it.is_control() && it != '\n' && it != '\t'));
+            prop_assert!(!whole.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
         }
     }
 }

@@ -97,7 +97,9 @@ impl Files {
     }
 
     fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
-        self.buffers.as_ref().filter(|it| it.can_read() && target.scope == PathScope::Workspace)
+        self.buffers
+            .as_ref()
+            .filter(|buffers| buffers.can_read() && target.scope == PathScope::Workspace)
     }
 
     pub(super) async fn write_if_unchanged(
@@ -120,22 +122,23 @@ impl Files {
             Some(Err(error)) => return Err(error),
             None => return Err(FileError::Cancelled),
         };
-        if now.as_ref().map(|it| &it.text.text) != before.map(|it| &it.text) {
+        if now.as_ref().map(|buffer| &buffer.text.text) != before.map(|before| &before.text) {
             return Err(FileError::Stale);
         }
-        let longest = before.map_or(0, |it| it.text.len()).max(after.len());
+        let longest = before.map_or(0, |before| before.text.len()).max(after.len());
         let editor = self
             .buffers
             .as_ref()
             .filter(|_| target.scope == PathScope::Workspace && longest <= EDITOR_TEXT_LIMIT);
         if let Some(editor) = editor {
-            match now.as_ref().map(|it| &it.text) {
+            match now.as_ref().map(|buffer| &buffer.text) {
                 Some(text) if text.source == TextSource::Disk && text.is_lossy_in_editor() => {
                     self.ensure_saved(target, text, cancel).await?;
                 }
                 _ if !editor.can_write() => {}
                 _ => {
-                    let is_lf_normalized = now.as_ref().is_some_and(|it| it.is_lf_normalized);
+                    let is_lf_normalized =
+                        now.as_ref().is_some_and(|buffer| buffer.is_lf_normalized);
                     if self.write_in_editor(editor, target, after, is_lf_normalized, cancel).await?
                     {
                         return Ok(self.read_back(target, before, after, cancel).await);
@@ -143,7 +146,7 @@ impl Files {
                 }
             }
         }
-        let encoding = now.as_ref().map_or_else(Default::default, |it| it.text.encoding);
+        let encoding = now.as_ref().map_or_else(Default::default, |buffer| buffer.text.encoding);
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         let has_buffer = self.readable_editor(target).is_some();
         let (unsaved, path) = (Arc::clone(&self.unsaved), target.path.clone());
@@ -206,7 +209,7 @@ impl Files {
         let found = cancel.run_until_cancelled(self.load(target)).await;
         let written = match found {
             Some(Ok(LoadedText { text, .. }))
-                if text.text == after || before.is_none_or(|it| it.text != text.text) =>
+                if text.text == after || before.is_none_or(|before| before.text != text.text) =>
             {
                 WriteOutcome { text, is_confirmed: true }
             }
@@ -250,7 +253,7 @@ impl Files {
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();
         let same = [text.text.as_str(), &String::from_utf8_lossy(&bytes)];
-        let is_saved = same.iter().any(|it| plain(it) == plain(&shown));
+        let is_saved = same.iter().any(|path| plain(path) == plain(&shown));
         if is_saved { Ok(()) } else { Err(FileError::Unsaved) }
     }
 }
@@ -303,7 +306,7 @@ async fn request_write(
 /// The editor's text in the form of the file on the disk: with CRLF if the editor shows only line feeds, and with
 /// the end of the last line if the editor leaves that out or adds it.
 fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
-    let is_crlf = on_disk.is_some_and(|it| it.line_endings() == LineEndings::Crlf);
+    let is_crlf = on_disk.is_some_and(|text| text.line_endings() == LineEndings::Crlf);
     let is_lf_normalized = is_crlf && !shown.contains('\r');
     let mut text = if is_lf_normalized { with_crlf(&shown) } else { shown };
     if let Some(saved) = on_disk.map(|saved| saved.text.as_str()) {

@@ -59,11 +59,11 @@ impl TextEncoding {
 pub(super) fn decode(mut bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
-        let text = String::from_utf8(bytes).ok().filter(|it| !has_nul(it.as_bytes()))?;
+        let text = String::from_utf8(bytes).ok().filter(|text| !has_nul(text.as_bytes()))?;
         return Some((text, TextEncoding { charset: UTF_8, has_bom: true }));
     }
     if let Some(encoding) = utf16_from_bom(&bytes) {
-        let text = decode_utf16(&bytes[2..], encoding).filter(|it| !it.contains('\0'))?;
+        let text = decode_utf16(&bytes[2..], encoding).filter(|text| !text.contains('\0'))?;
         return Some((text, TextEncoding { charset: encoding, has_bom: true }));
     }
     if has_nul(&bytes) {
@@ -87,10 +87,11 @@ pub(super) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
 /// Whether these bytes cannot be the beginning of a text.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let head = &head[..head.len().min(PROBE_BYTES)];
-    let is_odd = |it: &u8| it.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(it);
-    let odd = head.iter().filter(|it| is_odd(it)).count();
+    let is_odd = |byte: &u8| byte.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(byte);
+    let odd = head.iter().filter(|byte| is_odd(byte)).count();
     // The last character may be incomplete.
-    let is_utf8 = std::str::from_utf8(head).map_or_else(|it| it.error_len().is_none(), |_| true);
+    let is_utf8 =
+        std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
     let is_foreign =
         !is_utf8 && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head));
     has_nul(head) || is_foreign || odd * 10 > head.len() * 3
@@ -98,8 +99,8 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
 
 /// Decodes some lines for display: what cannot be decoded becomes a replacement character.
 pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
-    let lossy = |it: &Vec<u8>| String::from_utf8_lossy(it).into_owned();
-    if lines.iter().all(|it| std::str::from_utf8(it).is_ok()) {
+    let lossy = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
+    if lines.iter().all(|line| std::str::from_utf8(line).is_ok()) {
         return lines.iter().map(lossy).collect();
     }
     let all = lines.join(&b'\n');
@@ -107,7 +108,7 @@ pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
         return lines.iter().map(lossy).collect();
     }
     let encoding = guess_charset(&all);
-    lines.iter().map(|it| encoding.decode_without_bom_handling(it).0.into_owned()).collect()
+    lines.iter().map(|line| encoding.decode_without_bom_handling(line).0.into_owned()).collect()
 }
 
 /// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
@@ -193,7 +194,7 @@ fn has_nul(bytes: &[u8]) -> bool {
 fn decode_utf16(bytes: &[u8], encoding: &'static Encoding) -> Option<String> {
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };
     let unit = if encoding == UTF_16LE { u16::from_le_bytes } else { u16::from_be_bytes };
-    char::decode_utf16(pairs.iter().map(|it| unit(*it))).collect::<Result<_, _>>().ok()
+    char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).collect::<Result<_, _>>().ok()
 }
 
 fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
@@ -203,15 +204,15 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
     let encoding = guess_charset(bytes);
     let text = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
     // A single-byte encoding decodes any bytes; control characters show that they are not text.
-    let is_odd = |it: char| it.is_control() && !"\t\n\r\x0c\x08\x1b".contains(it);
-    let is_same = || encode_legacy(encoding, &text).is_ok_and(|it| it == bytes);
+    let is_odd = |c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c);
+    let is_same = || encode_legacy(encoding, &text).is_ok_and(|encoded| encoded == bytes);
     let is_text = !text.contains(is_odd) && is_same();
     is_text.then(|| (text.into_owned(), TextEncoding { charset: encoding, has_bom: false }))
 }
 
 /// Guesses a legacy encoding. It is never UTF-8, and never one with escape sequences.
 fn guess_charset(bytes: &[u8]) -> &'static Encoding {
-    let first = bytes.iter().position(|it| !it.is_ascii()).unwrap_or(0);
+    let first = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
     let part = &bytes[first.saturating_sub(1024)..];
     let part = &part[..part.len().min(MAX_GUESS_BYTES)];
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
@@ -223,7 +224,7 @@ fn guess_charset(bytes: &[u8]) -> &'static Encoding {
 fn mostly_utf8(bytes: &[u8]) -> bool {
     let (mut right, mut wrong) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {
-        right += chunk.valid().bytes().filter(|it| *it >= 0xc0).count();
+        right += chunk.valid().bytes().filter(|byte| *byte >= 0xc0).count();
         wrong += usize::from(!chunk.invalid().is_empty());
     }
     right > 10 * wrong
@@ -236,9 +237,9 @@ fn encode_legacy(encoding: &'static Encoding, text: &str) -> Result<Vec<u8>, cha
     if !unmappable && back == text {
         return Ok(bytes.into_owned());
     }
-    let fails = |it: &char| {
+    let fails = |c: &char| {
         let mut buffer = [0; 4];
-        let one = it.encode_utf8(&mut buffer);
+        let one = c.encode_utf8(&mut buffer);
         let (bytes, _, unmappable) = encoding.encode(one);
         unmappable || encoding.decode_without_bom_handling(&bytes).0 != *one
     };
@@ -262,7 +263,7 @@ mod tests {
     fn texts() -> impl Strategy<Value = String> {
         let end = prop_oneof![Just("\n"), Just("\r\n"), Just("\r"), Just("")];
         proptest::collection::vec(("[\\PC\t]{0,12}", end), 0..12)
-            .prop_map(|it| it.into_iter().map(|(line, end)| line + end).collect())
+            .prop_map(|lines| lines.into_iter().map(|(line, end)| line + end).collect())
     }
 
     proptest! {

@@ -78,7 +78,7 @@ impl Files {
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
-        run_blocking(move || inspect(&path).map_err(|it| map_open_error(&it))).await
+        run_blocking(move || inspect(&path).map_err(|error| map_open_error(&error))).await
     }
 
     /// Moves an entry to a path where nothing exists yet. Missing folders are created.
@@ -96,7 +96,8 @@ impl Files {
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
-        let path = run_blocking(move || set_aside(&path).map_err(|it| map_open_error(&it))).await?;
+        let path =
+            run_blocking(move || set_aside(&path).map_err(|error| map_open_error(&error))).await?;
         self.forget_seen(target);
         Ok(ResolvedPath { path, scope: target.scope })
     }
@@ -190,7 +191,7 @@ fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File
     // Windows holds no folder open, and those above were opened before.
     let mut steps: Vec<_> =
         if cfg!(windows) { vec![below.as_os_str()] } else { below.iter().collect() };
-    steps.retain(|it| !it.is_empty());
+    steps.retain(|step| !step.is_empty());
     for name in steps {
         at = match nofollow::open_child_folder(&at.1.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
@@ -201,18 +202,18 @@ fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    let (_source_folder, source) = pinned_entry(from).map_err(|it| map_open_error(&it))?;
-    let metadata = fs::symlink_metadata(&source).map_err(|it| map_io_error(&it))?;
+    let (_source_folder, source) = pinned_entry(from).map_err(|error| map_open_error(&error))?;
+    let metadata = fs::symlink_metadata(&source).map_err(|error| map_io_error(&error))?;
     if metadata.is_dir() && to.starts_with(from) {
         return Err(FileError::System("cannot be moved into itself".to_owned()));
     }
-    let (_target_folder, target) = pinned_create(to).map_err(|it| map_open_error(&it))?;
+    let (_target_folder, target) = pinned_create(to).map_err(|error| map_open_error(&error))?;
     match rename_no_replace(&source, &target) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             move_across_devices(&source, &target, &metadata)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Exists),
-        result => result.map_err(|it| map_io_error(&it)),
+        result => result.map_err(|error| map_io_error(&error)),
     }
 }
 
@@ -222,7 +223,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut builder = tempfile::Builder::new();
     // After a crash this is the only copy, so the name is not one that is cleaned up.
     builder.prefix(".turnwright-").suffix(".aside");
-    let ((), aside) = builder.make_in(folder, |it| rename_no_replace(&source, it))?.keep()?;
+    let ((), aside) = builder.make_in(folder, |path| rename_no_replace(&source, path))?.keep()?;
     Ok(path.with_file_name(aside.file_name().unwrap_or_default()))
 }
 
@@ -262,21 +263,21 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
         // The file must not stay in both places.
         fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
     };
-    copy().map_err(|it| match it.kind() {
+    copy().map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists,
-        _ => map_io_error(&it),
+        _ => map_io_error(&error),
     })
 }
 
 fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<usize, FileError> {
-    let (_held, path) = pinned_entry(path).map_err(|it| map_open_error(&it))?;
-    let metadata = fs::symlink_metadata(&path).map_err(|it| map_io_error(&it))?;
+    let (_held, path) = pinned_entry(path).map_err(|error| map_open_error(&error))?;
+    let metadata = fs::symlink_metadata(&path).map_err(|error| map_io_error(&error))?;
     if !metadata.is_dir() {
-        fs::remove_file(&path).map_err(|it| map_io_error(&it))?;
+        fs::remove_file(&path).map_err(|error| map_io_error(&error))?;
         return Ok(1);
     }
     if !recursive {
-        fs::remove_dir(&path).map_err(|it| map_io_error(&it))?;
+        fs::remove_dir(&path).map_err(|error| map_io_error(&error))?;
         return Ok(0);
     }
     let mut removed = 0;

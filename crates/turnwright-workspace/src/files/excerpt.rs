@@ -45,8 +45,8 @@ impl LineWindow {
     /// behind the end.
     pub(super) fn range(&self, total: usize) -> (usize, usize) {
         let count = i64::try_from(total).unwrap_or(i64::MAX);
-        let from_one = |it: i64| {
-            let number = if it < 0 { count.saturating_add(it).saturating_add(1) } else { it };
+        let from_one = |line: i64| {
+            let number = if line < 0 { count.saturating_add(line).saturating_add(1) } else { line };
             usize::try_from(number.max(1)).unwrap_or(usize::MAX)
         };
         let end = self.end.map_or(total, from_one).min(total);

@@ -31,9 +31,9 @@ pub struct FileHead {
 /// lie below it and must not be one that may hold secrets. Blocks.
 pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
     let is_allowed =
-        |real: &Path| within.is_none_or(|it| real.starts_with(it) && !is_secret_path(real));
+        |real: &Path| within.is_none_or(|folder| real.starts_with(folder) && !is_secret_path(real));
     // Most paths have no links, which the kernel finds out while it opens the file.
-    if is_plain(path) && within.is_none_or(|it| path.starts_with(it)) {
+    if is_plain(path) && within.is_none_or(|folder| path.starts_with(folder)) {
         match nofollow::open_file(path) {
             Ok(file) if is_allowed(path) => return read_opened(file, path.to_path_buf(), limit),
             Ok(_) => {}
@@ -52,7 +52,7 @@ pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<Fil
 /// Whether a path that can be opened without following a link is its own resolved path. On other systems,
 /// names can be written in more than one way.
 fn is_plain(path: &Path) -> bool {
-    let is_name = |it| matches!(it, Component::RootDir | Component::Normal(_));
+    let is_name = |part| matches!(part, Component::RootDir | Component::Normal(_));
     cfg!(target_os = "linux") && path.is_absolute() && path.components().all(is_name)
 }
 
@@ -103,7 +103,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(ws.join("fifo")).status();
         assert!(made.unwrap().success());
         let seen = |name: &str, limit| {
-            read_head(&ws.join(name), Some(&ws), limit).map(|it| (it.text, it.is_complete))
+            read_head(&ws.join(name), Some(&ws), limit).map(|head| (head.text, head.is_complete))
         };
         for name in ["out", "keys", "loop", "fifo", "folder", "missing"] {
             assert_eq!(seen(name, 9), None, "{name}");

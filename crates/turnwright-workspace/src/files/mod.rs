@@ -231,7 +231,7 @@ impl Files {
     /// `None` for a file that was written to the disk.
     pub fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<FileText>> {
         let mut written = self.written.lock();
-        places.iter().filter_map(|it| written.remove_entry(it)).collect()
+        places.iter().filter_map(|place| written.remove_entry(place)).collect()
     }
 
     /// Records that the model has been shown this text.
@@ -282,7 +282,7 @@ impl Files {
         let (roots, path) = (Arc::clone(&self.roots), target.path.clone());
         let near = disk::run_blocking(move || {
             let root = roots.resolve("").path;
-            let is_inside = |it: &PathBuf| roots.resolve(it).scope == PathScope::Workspace;
+            let is_inside = |path: &PathBuf| roots.resolve(path).scope == PathScope::Workspace;
             Ok(similar_paths::similar_paths(&path, &root).into_iter().filter(is_inside).collect())
         });
         near.await.unwrap_or_default()

@@ -100,7 +100,7 @@ mod tests {
             (b"<svg/>", None),
         ] {
             let read = read_picture(BASE64.encode(bytes));
-            assert_eq!(read.ok().map(|it| it.mime).as_deref(), expected, "{bytes:?}");
+            assert_eq!(read.ok().map(|picture| picture.mime).as_deref(), expected, "{bytes:?}");
         }
         assert_eq!(read_picture("#".to_owned()), Err(PictureFault::NotBase64));
         assert_eq!(read_picture("AAAA".to_owned()), Err(PictureFault::UnknownFormat));

@@ -42,7 +42,7 @@ pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
 /// Returns the system's error, to which `tempfile` has added the path.
 fn without_path(error: io::Error) -> io::Error {
     let system = error.get_ref().and_then(std::error::Error::source);
-    let code = system.and_then(|it| it.downcast_ref::<io::Error>()?.raw_os_error());
+    let code = system.and_then(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
     code.map_or(error, io::Error::from_raw_os_error)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     }
     // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
     #[cfg(not(unix))]
-    file.persist_noclobber(path).map(drop).map_err(|it| it.error)
+    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
 }
 
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {
@@ -96,7 +96,9 @@ fn remove_if_abandoned(path: &Path, min_age: Duration) {
 /// Removes the temporary files beside these paths that killed processes have left. Blocks.
 pub fn remove_left_files<'a>(paths: impl Iterator<Item = &'a Path>) {
     let folders: BTreeSet<_> = paths.filter_map(Path::parent).collect();
-    for (_held, folder) in folders.into_iter().filter_map(|it| nofollow::open_folder(it).ok()) {
+    for (_held, folder) in
+        folders.into_iter().filter_map(|folder| nofollow::open_folder(folder).ok())
+    {
         remove_abandoned(&folder, Duration::ZERO);
     }
 }
@@ -108,9 +110,9 @@ pub(crate) fn remove_left_file(path: &Path) {
 
 /// Returns true for a name that only new files have. They are left out of what is listed and searched.
 pub(crate) fn is_temporary_name(name: &OsStr) -> bool {
-    let random = name.to_str().and_then(|it| it.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
-    random.is_some_and(|it| {
-        it.len() == RANDOM_CHARS && it.bytes().all(|it| it.is_ascii_alphanumeric())
+    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    random.is_some_and(|random| {
+        random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
     })
 }
 
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn only_files_without_a_writer_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |it: &str| folder.path().join(it);
+        let place = |name: &str| folder.path().join(name);
         let written = create(folder.path(), 0o600).unwrap();
         let left = place(".turnwright-aB3xYz.tmp");
         let others = [

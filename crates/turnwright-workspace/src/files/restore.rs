@@ -66,7 +66,7 @@ impl Files {
     /// # Errors
     /// [`FileError::Unsaved`] if the editor has.
     pub async fn ensure_no_unsaved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let has_editor = self.buffers.as_ref().is_some_and(|it| it.can_read());
+        let has_editor = self.buffers.as_ref().is_some_and(|buffers| buffers.can_read());
         if !has_editor || target.scope != PathScope::Workspace {
             return Ok(());
         }
@@ -90,11 +90,11 @@ impl Files {
         bytes: &[u8],
         cancel: &CancellationToken,
     ) -> Result<Option<RestorePrecondition>, FileError> {
-        let can_write = self.buffers.as_ref().is_some_and(|it| it.can_write());
+        let can_write = self.buffers.as_ref().is_some_and(|buffers| buffers.can_write());
         if !can_write || target.scope != PathScope::Workspace || bytes.len() > EDITOR_TEXT_LIMIT {
             return Ok(Some(expected));
         }
-        let Some(text) = FileText::decode(bytes.to_vec()).filter(|it| !it.is_lossy_in_editor())
+        let Some(text) = FileText::decode(bytes.to_vec()).filter(|text| !text.is_lossy_in_editor())
         else {
             return Ok(Some(expected));
         };
@@ -140,7 +140,8 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let _lock = save::lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let (_held, folder) = nofollow::create_folder(folder).map_err(|it| map_open_error(&it))?;
+        let (_held, folder) =
+            nofollow::create_folder(folder).map_err(|error| map_open_error(&error))?;
         let write = || -> io::Result<()> {
             let file = replacement::create(&folder, 0o600)?;
             file.as_file().write_all(&bytes)?;
@@ -148,9 +149,9 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
             file.as_file().sync_data()?;
             replacement::place_new(file, &folder.join(name))
         };
-        write().map_err(|it| match it.kind() {
+        write().map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
-            _ => map_open_error(&it),
+            _ => map_open_error(&error),
         })
     })
     .await
@@ -161,13 +162,14 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
-        let file = nofollow::open_pinned_file(&path, false).map_err(|it| map_open_error(&it))?;
-        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        let (_held, path) = pinned_path(&path).map_err(|error| map_open_error(&error))?;
+        let file =
+            nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
+        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
         super::disk::ensure_regular(&metadata)?;
         let mode = mode_of(&metadata);
         if metadata.permissions().readonly() {
-            set_file_mode(&file, mode | 0o200).map_err(|it| map_io_error(&it))?;
+            set_file_mode(&file, mode | 0o200).map_err(|error| map_io_error(&error))?;
         }
         Ok(mode)
     })
@@ -177,13 +179,14 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
-        let file = nofollow::open_pinned_file(&path, false).map_err(|it| map_open_error(&it))?;
-        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        let (_held, path) = pinned_path(&path).map_err(|error| map_open_error(&error))?;
+        let file =
+            nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
+        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
         if mode_of(&metadata) == mode {
             return Ok(());
         }
-        set_file_mode(&file, mode).map_err(|it| map_io_error(&it))
+        set_file_mode(&file, mode).map_err(|error| map_io_error(&error))
     })
     .await
 }

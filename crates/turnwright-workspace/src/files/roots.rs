@@ -70,7 +70,7 @@ impl Roots {
         let real = real_path(folder)?;
         // Fails if it is not a folder, or is not readable.
         drop(fs::read_dir(&real)?);
-        if !self.folders.iter().any(|it| it.1 == real) {
+        if !self.folders.iter().any(|(_, known)| *known == real) {
             self.folders.push((folder.to_path_buf(), real));
         }
         Ok(self)
@@ -80,7 +80,7 @@ impl Roots {
     #[must_use]
     pub fn with_private_folder(mut self, folder: &Path) -> Roots {
         // The folder may be created later, for example by a login.
-        self.private.extend(std::path::absolute(folder).ok().map(|it| resolve_missing(&it)));
+        self.private.extend(std::path::absolute(folder).ok().map(|path| resolve_missing(&path)));
         self
     }
 
@@ -89,7 +89,7 @@ impl Roots {
     #[must_use]
     pub fn with_session_tmp(self, tmp: SessionTmp) -> Roots {
         let is_usual =
-            !self.is_recorded && real_path("/tmp").is_ok_and(|it| it == Path::new("/tmp"));
+            !self.is_recorded && real_path("/tmp").is_ok_and(|real| real == Path::new("/tmp"));
         let is_own = self.folders().any(|folder| Path::new("/tmp").starts_with(folder));
         Roots { tmp: (is_usual && !is_own).then(|| Arc::new(tmp)), ..self }
     }
@@ -112,8 +112,10 @@ impl Roots {
     /// clones of these roots. A folder that contains a folder of the session or a private one is
     /// not added.
     pub fn allow_read(&self, folder: PathBuf) {
-        let contains = |it: &Path| it.starts_with(&folder);
-        if self.folders.iter().any(|it| contains(&it.1)) || self.private_folders().any(contains) {
+        let contains = |path: &Path| path.starts_with(&folder);
+        if self.folders.iter().any(|(_, real)| contains(real))
+            || self.private_folders().any(contains)
+        {
             return;
         }
         let mut readable = self.readable.write();
@@ -124,7 +126,7 @@ impl Roots {
 
     fn is_readable(&self, path: &Path) -> bool {
         let readable = self.readable.read();
-        readable.iter().any(|it| path.starts_with(it))
+        readable.iter().any(|folder| path.starts_with(folder))
     }
 
     /// The folders outside of the project that the session may read.
@@ -144,12 +146,12 @@ impl Roots {
 
     /// All folders of the session with links resolved, the working folder first.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.folders.iter().map(|it| it.1.as_path())
+        self.folders.iter().map(|(_, real)| real.as_path())
     }
 
     /// The folders other than the working folder, as the client named them.
     pub fn additional_folders(&self) -> impl Iterator<Item = &Path> {
-        self.folders.iter().skip(1).map(|it| it.0.as_path())
+        self.folders.iter().skip(1).map(|(named, _)| named.as_path())
     }
 
     /// The working folder with links resolved.
@@ -170,13 +172,13 @@ impl Roots {
         if !is_recorded {
             notice_other_name(&path);
         }
-        let is_private = self.private_folders().any(|it| is_below(&path, it));
+        let is_private = self.private_folders().any(|folder| is_below(&path, folder));
         let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let place = if let Some(tmp) = tmp.filter(|tmp| path.starts_with(tmp)) {
             private_tmp(tmp)
         } else if self.is_readable(&path) {
             PathScope::AgentData
-        } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
+        } else if !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real)) {
             PathScope::Workspace
         } else {
             PathScope::Outside
@@ -208,8 +210,8 @@ impl Roots {
 
     fn place_in_tmp(&self, path: &Path) -> Option<PathBuf> {
         let is_seen = |entry: &Path| {
-            self.folders().chain(self.private_folders()).any(|it| it.starts_with(entry))
-                || self.readable.read().iter().any(|it| it.starts_with(entry))
+            self.folders().chain(self.private_folders()).any(|folder| folder.starts_with(entry))
+                || self.readable.read().iter().any(|path| path.starts_with(entry))
         };
         self.tmp.as_ref()?.place(path, is_seen)
     }
@@ -263,15 +265,15 @@ impl Roots {
 
     #[cfg(windows)]
     fn is_on_other_machine(&self, absolute: &Path) -> bool {
-        let is_device = |it: Component<'_>| matches!(it, Component::Normal(name) if is_device_name(&name.to_string_lossy()));
+        let is_device = |part: Component<'_>| matches!(part, Component::Normal(name) if is_device_name(&name.to_string_lossy()));
         let Some(place) = place_off_drives(absolute) else {
             return absolute.components().any(is_device);
         };
         // The folders of a recording are on a machine that somebody else has chosen.
         let folders = if self.is_recorded { &[] } else { self.folders.as_slice() };
-        let named = folders.iter().flat_map(|it| [&it.0, &it.1]).cloned();
+        let named = folders.iter().flat_map(|(named, real)| [named, real]).cloned();
         let own = named.chain(self.private.iter().cloned()).chain(self.readable_folders());
-        !own.into_iter().any(|it| place_off_drives(&it).as_ref() == Some(&place))
+        !own.into_iter().any(|path| place_off_drives(&path).as_ref() == Some(&place))
     }
 
     #[cfg(not(windows))]
@@ -319,7 +321,7 @@ impl Roots {
 fn place_off_drives(path: &Path) -> Option<(String, String)> {
     use std::path::Prefix;
     let Some(Component::Prefix(prefix)) = path.components().next() else { return None };
-    let plain = |it: &std::ffi::OsStr| it.to_string_lossy().to_lowercase();
+    let plain = |name: &std::ffi::OsStr| name.to_string_lossy().to_lowercase();
     match prefix.kind() {
         Prefix::Disk(_) | Prefix::VerbatimDisk(_) => None,
         Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
@@ -336,9 +338,9 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     if cfg!(not(windows)) {
         return path.starts_with(folder);
     }
-    let plain = |it: Component<'_>| it.as_os_str().to_string_lossy().to_lowercase();
+    let plain = |part: Component<'_>| part.as_os_str().to_string_lossy().to_lowercase();
     let mut parts = path.components().map(plain);
-    folder.components().map(plain).all(|it| parts.next() == Some(it))
+    folder.components().map(plain).all(|part| parts.next() == Some(part))
 }
 
 /// The scope of a path in the folder that commands have as `/tmp`.
@@ -356,7 +358,7 @@ fn unambiguous(path: PathBuf) -> PathBuf {
         Component::Normal(name) => OsString::from(file_of_stream(&name.to_string_lossy())),
         part => part.as_os_str().to_owned(),
     };
-    let has_stream = |it: Component<'_>| matches!(it, Component::Normal(name) if name.to_string_lossy().contains(':'));
+    let has_stream = |part: Component<'_>| matches!(part, Component::Normal(name) if name.to_string_lossy().contains(':'));
     // A name that is no Unicode stays as it is unless it has a stream.
     if absolute.components().any(has_stream) {
         absolute.components().map(without_stream).collect()
@@ -442,8 +444,8 @@ fn with_real_folder(path: PathBuf) -> PathBuf {
 fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
     let parts: Vec<_> = path
         .components()
-        .filter(|it| !matches!(it, Component::CurDir))
-        .map(|it| it.as_os_str().to_owned())
+        .filter(|part| !matches!(part, Component::CurDir))
+        .map(|part| part.as_os_str().to_owned())
         .collect();
     for part in parts.into_iter().rev() {
         rest.push_front(part);
@@ -486,8 +488,8 @@ mod tests {
         ];
         // Windows lets only administrators make links.
         let is_linked =
-            |it: &str| it.starts_with("in/") || it.starts_with("out/") || it == "dangling";
-        for (path, real, place) in table.into_iter().filter(|it| cfg!(unix) || !is_linked(it.0)) {
+            |path: &str| path.starts_with("in/") || path.starts_with("out/") || path == "dangling";
+        for (path, real, place) in table.into_iter().filter(|row| cfg!(unix) || !is_linked(row.0)) {
             let expected = ResolvedPath { path: base.join(real), scope: place };
             assert_eq!(roots.resolve(path), expected, "{path}");
         }
@@ -634,7 +636,7 @@ mod tests {
             2,
             "the same folder by another name is not added again"
         );
-        let place = |it: &str| roots.resolve(it).scope;
+        let place = |path: &str| roots.resolve(path).scope;
         assert_eq!(roots.resolve("sub/a").path, base.join("ws/sub/a"));
         assert_eq!(place("../more/sub/a"), PathScope::Workspace);
         #[cfg(unix)]
@@ -647,7 +649,7 @@ mod tests {
     #[test]
     fn folders_of_a_recording_are_where_they_were() {
         let root = if cfg!(windows) { r"C:\" } else { "/" };
-        let at = |it: &str| Path::new(root).join(it);
+        let at = |path: &str| Path::new(root).join(path);
         let cwd = (at("named/ws"), at("real/ws"));
         let roots = Roots::recorded(cwd, vec![(at("named/more"), at("more"))]);
         for (path, real, scope) in [
@@ -671,7 +673,7 @@ mod tests {
         let roots =
             Roots::new(&base.join("home/ws")).unwrap().with_private_folder(&base.join("config"));
         let copy = roots.clone();
-        let place = |it: &str| copy.resolve(base.join(it)).scope;
+        let place = |path: &str| copy.resolve(base.join(path)).scope;
         for folder in ["skill", "config/skills/a", "config", "home", "home/ws", ""] {
             roots.allow_read(base.join(folder));
         }

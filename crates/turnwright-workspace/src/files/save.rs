@@ -47,7 +47,7 @@ pub(super) async fn write(
         };
         // The folder is held open to the end, so that the file that is compared and the file that
         // is written are in the same folder.
-        let (_folder_handle, folder) = folder.map_err(|it| map_open_error(&it))?;
+        let (_folder_handle, folder) = folder.map_err(|error| map_open_error(&error))?;
         let path = folder.join(name);
         if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
@@ -86,23 +86,27 @@ impl WritePrecondition {
                 matches!(self, WritePrecondition::Any) || fs::symlink_metadata(path).is_err()
             );
         };
-        let file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
-        let length = file.metadata().map_err(|it| map_io_error(&it))?.len();
+        let file =
+            nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
+        let length = file.metadata().map_err(|error| map_io_error(&error))?.len();
         let mut current = Vec::with_capacity(bytes.len() + 1);
         if length == bytes.len() as u64 {
-            file.take(length + 1).read_to_end(&mut current).map_err(|it| map_io_error(&it))?;
+            file.take(length + 1)
+                .read_to_end(&mut current)
+                .map_err(|error| map_io_error(&error))?;
         }
         Ok(current == *bytes)
     }
 }
 
 pub(super) fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
-    let mut file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
-    ensure_regular(&file.metadata().map_err(|it| map_io_error(&it))?)?;
+    let mut file =
+        nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
+    ensure_regular(&file.metadata().map_err(|error| map_io_error(&error))?)?;
     let mut context = Context::new(&SHA256);
     let mut chunk = vec![0; 64 * 1024];
     loop {
-        match file.read(&mut chunk).map_err(|it| map_io_error(&it))? {
+        match file.read(&mut chunk).map_err(|error| map_io_error(&error))? {
             0 => break,
             count => context.update(&chunk[..count]),
         }
@@ -136,7 +140,7 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(map_io_error(&error)),
     };
-    let has_other_links = old.as_ref().is_some_and(|it| link_count(path, it) > 1);
+    let has_other_links = old.as_ref().is_some_and(|old| link_count(path, old) > 1);
     match replace_atomically(folder, path, bytes, old.as_ref()) {
         Ok(Replacement::Done) => Ok(()),
         Ok(Replacement::OwnerNotPreserved) if !has_other_links => write_in_place(path, bytes),
@@ -201,14 +205,16 @@ fn replace_atomically(
 #[cfg(unix)]
 fn is_unchanged(path: &Path, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let state = |it: &Metadata| (it.dev(), it.ino(), it.size(), it.ctime(), it.ctime_nsec());
-    fs::symlink_metadata(path).is_ok_and(|it| state(&it) == state(old))
+    let state = |metadata: &Metadata| {
+        (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
+    };
+    fs::symlink_metadata(path).is_ok_and(|now| state(&now) == state(old))
 }
 
 #[cfg(not(unix))]
 fn is_unchanged(path: &Path, old: &Metadata) -> bool {
-    let state = |it: &Metadata| (it.len(), it.modified().ok());
-    fs::symlink_metadata(path).is_ok_and(|it| state(&it) == state(old))
+    let state = |metadata: &Metadata| (metadata.len(), metadata.modified().ok());
+    fs::symlink_metadata(path).is_ok_and(|now| state(&now) == state(old))
 }
 
 /// Whether a replacement failed because the folder accepts no new file, or because the file is a
@@ -226,15 +232,16 @@ fn must_write_in_place(error: &io::Error) -> bool {
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
 /// byte is changed, and the old bytes are written back on failure.
 fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut file = nofollow::open_pinned_file(path, true).map_err(|it| map_open_error(&it))?;
-    let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+    let mut file =
+        nofollow::open_pinned_file(path, true).map_err(|error| map_open_error(&error))?;
+    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
     ensure_regular(&metadata)?;
     let mut old = Vec::new();
-    (&file).take(READ_LIMIT + 1).read_to_end(&mut old).map_err(|it| map_io_error(&it))?;
+    (&file).take(READ_LIMIT + 1).read_to_end(&mut old).map_err(|error| map_io_error(&error))?;
     if old.len() as u64 > READ_LIMIT {
         return Err(FileError::TooLarge(metadata.len()));
     }
-    reserve_space(&file, bytes.len()).map_err(|it| map_io_error(&it))?;
+    reserve_space(&file, bytes.len()).map_err(|error| map_io_error(&error))?;
     let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
     match overwrite(&mut file, &old) {
         Ok(()) => Err(map_io_error(&error)),
@@ -285,8 +292,8 @@ fn link_count(path: &Path, _: &Metadata) -> u64 {
 #[cfg(unix)]
 fn preserve_owner(file: &File, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let ids = |it: &Metadata| (it.uid(), it.gid());
-    let is_same = file.metadata().is_ok_and(|it| ids(&it) == ids(old));
+    let ids = |metadata: &Metadata| (metadata.uid(), metadata.gid());
+    let is_same = file.metadata().is_ok_and(|now| ids(&now) == ids(old));
     is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
 }
 
@@ -304,7 +311,7 @@ fn copy_xattrs(from: &Path, to: &File) {
     let mut names = vec![0; MAX_XATTR_BYTES];
     let Ok(count) = llistxattr(from, &mut names) else { return };
     let mut value = vec![0; MAX_XATTR_BYTES];
-    for name in names[..count].split(|it| *it == 0).filter(|it| !it.is_empty()) {
+    for name in names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         // The kernel also clears file capabilities when a file is written.
         if name == b"security.capability" {
             continue;

@@ -59,7 +59,7 @@ impl SeenFiles {
             *known = SeenState::default();
         }
         if known.lines + file.lines.len() > MAX_HASHED_LINES_TOTAL {
-            known.files.values_mut().for_each(|it| it.lines = Box::default());
+            known.files.values_mut().for_each(|file| file.lines = Box::default());
             known.lines = 0;
         }
         known.lines += file.lines.len();
@@ -178,12 +178,12 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let seen = SeenFiles::default();
         let long = text(&"x\n".repeat(MAX_HASHED_LINES));
-        (0..60).for_each(|it| seen.note(Path::new(&format!("/{it}")), &long));
+        (0..60).for_each(|number| seen.note(Path::new(&format!("/{number}")), &long));
         seen.note(Path::new("/longer"), &text(&"x\n".repeat(MAX_HASHED_LINES + 1)));
         let longer = seen.compare(Path::new("/longer"), &long);
         assert_eq!(longer, Freshness::Changed(Vec::new()));
         let known = seen.0.lock();
-        let lines: usize = known.files.values().map(|it| it.lines.len()).sum();
+        let lines: usize = known.files.values().map(|file| file.lines.len()).sum();
         assert!(lines == known.lines && lines <= MAX_HASHED_LINES_TOTAL, "{lines}");
         assert_eq!(known.files.len(), 61);
     }

@@ -107,7 +107,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
             rest = &rest[end + 1..];
             Some(line.strip_suffix('\r').unwrap_or(line))
         }
-        None => Some(std::mem::take(&mut rest)).filter(|it| !it.is_empty()),
+        None => Some(std::mem::take(&mut rest)).filter(|line| !line.is_empty()),
     })
 }
 

@@ -110,7 +110,7 @@ impl UnsavedFiles {
 
     fn below(&self, folder: Option<&Path>) -> Vec<PathBuf> {
         let buffers = self.0.lock();
-        let is_below = |it: &&PathBuf| folder.is_none_or(|folder| it.starts_with(folder));
+        let is_below = |path: &&PathBuf| folder.is_none_or(|folder| path.starts_with(folder));
         buffers.unsaved.iter().filter(is_below).cloned().collect()
     }
 }

@@ -9,7 +9,7 @@ pub(super) fn imported_paths(text: &str) -> Vec<&str> {
     let mut fence = None;
     for line in text.lines() {
         let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|it| start.starts_with(it));
+        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
         match (fence, mark) {
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
@@ -73,7 +73,7 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(imported_paths(text), expected, "{text}");
         }
-        let many: Vec<_> = (0..99).map(|it| format!("@{it}")).collect();
+        let many: Vec<_> = (0..99).map(|number| format!("@{number}")).collect();
         assert_eq!(imported_paths(&many.join(" ")).len(), MAX_IMPORTS);
     }
 }

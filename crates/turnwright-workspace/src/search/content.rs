@@ -117,14 +117,14 @@ pub(super) fn grep_up_to(
     let mut counts = search.run(scope.include_hidden, &[]);
     counts.garbled.sort_by(|a, b| compare_paths(a, b));
     let mut found = GrepResult {
-        matches: counts.hits.iter().map(|it| it.count).sum(),
+        matches: counts.hits.iter().map(|hit| hit.count).sum(),
         files_with_matches: counts.hits.len(),
         files_searched: counts.searched,
         files_seen: counts.seen,
         secret_files: counts.secrets,
         binary_files: counts.binary,
         unreadable: counts.unreadable,
-        capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
+        capped_files: counts.hits.iter().filter(|hit| hit.count == MAX_MATCHES_PER_FILE).count(),
         garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
         is_incomplete: stop.was_cut_short(),
@@ -217,7 +217,7 @@ impl GrepWalk<'_> {
     }
 
     fn visit(&self, worker: &mut GrepWorker<'_>, entry: DirEntry, already_searched: &[u64]) {
-        if !entry.file_type().is_some_and(|it| it.is_file()) {
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
         let GrepWorker { searcher, counts } = worker;
@@ -282,10 +282,10 @@ impl Sink for MatchCounter {
 
 fn fill_file_page(found: &mut GrepResult, hits: Vec<FileHit>, offset: usize) {
     let page = hits.into_iter().skip(offset).take(PAGE_SIZE);
-    found.files = page.map(|it| FileMatches { path: it.path, lines: Vec::new() }).collect();
+    found.files = page.map(|hit| FileMatches { path: hit.path, lines: Vec::new() }).collect();
     found.shown = found.files.len();
-    found.next_offset =
-        Some(offset + found.shown).filter(|it| found.shown > 0 && *it < found.files_with_matches);
+    found.next_offset = Some(offset + found.shown)
+        .filter(|next| found.shown > 0 && *next < found.files_with_matches);
 }
 
 fn fill_match_page(

@@ -96,12 +96,12 @@ impl FolderRules {
     /// Whether an entry of the folder is ignored, given its absolute path.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let Some(files) = &self.files else { return false };
-        let folders = || std::iter::successors(Some(files), |it| it.above.as_ref());
+        let folders = || std::iter::successors(Some(files), |folder| folder.above.as_ref());
         let matches = (0..RULE_ENTRIES.len()).flat_map(|kind| {
-            folders().map(move |it| it.own[kind].matched(path, is_folder).map(|_| ()))
+            folders().map(move |folder| folder.own[kind].matched(path, is_folder).map(|_| ()))
         });
         let global = || self.global.matched(path, is_folder).map(|_| ());
-        matches.into_iter().find(|it| !it.is_none()).unwrap_or_else(global).is_ignore()
+        matches.into_iter().find(|found| !found.is_none()).unwrap_or_else(global).is_ignore()
     }
 }
 
@@ -168,9 +168,9 @@ mod tests {
 
     /// Compares the rules for everything that can be in a folder and below it.
     fn compare(root: &Path, folder: &Path, above: &FolderRules) {
-        let rules = above.below(folder, |it| folder.join(it).exists()).unwrap();
+        let rules = above.below(folder, |name| folder.join(name).exists()).unwrap();
         let mut expected = ignore_matcher(root);
-        for (name, is_folder) in NAMES.iter().flat_map(|it| [(it, false), (it, true)]) {
+        for (name, is_folder) in NAMES.iter().flat_map(|name| [(name, false), (name, true)]) {
             let path = folder.join(name);
             let is_ignored = rules.ignores(&path, is_folder);
             let below = path.strip_prefix(root).unwrap();

@@ -35,7 +35,7 @@ impl Glob {
         let plain = plain_blanks(text);
         let parts = split_at_commas(&plain);
         for part in &parts {
-            let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |it| (true, it));
+            let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |rest| (true, rest));
             let part = normalize(part, base);
             let is_path = part.contains('/');
             let set = &mut sets[usize::from(is_not) * 2 + usize::from(is_path)];
@@ -52,8 +52,9 @@ impl Glob {
             has_includes |= !is_not;
             last = part;
         }
-        let [names, paths, not_names, not_paths] = sets
-            .map(|it| it.build().map_err(|it| format!("`{text}` is too large for a glob: {it}")));
+        let [names, paths, not_names, not_paths] = sets.map(|builder| {
+            builder.build().map_err(|error| format!("`{text}` is too large for a glob: {error}"))
+        });
         let is_name =
             parts.len() == 1 && has_includes && !last.contains(['*', '?', '[', '{', '\\']);
         let name = last.rsplit('/').next().filter(|_| is_name).map(str::to_owned);
@@ -83,7 +84,7 @@ impl Glob {
     }
 
     fn excludes_name(&self, path: &Path) -> bool {
-        path.file_name().is_some_and(|it| self.not_names.is_match(it))
+        path.file_name().is_some_and(|name| self.not_names.is_match(name))
     }
 
     /// The requested name, if there are no wildcards.
@@ -103,15 +104,15 @@ fn plain_path(path: &Path) -> Cow<'_, Path> {
 /// Splits at commas outside of braces.
 fn split_at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
-    let at_comma = |it: char| {
-        match it {
+    let at_comma = |c: char| {
+        match c {
             '{' => depth += 1,
             '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        it == ',' && depth == 0
+        c == ',' && depth == 0
     };
-    text.split(at_comma).map(str::trim).filter(|it| !it.is_empty()).collect()
+    text.split(at_comma).map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
 /// Makes a glob relative to `base`, and a glob for a folder match all files in it. Blanks behind the commas of

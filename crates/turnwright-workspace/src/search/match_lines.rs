@@ -121,13 +121,14 @@ impl Sink for MatchCollector<'_> {
 
 /// Clips a line to the longest length, with the match in the middle.
 fn clip_around_match(line: &[u8], matcher: Option<&RegexMatcher>) -> String {
-    let end = line.iter().rposition(|it| !matches!(it, b'\n' | b'\r')).map_or(0, |it| it + 1);
+    let end =
+        line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     let line = &line[..end];
     if line.len() <= MAX_LINE_CHARS {
         return String::from_utf8_lossy(line).into_owned();
     }
-    let found = matcher.and_then(|it| it.find(line).ok().flatten());
-    let (start, stop) = found.map_or((0, 0), |it| (it.start(), it.end()));
+    let found = matcher.and_then(|matcher| matcher.find(line).ok().flatten());
+    let (start, stop) = found.map_or((0, 0), |found| (found.start(), found.end()));
     let (left, right) =
         (start.saturating_sub(WINDOW_BYTES), (start + WINDOW_BYTES).min(line.len()));
     let count = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().count();

@@ -88,7 +88,8 @@ impl SearchScope {
         if glob.matches_only_names() {
             return glob.matches_name(path);
         }
-        let below = |folder: &Path| path.strip_prefix(folder).is_ok_and(|it| glob.matches(it));
+        let below =
+            |folder: &Path| path.strip_prefix(folder).is_ok_and(|relative| glob.matches(relative));
         path == self.root && glob.matches_name(path)
             || below(&self.root)
             || self.root != self.glob_base && below(&self.glob_base)

@@ -31,7 +31,7 @@ pub(super) struct SearchPattern {
 /// because that is what models mean by `foo(`.
 pub(super) fn compile(query: &GrepQuery) -> Result<SearchPattern, String> {
     let text = &query.pattern;
-    let contains = |it: &str| !query.literal && text.contains(it);
+    let contains = |part: &str| !query.literal && text.contains(part);
     let contains_line_ending = text.contains(['\n', '\r']) || contains("\\n") || contains("\\r");
     let multi_line = query.multiline || contains_line_ending;
     let names_carriage_return = text.contains('\r') || contains("\\r");
@@ -61,8 +61,8 @@ fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexM
     if !multi_line {
         builder.crlf(true);
     }
-    builder.build(&query.pattern).map_err(|it| {
-        let text = it.to_string();
+    builder.build(&query.pattern).map_err(|error| {
+        let text = error.to_string();
         let last = text.lines().last().unwrap_or_default();
         last.trim_start_matches("error: ").to_owned()
     })

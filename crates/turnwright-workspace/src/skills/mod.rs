@@ -74,7 +74,7 @@ impl SkillSet {
     /// The names of the skills that the model may load.
     pub fn names(&self) -> Vec<String> {
         let skills = self.skills().unwrap_or_default();
-        skills.iter().filter(|it| !it.is_user_only).map(|it| it.name.clone()).collect()
+        skills.iter().filter(|skill| !skill.is_user_only).map(|skill| skill.name.clone()).collect()
     }
 
     /// Records that the model has loaded a skill; `false` if it had before.
@@ -134,7 +134,7 @@ impl Skill {
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         list_files(&self.folder, Path::new(""), MAX_FILE_DEPTH, &mut files);
-        files.retain(|it| it != Path::new(self.file_name));
+        files.retain(|path| path != Path::new(self.file_name));
         files
     }
 }
@@ -161,8 +161,8 @@ fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>)
 /// A line for each skill that the model may load; `None` if there are none. The more skills there
 /// are, the shorter are the descriptions.
 pub fn catalogue(skills: &[Skill]) -> Option<String> {
-    let offered: Vec<_> = skills.iter().filter(|it| !it.is_user_only).collect();
-    let names: usize = offered.iter().map(|it| it.name.len() + "- : …\n".len()).sum();
+    let offered: Vec<_> = skills.iter().filter(|skill| !skill.is_user_only).collect();
+    let names: usize = offered.iter().map(|skill| skill.name.len() + "- : …\n".len()).sum();
     let each = MAX_CATALOGUE_BYTES.saturating_sub(names) / offered.len().max(1);
     let mut text = String::new();
     for Skill { name, description, .. } in offered {
@@ -197,7 +197,7 @@ mod tests {
         let two = [skill("a", "One."), hidden, skill("b", "Two.")];
         assert_eq!(catalogue(&two).unwrap(), "- a: One.\n- b: Two.\n");
         let many: Vec<_> =
-            (0..100).map(|it| skill(&format!("skill-{it}"), &"é".repeat(512))).collect();
+            (0..100).map(|number| skill(&format!("skill-{number}"), &"é".repeat(512))).collect();
         let text = catalogue(&many).unwrap();
         assert!(
             text.len() <= MAX_CATALOGUE_BYTES && text.len() > MAX_CATALOGUE_BYTES / 2,

@@ -77,7 +77,7 @@ impl SkillScan<'_> {
     /// Visits a folder to which a link may lead.
     fn visit_linked(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
         match real_path(folder) {
-            Ok(real) if within.is_none_or(|it| real.starts_with(it)) => {
+            Ok(real) if within.is_none_or(|folder| real.starts_with(folder)) => {
                 self.visit(&real, within, depth);
             }
             _ => {}
@@ -95,14 +95,14 @@ impl SkillScan<'_> {
         }
         let Ok(entries) = fs::read_dir(folder) else { return };
         // A link may lead to a folder.
-        let is_linked = |it: &fs::DirEntry| {
-            let kind = it.file_type().ok().filter(|it| it.is_dir() || it.is_symlink())?;
-            let is_other = it.file_name() == ".git" || it.file_name() == "node_modules";
+        let is_linked = |entry: &fs::DirEntry| {
+            let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_symlink())?;
+            let is_other = entry.file_name() == ".git" || entry.file_name() == "node_modules";
             (!is_other).then_some(kind.is_symlink())
         };
         let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES);
         let mut folders: Vec<_> =
-            entries.filter_map(|it| Some((it.file_name(), is_linked(&it)?))).collect();
+            entries.filter_map(|entry| Some((entry.file_name(), is_linked(&entry)?))).collect();
         folders.sort();
         for (name, is_linked) in folders {
             let below = folder.join(name);
@@ -123,7 +123,7 @@ impl SkillScan<'_> {
             None => Err("its file cannot be read, or leads out of the project"),
         };
         let reason = match read {
-            Ok(skill) if self.found.iter().all(|it| it.name != skill.name) => {
+            Ok(skill) if self.found.iter().all(|known| known.name != skill.name) => {
                 self.found.push(skill);
                 return true;
             }
@@ -144,7 +144,7 @@ fn read_skill(
     let (head, body) = front_matter::split(text);
     let own_name = slug(&folder.file_name().unwrap_or_default().to_string_lossy());
     let given = head.name.unwrap_or_default();
-    let names = [Some(given.clone()).filter(|it| is_slug(it)), own_name, slug(&given)];
+    let names = [Some(given.clone()).filter(|name| is_slug(name)), own_name, slug(&given)];
     let name = names.into_iter().flatten().next();
     let name =
         name.ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
@@ -166,8 +166,8 @@ fn read_skill(
 /// A text as a name that can be typed: `My Tool` is `my-tool`.
 fn slug(text: &str) -> Option<String> {
     let text: String = text.to_ascii_lowercase().chars().take(MAX_NAME_CHARS).collect();
-    let parts = text.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
-    Some(parts.collect::<Vec<_>>().join("-")).filter(|it| !it.is_empty())
+    let parts = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    Some(parts.collect::<Vec<_>>().join("-")).filter(|name| !name.is_empty())
 }
 
 /// The first paragraph that is no heading, in one line.
@@ -228,7 +228,7 @@ mod tests {
         ];
         let (found, skipped) = scan_all(&places, &CancellationToken::new());
         let lines: Vec<_> =
-            found.iter().map(|it| format!("{}: {}", it.name, it.description)).collect();
+            found.iter().map(|skill| format!("{}: {}", skill.name, skill.description)).collect();
         assert_eq!(
             lines,
             [
@@ -246,7 +246,9 @@ mod tests {
         );
         let skipped: Vec<_> = skipped
             .iter()
-            .map(|it| format!("{}: {}", it.folder.file_name().unwrap().display(), it.reason))
+            .map(|entry| {
+                format!("{}: {}", entry.folder.file_name().unwrap().display(), entry.reason)
+            })
             .collect();
         assert_eq!(
             skipped,
@@ -258,7 +260,7 @@ mod tests {
                 "deploy: another skill has its name",
             ]
         );
-        let small = found.iter().find(|it| it.name == "small").unwrap();
+        let small = found.iter().find(|skill| skill.name == "small").unwrap();
         assert!(small.load("").unwrap().contains("Do it."));
         let stop = CancellationToken::new();
         stop.cancel();

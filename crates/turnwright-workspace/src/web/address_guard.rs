@@ -69,12 +69,12 @@ pub(super) fn reserved_kind(address: IpAddr) -> Option<&'static str> {
 
 fn reserved_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
     let is_in = |net: Ipv4Addr, length: u32| (address.to_bits() ^ net.to_bits()) >> (32 - length);
-    RESERVED_V4.iter().find(|it| is_in(it.0, it.1) == 0).map(|it| it.2)
+    RESERVED_V4.iter().find(|range| is_in(range.0, range.1) == 0).map(|range| range.2)
 }
 
 fn reserved_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
     let is_in = |net: Ipv6Addr, length: u32| (address.to_bits() ^ net.to_bits()) >> (128 - length);
-    if let Some(found) = RESERVED_V6.iter().find(|it| is_in(it.0, it.1) == 0) {
+    if let Some(found) = RESERVED_V6.iter().find(|range| is_in(range.0, range.1) == 0) {
         return Some(found.2);
     }
     let inner = |high: u16, low: u16| {
@@ -105,7 +105,8 @@ fn reserved_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
 fn local_name_kind(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.');
     // A name without a dot is looked up in the local network.
-    let is_local = |it: &&str| name.strip_suffix(*it).is_some_and(|rest: &str| rest.ends_with('.'));
+    let is_local =
+        |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest: &str| rest.ends_with('.'));
     (!name.contains('.') || LOCAL_NAMES.iter().any(is_local)).then_some("a private")
 }
 
@@ -159,7 +160,7 @@ pub fn is_loopback(url: &Url) -> bool {
 /// The host that the user is asked about, with the port unless that is a usual one.
 pub fn permission_host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
-    match url.port().filter(|it| !USUAL_PORTS.contains(it)) {
+    match url.port().filter(|port| !USUAL_PORTS.contains(port)) {
         Some(port) => format!("{host}:{port}"),
         None => host,
     }
@@ -185,9 +186,9 @@ impl AllowedHost {
     }
 
     fn matches(&self, url: &Url) -> bool {
-        let host = url.host_str().and_then(|it| Host::parse(it.trim_end_matches('.')).ok());
+        let host = url.host_str().and_then(|name| Host::parse(name.trim_end_matches('.')).ok());
         host.as_ref() == Some(&self.host)
-            && self.port.is_none_or(|it| url.port_or_known_default() == Some(it))
+            && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))
     }
 }
 
@@ -205,7 +206,7 @@ pub(super) enum HostAccess {
 /// # Errors
 /// Why the URL is not fetched, as in "a private".
 pub(super) fn check(url: &Url, allowed: &[AllowedHost]) -> Result<HostAccess, &'static str> {
-    if allowed.iter().any(|it| it.matches(url)) {
+    if allowed.iter().any(|host| host.matches(url)) {
         return Ok(HostAccess::Any);
     }
     let reason = match url.host() {
@@ -222,7 +223,8 @@ mod tests {
     use super::*;
 
     fn verdict(url: &str, allowed: &[&str]) -> String {
-        let allowed: Vec<_> = allowed.iter().map(|it| AllowedHost::parse(it).unwrap()).collect();
+        let allowed: Vec<_> =
+            allowed.iter().map(|text| AllowedHost::parse(text).unwrap()).collect();
         match parse_url(url).map(|url| check(&url, &allowed)) {
             Ok(Ok(access)) => format!("{access:?}"),
             Ok(Err(what)) => what.to_owned(),

@@ -169,10 +169,10 @@ impl WebFetcher {
 
     /// Sets the hosts that may be fetched from at any address, such as `localhost:3000`.
     pub fn set_allowed(&self, hosts: &[String]) {
-        let parsed = hosts.iter().filter_map(|it| {
-            let allowed = AllowedHost::parse(it);
+        let parsed = hosts.iter().filter_map(|host| {
+            let allowed = AllowedHost::parse(host);
             if allowed.is_none() {
-                tracing::warn!(entry = it, "`web.allow` has an invalid entry");
+                tracing::warn!(entry = host, "`web.allow` has an invalid entry");
             }
             allowed
         });
@@ -191,7 +191,8 @@ impl WebFetcher {
     fn host_access(&self, url: &Url) -> Result<HostAccess, FetchError> {
         let allowed = Arc::clone(&self.allowed.lock());
         let access = address_guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
-        let is_proxy = |host: &str| self.proxies.iter().any(|it| it.eq_ignore_ascii_case(host));
+        let is_proxy =
+            |host: &str| self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(host));
         if access == HostAccess::Public && url.host_str().is_some_and(is_proxy) {
             return Err(blocked(url, "a proxy's"));
         }
@@ -256,8 +257,10 @@ impl WebFetcher {
             let Some(target) = redirect_target(&response) else {
                 return self.read_body(url, response).await;
             };
-            let next =
-                url.join(&target).ok().and_then(|it| address_guard::parse_url(it.as_str()).ok());
+            let next = url
+                .join(&target)
+                .ok()
+                .and_then(|joined| address_guard::parse_url(joined.as_str()).ok());
             let Some(next) = next else {
                 let host = host_and_port(&url);
                 return Err(FetchError::RequestFailed {
@@ -326,10 +329,10 @@ impl WebFetcher {
     async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedBody, FetchError> {
         let header = |name: HeaderName| {
             let value = response.headers().get(name);
-            value.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned())
+            value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         // The client has decoded gzip and removed its header.
-        if header(CONTENT_ENCODING).is_some_and(|it| it != "identity") {
+        if header(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
         let kind = header(CONTENT_TYPE).unwrap_or_default();
@@ -374,7 +377,7 @@ impl WebFetcher {
                 None => {}
             }
             let io = error.downcast_ref::<io::Error>();
-            if io.is_some_and(|it| it.kind() == io::ErrorKind::ConnectionRefused) {
+            if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
                 return FetchError::ConnectionRefused(host);
             }
             source = error.source();

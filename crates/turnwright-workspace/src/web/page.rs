@@ -108,7 +108,7 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
         BodyKind::Html => {
             let html = decode(bytes, &fetched.content_type);
             let tree = read_page(&html, &fetched.url);
-            page.title = tree.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
+            page.title = tree.title.as_deref().map(clean_title).filter(|title| !title.is_empty());
             page.is_truncated |= tree.cut && !raw;
             if raw {
                 page.set_text(&html);
@@ -154,7 +154,7 @@ fn is_placeholder(text: &str) -> bool {
 
 /// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.
 fn is_plain_media_type(kind: &str) -> bool {
-    let fits = |it: u8| it.is_ascii_alphanumeric() || b"/+.-_".contains(&it);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte);
     (1..=100).contains(&kind.len()) && kind.bytes().all(fits)
 }
 
@@ -181,11 +181,13 @@ fn kind_by_content(bytes: &[u8]) -> BodyKind {
 
 /// Decodes a body by its byte order mark, its header, its own declaration, or a guess.
 fn decode(bytes: &[u8], kind: &str) -> String {
-    let mut parameters = kind.split(';').skip(1).filter_map(|it| it.split_once('='));
-    let charset = parameters.find(|it| it.0.trim().eq_ignore_ascii_case("charset"));
-    let label = charset.map(|it| it.1.trim().trim_matches(['"', '\'']).as_bytes());
+    let mut parameters = kind.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let charset = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    let label = charset.map(|parameter| parameter.1.trim().trim_matches(['"', '\'']).as_bytes());
     let own = || {
-        declared_charset(bytes).and_then(Encoding::for_label).filter(|it| it.is_ascii_compatible())
+        declared_charset(bytes)
+            .and_then(Encoding::for_label)
+            .filter(|encoding| encoding.is_ascii_compatible())
     };
     let said = label.and_then(Encoding::for_label).or_else(own);
     let encoding = match said {
@@ -211,8 +213,8 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     let at = memchr::memmem::find(&start, word)? + word.len();
     let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
     let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
-    let is_part = |it: &u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b':');
-    let end = rest.iter().position(|it| !is_part(it)).unwrap_or(rest.len());
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':');
+    let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
     Some(&rest[..end])
 }
 
@@ -223,9 +225,9 @@ fn clean_title(text: &str) -> String {
 /// Removes invisible characters, with which a page could tell the model something that no person
 /// sees.
 fn remove_invisible(text: &str) -> String {
-    let is_seen = |it: &char| match *it {
+    let is_seen = |c: &char| match *c {
         '\n' | '\t' => true,
-        it if it.is_control() => false,
+        c if c.is_control() => false,
         '\u{ad}'
         | '\u{34f}'
         | '\u{61c}'
@@ -263,8 +265,8 @@ fn escape_marks(text: &str) -> String {
     while let Some(at) = memchr::memchr(b'<', rest.as_bytes()) {
         let (before, tag) = rest.split_at(at);
         result.push_str(before);
-        let word = tag[1..].trim_start_matches(|it: char| it == '/' || it.is_whitespace());
-        let name = word.get(..9).is_some_and(|it| it.eq_ignore_ascii_case("untrusted"));
+        let word = tag[1..].trim_start_matches(|c: char| c == '/' || c.is_whitespace());
+        let name = word.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("untrusted"));
         result.push_str(if name { "&lt;" } else { "<" });
         rest = &tag[1..];
     }
@@ -281,10 +283,10 @@ impl PageCache {
     /// Keeps a page under the URL that was requested, in place of an older one.
     pub fn insert(&self, url: &str, raw: bool, page: &Arc<WebPage>) {
         let mut pages = self.0.lock();
-        pages.retain(|it| it.0 != url || it.1 != raw);
+        pages.retain(|cached| cached.0 != url || cached.1 != raw);
         pages.push_back((url.to_owned(), raw, Arc::clone(page)));
         let bytes = |all: &VecDeque<(String, bool, Arc<WebPage>)>| -> usize {
-            all.iter().map(|it| it.0.len() + it.2.text.len()).sum()
+            all.iter().map(|cached| cached.0.len() + cached.2.text.len()).sum()
         };
         while pages.len() > MAX_PAGES || pages.len() > 1 && bytes(&pages) > MAX_CACHE_BYTES {
             pages.pop_front();
@@ -294,6 +296,9 @@ impl PageCache {
     /// The page that was fetched from this URL.
     pub fn get(&self, url: &str, raw: bool) -> Option<Arc<WebPage>> {
         let pages = self.0.lock();
-        pages.iter().find(|it| it.0 == url && it.1 == raw).map(|it| Arc::clone(&it.2))
+        pages
+            .iter()
+            .find(|cached| cached.0 == url && cached.1 == raw)
+            .map(|cached| Arc::clone(&cached.2))
     }
 }

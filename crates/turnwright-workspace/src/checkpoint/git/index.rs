@@ -64,8 +64,8 @@ impl IndexEntry {
     /// Whether the stat data of a file match the entry. Numbers are truncated to 32 bits as git
     /// does it. Permission bits may differ: changing them changes `ctime`.
     pub(super) fn matches(&self, stat: &FileStat) -> bool {
-        let cut = |it: u64| u32::try_from(it & u64::from(u32::MAX)).unwrap_or_default();
-        let moment = |it: (u64, u32)| (cut(it.0), it.1);
+        let cut = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default();
+        let moment = |(seconds, nanos): (u64, u32)| (cut(seconds), nanos);
         self.mtime == moment(stat.mtime)
             && self.ctime == moment(stat.ctime)
             // Git for Windows stores none.
@@ -211,19 +211,19 @@ impl<'a> ByteReader<'a> {
     }
 
     fn read_u32(&mut self) -> Option<u32> {
-        self.take(4)?.first_chunk().map(|it| u32::from_be_bytes(*it))
+        self.take(4)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
     fn read_u32s<const COUNT: usize>(&mut self) -> Option<[u32; COUNT]> {
         let mut all = [0; COUNT];
-        for it in &mut all {
-            *it = self.read_u32()?;
+        for value in &mut all {
+            *value = self.read_u32()?;
         }
         Some(all)
     }
 
     fn read_u16(&mut self) -> Option<u16> {
-        self.take(2)?.first_chunk().map(|it| u16::from_be_bytes(*it))
+        self.take(2)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
     }
 
     /// Takes the bytes up to the next NUL, and the NUL.

@@ -95,7 +95,7 @@ pub(crate) fn read_entry(pack: &impl ReadAt, offset: u64) -> Option<(DeltaBase, 
         size |= more.checked_mul(16)?;
         length += taken;
     }
-    let size = usize::try_from(size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
     let rest = head.get(length..)?;
     let base = match first >> 4 & 7 {
         3 => DeltaBase::None,
@@ -147,7 +147,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut rest = delta.get(taken..)?;
     let (to, taken) = read_varint(rest)?;
     rest = rest.get(taken..)?;
-    let to = usize::try_from(to).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+    let to = usize::try_from(to).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
     if from != base.len() as u64 {
         return None;
     }

@@ -18,12 +18,12 @@ pub(super) fn match_without_line_numbers<'a>(
     text: &str,
     query: &MatchQuery<'a>,
 ) -> MatchAttempt<'a> {
-    let is_listing = query.old.split_inclusive('\n').all(|it| strip_line_number(it).is_some());
+    let is_listing = query.old.split_inclusive('\n').all(|line| strip_line_number(line).is_some());
     if !is_listing || query.old.is_empty() {
         return None;
     }
-    let bare = |it: &str| -> String {
-        it.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
+    let bare = |text: &str| -> String {
+        text.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
     };
     let (old, new) = (bare(query.old), bare(query.new));
     search(text, query, &old, Cow::Owned(new), MatchKind::LineNumbers, query.all)
@@ -32,7 +32,7 @@ pub(super) fn match_without_line_numbers<'a>(
 /// The rest of a line after `  12| `, `12→` or `12` and a tab.
 fn strip_line_number(line: &str) -> Option<&str> {
     let digits = line.trim_start_matches(' ');
-    let mark = digits.trim_start_matches(|it: char| it.is_ascii_digit());
+    let mark = digits.trim_start_matches(|c: char| c.is_ascii_digit());
     if mark.len() == digits.len() {
         return None;
     }
@@ -107,7 +107,8 @@ fn search<'a>(
     let Some(second) = places(&(first.start + 1..query.within.end)).next() else {
         return Some(Ok(TextMatch { ranges: vec![first], new, match_kind }));
     };
-    let mut starts: Vec<_> = places(&query.within).map(|it| it.start).take(MAX_NAMED).collect();
+    let mut starts: Vec<_> =
+        places(&query.within).map(|place| place.start).take(MAX_NAMED).collect();
     if starts.len() == 1 {
         starts.push(second.start);
     }

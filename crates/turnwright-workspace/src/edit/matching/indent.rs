@@ -25,7 +25,7 @@ pub(super) fn match_ignoring_indentation<'a>(
     query: &MatchQuery<'a>,
 ) -> MatchAttempt<'a> {
     let old = lines_of(query.old);
-    let wanted: Vec<_> = old.iter().map(|it| it.trim()).collect();
+    let wanted: Vec<_> = old.iter().map(|line| line.trim()).collect();
     let within = text.within(&query.within);
     let area = text.lines.get(within.start..).unwrap_or_default();
     let (mut hits, mut shifts, mut count, mut comparisons) = (Vec::new(), Vec::new(), 0, 0);
@@ -139,7 +139,7 @@ fn difference<'l>(file: &'l str, old: &'l str) -> Option<(&'l str, &'l str)> {
 /// the offset.
 fn fit_line(mut pairs: impl Iterator<Item = (usize, usize)>) -> Option<(usize, isize)> {
     let first = pairs.next()?;
-    let rest: Vec<_> = pairs.filter(|it| *it != first).collect();
+    let rest: Vec<_> = pairs.filter(|pair| *pair != first).collect();
     let (width, offset) = match rest.first() {
         None => {
             let is_whole = first.1 > 0 && first.0.is_multiple_of(first.1);

@@ -35,7 +35,7 @@ impl<'t> TextLines<'t> {
 
     /// The lines that begin in a range of bytes.
     pub(super) fn within(&self, bytes: &Range<usize>) -> Range<usize> {
-        let first = |at: usize| self.starts.partition_point(|it| *it < at);
+        let first = |at: usize| self.starts.partition_point(|start| *start < at);
         first(bytes.start)..first(bytes.end)
     }
 
@@ -153,7 +153,7 @@ pub(super) fn unique_match<'a>(
     if count == 1 {
         return found(first, match_kind).map(Ok);
     }
-    let starts = hits.into_iter().map(|it| rows.start(it)).collect();
+    let starts = hits.into_iter().map(|row| rows.start(row)).collect();
     Some(Err(MatchError::Ambiguous { match_kind, starts, count }))
 }
 

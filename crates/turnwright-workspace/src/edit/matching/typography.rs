@@ -88,7 +88,7 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
     hits.sort_unstable();
     hits.dedup();
     for hit in hits {
-        let start = cursor.original_offset(hit).filter(|it| query.within.contains(it));
+        let start = cursor.original_offset(hit).filter(|start| query.within.contains(start));
         let mut ahead = cursor.clone();
         let end = start.and_then(|_| ahead.original_offset(hit + old.len()));
         places.extend(start.zip(end).map(|(start, end)| start..end));
@@ -98,7 +98,7 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
     }
     let place = places.first()?.clone();
     if places.len() > 1 {
-        let starts: Vec<_> = places.iter().map(|it| it.start).collect();
+        let starts: Vec<_> = places.iter().map(|place| place.start).collect();
         let count = starts.len();
         return Some(Err(MatchError::Ambiguous { match_kind, starts, count }));
     }

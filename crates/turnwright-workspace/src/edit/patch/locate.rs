@@ -85,7 +85,7 @@ fn locate<'h>(text: &str, hunk: &'h Hunk) -> Result<TextMatch<'h>, MatchError> {
     if blocks.is_empty() {
         return look(0..text.len());
     }
-    let in_blocks = single_match(blocks.iter().map(|it| look(it.clone())));
+    let in_blocks = single_match(blocks.iter().map(|block| look(block.clone())));
     match (&in_blocks, blocks.first()) {
         (Err(MatchError::NotFound), Some(first)) => look(first.start..text.len()),
         _ => in_blocks,
@@ -102,7 +102,7 @@ fn single_match<'h>(
             (_, Err(MatchError::NotFound)) => {}
             (Ok(first), Ok(other)) if first.ranges != other.ranges => {
                 let starts = [&first.ranges, &other.ranges].into_iter().flatten();
-                let starts = starts.map(|it| it.start).collect();
+                let starts = starts.map(|place| place.start).collect();
                 return Err(MatchError::Ambiguous {
                     match_kind: other.match_kind,
                     starts,
@@ -127,9 +127,11 @@ fn locate_insertion<'h>(
     let at = match blocks {
         [] if hunk.anchors.is_empty() => text.len(),
         [] => return Err(MatchError::NotFound),
-        [block] => text[block.start..].find('\n').map_or(text.len(), |it| block.start + it + 1),
+        [block] => {
+            text[block.start..].find('\n').map_or(text.len(), |newline| block.start + newline + 1)
+        }
         [..] => {
-            let starts: Vec<_> = blocks.iter().map(|it| it.start).take(10).collect();
+            let starts: Vec<_> = blocks.iter().map(|block| block.start).take(10).collect();
             return Err(MatchError::Ambiguous {
                 match_kind: MatchKind::Exact,
                 starts,
@@ -152,7 +154,7 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
     for name in names {
         let rows_that = |fits: fn(&str, &str) -> bool| -> Vec<usize> {
             let inside = blocks.iter().flat_map(Range::clone);
-            let mut hits: Vec<_> = inside.filter(|it| fits(rows[*it].trim(), name)).collect();
+            let mut hits: Vec<_> = inside.filter(|row| fits(rows[*row].trim(), name)).collect();
             hits.sort_unstable();
             hits.dedup();
             hits
@@ -164,7 +166,7 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
         if hits.len() > MAX_ANCHOR_MATCHES {
             return Vec::new();
         }
-        blocks = hits.into_iter().map(|it| it..block_end(&rows, it)).collect();
+        blocks = hits.into_iter().map(|row| row..block_end(&rows, row)).collect();
     }
     let mut starts = Vec::with_capacity(rows.len() + 1);
     let mut at = 0;
@@ -173,7 +175,7 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
         at += row.len();
     }
     starts.push(at);
-    blocks.into_iter().map(|it| starts[it.start]..starts[it.end]).collect()
+    blocks.into_iter().map(|block| starts[block.start]..starts[block.end]).collect()
 }
 
 /// The end of the block that is indented below a line, including the line that closes it; the end

@@ -79,7 +79,7 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
         return Err("the patch is longer than 8 MiB".to_owned());
     }
     let mut parser = PatchParser { lines: text.lines().collect(), at: 0 };
-    while parser.peek().is_some_and(|it| it.trim() != BEGIN) {
+    while parser.peek().is_some_and(|line| line.trim() != BEGIN) {
         parser.at += 1;
     }
     if parser.next().is_none() {
@@ -99,14 +99,14 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             continue;
         }
         let file = parser.parse_file(line)?;
-        if files.iter().any(|it| it.path == file.path) {
+        if files.iter().any(|other| other.path == file.path) {
             return Err(
                 parser.error(&format!("{} comes twice: put all its hunks together", file.path))
             );
         }
         files.push(file);
     }
-    let hunks = files.iter().map(|it| match &it.change {
+    let hunks = files.iter().map(|file| match &file.change {
         PatchOp::Update { hunks, .. } => hunks.len(),
         PatchOp::Add { .. } | PatchOp::Delete => 0,
     });
@@ -142,8 +142,8 @@ impl<'t> PatchParser<'t> {
 
     /// The next line, unless another file begins.
     fn next_file_line(&mut self) -> Option<&'t str> {
-        let is_next = |it: &&str| it.starts_with("*** ") && it.trim() != END_OF_FILE;
-        self.peek().filter(|it| !is_next(it))?;
+        let is_next = |line: &&str| line.starts_with("*** ") && line.trim() != END_OF_FILE;
+        self.peek().filter(|line| !is_next(line))?;
         self.next()
     }
 
@@ -186,13 +186,13 @@ impl<'t> PatchParser<'t> {
 
     /// Whether only empty lines follow before the next file.
     fn is_at_file_end(&self) -> bool {
-        let next = self.lines[self.at..].iter().find(|it| !it.is_empty());
-        next.is_none_or(|it| it.starts_with("*** "))
+        let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
+        next.is_none_or(|line| line.starts_with("*** "))
     }
 
     fn parse_updated_file(&mut self) -> Result<PatchOp, String> {
         let mut to = None;
-        if let Some(rest) = self.peek().and_then(|it| it.strip_prefix(MOVE)) {
+        if let Some(rest) = self.peek().and_then(|line| line.strip_prefix(MOVE)) {
             self.at += 1;
             if rest.trim().is_empty() {
                 return Err(self.error("a path is missing"));
@@ -228,8 +228,8 @@ impl<'t> PatchParser<'t> {
     }
 
     fn is_at_hunk_end(&self) -> bool {
-        let next = self.lines[self.at..].iter().find(|it| !it.is_empty());
-        next.is_none_or(|it| it.starts_with("*** ") || it.starts_with("@@"))
+        let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
+        next.is_none_or(|line| line.starts_with("*** ") || line.starts_with("@@"))
     }
 
     fn parse_hunk_line(&self, hunk: &mut Hunk, line: &str) -> Result<(), String> {
@@ -269,7 +269,7 @@ impl Hunk {
 /// them right.
 fn parse_anchor(rest: &str) -> Option<String> {
     let rest = rest.trim();
-    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|it: char| it.is_ascii_digit());
+    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
     let anchor = match rest.split_once("@@") {
         Some((_, anchor)) if is_numbers => anchor,
         _ if is_numbers => "",

@@ -33,7 +33,7 @@ const MAX_LINE_CHARS: usize = 200;
 pub struct CustomCommand {
     /// Without the slash.
     pub name: String,
-    /// What the command does, in one line.
+    /// Describes the command in one line.
     pub description: String,
     pub argument_hint: Option<String>,
     pub path: PathBuf,
@@ -41,7 +41,7 @@ pub struct CustomCommand {
 }
 
 impl CustomCommand {
-    /// Whether the file is the project's, and not the user's own.
+    /// Returns true if the file is the project's, and not the user's own.
     pub fn is_of_project(&self) -> bool {
         self.within.is_some()
     }

@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct ComparableNames(Option<HashSet<OsString>>);
 
-/// What was in the listed folders, and in the folders below them that were asked about.
+/// The names in the listed folders, and in the folders below them that were asked about.
 #[derive(Debug, Default)]
 pub struct FolderNames {
     /// Not by `PathBuf`, of which a hash takes longer.

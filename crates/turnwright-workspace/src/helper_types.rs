@@ -13,13 +13,13 @@ const MAX_TOOLS: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperType {
     pub name: String,
-    /// What it is for, in one line for the model.
+    /// Describes its purpose to the model, in one line.
     pub description: String,
     /// The names of its only tools, as they are written; `None` if it has all.
     pub tools: Option<Vec<String>>,
     /// Its model, if it is not that of the session.
     pub model: Option<String>,
-    /// What the helper is told in addition to the usual instructions.
+    /// Instructions for the helper in addition to the usual ones.
     pub instructions: String,
 }
 
@@ -55,7 +55,7 @@ fn tool_names(list: &str) -> Option<Vec<String>> {
     (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
 }
 
-/// Whether it is a name that files of another agent use for models that only its provider has, or that
+/// Returns true for a name that files of another agent use for models that only its provider has, or that
 /// means the model of the session.
 fn is_alias(model: &str) -> bool {
     ["inherit", "sonnet", "opus", "haiku"].contains(&model.to_ascii_lowercase().as_str())

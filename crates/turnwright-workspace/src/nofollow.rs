@@ -74,7 +74,7 @@ pub fn set_permission_bits(_: &File, _: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether opening failed because there is a link on the path.
+/// Returns true if opening failed because there is a link on the path.
 #[cfg(unix)]
 pub fn is_link_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())

@@ -101,13 +101,13 @@ fn plain_windows_path(path: &str) -> Option<&str> {
     (fits && plain.len() > 2).then_some(plain)
 }
 
-/// Whether Windows takes a name as it is: it removes dots and blanks at its end, and some names are
-/// devices.
+/// Returns true if Windows takes a name as it is: it removes dots and blanks at its end, and some names
+/// are devices.
 fn is_plain_name(name: &str) -> bool {
     !name.ends_with(['.', ' ']) && !is_device_name(name)
 }
 
-/// Whether a name may be a device in every folder of Windows.
+/// Returns true if a name may be a device in every folder of Windows.
 pub(crate) fn is_device_name(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let numbered = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));

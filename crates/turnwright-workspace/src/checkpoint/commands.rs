@@ -142,7 +142,7 @@ impl super::ChangeTracker {
             Some(snapshot) => snapshot,
             None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
         };
-        // What git has stored may be another content now.
+        // Git may store other content by now.
         let converted =
             ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
@@ -190,7 +190,7 @@ impl super::ChangeTracker {
         snapshot.map(|snapshot| snapshot.hard_linked())
     }
 
-    /// Whether there are ignored folders.
+    /// Returns true if there are ignored folders.
     pub fn has_ignored(&self) -> bool {
         !self.0.inner.lock().ignored.is_empty()
     }
@@ -303,7 +303,7 @@ impl super::ChangeTracker {
     }
 }
 
-/// Whether the user hardly had time to change anything since the snapshot, and finding out what is
+/// Returns true if the user hardly had time to change anything since the snapshot, and a new one is
 /// expensive.
 fn is_fresh(snapshot: &StatSnapshot) -> bool {
     let age = snapshot.at.elapsed();
@@ -312,7 +312,7 @@ fn is_fresh(snapshot: &StatSnapshot) -> bool {
         && age.is_ok_and(|age| age <= snapshot.took * MAX_AGE_FACTOR)
 }
 
-/// Whether undo can restore this state.
+/// Returns true if undo can restore this state.
 pub(super) fn is_restorable(state: &FileState) -> bool {
     match state {
         FileState::Absent | FileState::Link { .. } | FileState::Folder { .. } => true,
@@ -410,7 +410,7 @@ impl<'a> ChangeComparison<'a> {
         (changes, unchanged)
     }
 
-    /// Whether a file only became ignored, or is no longer ignored. A file that was not modified
+    /// Returns true if a file only became ignored, or is no longer ignored. A file that was not modified
     /// has not changed.
     fn is_only_visibility_change(&self, change: &StatChange) -> bool {
         match (change.before, change.after) {
@@ -426,7 +426,7 @@ impl<'a> ChangeComparison<'a> {
         }
     }
 
-    /// Whether a file existed before, but outside of the snapshot. It may be the only copy, so undo
+    /// Returns true if a file existed before, but outside of the snapshot. It may be the only copy, so undo
     /// must not remove it.
     fn came_from_outside(&self, change: &StatChange) -> bool {
         let is_new = |stat: &FileStat| {
@@ -521,7 +521,7 @@ fn has_no_link_above(path: &Path) -> bool {
     folder.is_some_and(|folder| real_path(folder).is_ok_and(|real| real == folder))
 }
 
-/// Whether a file was created before a point in time, as far as the file system knows.
+/// Returns true if a file was created before a point in time, as far as the file system knows.
 fn was_created_before(path: &PathBuf, then: SystemTime) -> bool {
     let made = std::fs::symlink_metadata(path).and_then(|metadata| metadata.created());
     made.is_ok_and(|time| time + CLOCK_LAG < then)

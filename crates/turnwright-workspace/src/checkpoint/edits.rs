@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 20 * 1024 * 1024;
 /// The assumed mode of a file that only the editor knows.
 const DEFAULT_MODE: u32 = 0o644;
 
-/// What a call is going to make of a file.
+/// The state in which a call is going to leave a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedChange<'a> {
     /// The path with links resolved.

@@ -42,7 +42,7 @@ pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// What is in a folder.
+/// The contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FolderListing {
     pub(super) entries: ListedEntries,
@@ -153,7 +153,7 @@ fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
 }
 
-/// Whether anything is at a path.
+/// Returns true if anything is at a path.
 #[cfg(unix)]
 fn exists(path: &Path) -> bool {
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
@@ -536,7 +536,7 @@ impl<'a> FolderLister<'a> {
     }
 }
 
-/// Whether more entries were listed than a snapshot may have.
+/// Returns true if more entries were listed than a snapshot may have.
 pub(super) fn are_too_many(count: usize) -> bool {
     count > MAX_ENTRIES
 }

@@ -88,7 +88,7 @@ impl Repository {
         known.cloned().or_else(|| Repository::open(root).map(Arc::new))
     }
 
-    /// Whether the index is still the one that was read.
+    /// Returns true if the index is still the one that was read.
     fn is_current(&self) -> bool {
         let now = fs::metadata(&self.index_file)
             .ok()

@@ -20,7 +20,7 @@ pub(super) struct HiddenFolders {
     folders: BTreeSet<PathBuf>,
     /// The repositories in them.
     repositories: BTreeSet<PathBuf>,
-    /// Whether the last look at them saw everything.
+    /// True if the last scan of them was cut short.
     is_incomplete: bool,
     /// The folders that the user cannot list, either; `None` until they are known.
     unreadable: Option<BTreeSet<PathBuf>>,
@@ -30,7 +30,7 @@ pub(super) struct HiddenFolders {
 #[derive(Debug, Default)]
 pub(super) struct NewRepositories {
     pub(super) found: BTreeSet<PathBuf>,
-    /// Whether there may be more, because for the first time not everything could be looked at.
+    /// True if this scan was cut short, and the one before was not: there may be more.
     pub(super) may_be_more: bool,
 }
 
@@ -174,7 +174,7 @@ impl RepositoryScan<'_> {
     }
 }
 
-/// Whether a folder belongs to this user, whose commands can write in it.
+/// Returns true if a folder belongs to this user, whose commands can write in it.
 #[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -30,7 +30,7 @@ const DESCRIPTORS_LIMIT: &str = "/proc/sys/fs/inotify/max_user_instances";
 /// The shares of these limits that this process may take.
 const FOLDERS_SHARE: usize = 8;
 const DESCRIPTORS_SHARE: usize = 16;
-/// What all sessions of this process have taken.
+/// The watched folders and descriptors of all sessions of this process.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
 /// The settings of at most this many submodules of a repository are followed.
@@ -79,7 +79,7 @@ struct WatchState {
     most: usize,
     /// Something may have changed without an event.
     has_failed: bool,
-    /// What each reader has not taken yet; `None` if it is too much.
+    /// The changes that each reader has not taken yet; `None` if there are too many.
     unread: HashMap<u64, Option<ChangedFolders>>,
     last_reader: u64,
 }
@@ -123,7 +123,7 @@ impl WatchReader {
         }
     }
 
-    /// What has changed since the last call; `None` if that is not known.
+    /// Returns the changes since the last call; `None` if they are not known.
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
         self.watch.take_changes_for(self.number)
     }
@@ -154,7 +154,7 @@ impl Drop for WatchReader {
     }
 }
 
-/// What an event in an ignored folder means.
+/// The meaning of an event in an ignored folder.
 #[derive(Debug)]
 struct IgnoredFolder {
     /// The folder that has to be listed again.
@@ -237,12 +237,12 @@ impl InotifyWatch {
         self.state.lock().has_failed = true;
     }
 
-    /// Whether not every change is reported.
+    /// Returns true if some changes are not reported.
     pub(super) fn has_failed(&self) -> bool {
         self.state.lock().has_failed
     }
 
-    /// What has changed since the last call; `None` if that is not known.
+    /// Returns the changes since the last call; `None` if they are not known.
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
         self.take_changes_for(SNAPSHOTS)
     }
@@ -326,7 +326,7 @@ impl Drop for InotifyWatch {
     }
 }
 
-/// Whether a folder is in a file system that only this machine writes.
+/// Returns true if a folder is in a file system that only this machine writes.
 fn is_local(folder: &Path) -> bool {
     /// The numbers of ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS and Bcachefs.
     const LOCAL: [u64; 8] = [

@@ -15,7 +15,7 @@ const MAX_ENTRIES: usize = 50_000;
 /// The folders of a repository in which git makes others.
 const FOLDERS_WITH_REPOSITORIES: [&str; 2] = ["modules", "worktrees"];
 
-/// What was found where nothing else looks.
+/// The findings in places where nothing else looks.
 #[derive(Debug, Default)]
 pub(super) struct LinkedFolders {
     /// The links to folders in which there is a repository, or a file that programs of the user obey; and repositories

@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 50_000;
 /// bring their own rules along, are only counted: undo leaves them whole.
 const MAX_RECORDED: usize = 200;
 
-/// What the rules from before would have shown.
+/// The files that the old ignore rules would have shown.
 #[derive(Debug, Default)]
 pub(super) struct NewlyIgnored {
     /// All of them are new.

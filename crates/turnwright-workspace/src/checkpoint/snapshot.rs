@@ -53,12 +53,12 @@ impl Default for GitSettings {
     }
 }
 
-/// Which files in subfolders programs of the user obey.
+/// The files in subfolders that programs of the user obey.
 #[derive(Clone, Copy, Debug)]
 pub struct ObeyedFiles {
-    /// Whether a file, or a link if the flag is set, is one. The path is relative to a root.
+    /// Returns true if a file is obeyed, or a link if the flag is set. The path is relative to a root.
     pub is_obeyed: fn(&Path, bool) -> bool,
-    /// Whether a folder may hold one.
+    /// Returns true if a folder may hold an obeyed file.
     pub may_hold: fn(&Path) -> bool,
 }
 
@@ -107,7 +107,7 @@ impl WatchedFolders {
         (self.git.attribute_files)(folder, &self.git)
     }
 
-    /// Whether the path below one of the folders is a file that programs of the user obey.
+    /// Returns true if the path below one of the folders is a file that programs of the user obey.
     pub(super) fn is_obeyed(&self, path: &Path, is_link: bool) -> bool {
         let relative = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
         relative.is_some_and(|relative| (self.obeyed.is_obeyed)(relative, is_link))
@@ -225,7 +225,7 @@ impl StatSnapshot {
         let watch = self.watch.as_ref()?;
         let are_too_many = changes.are_too_many();
         let ChangedFolders { mut listed, replaced } = changes;
-        // What is at the path of a folder is found by listing the one above it.
+        // A replaced folder is found by listing its parent.
         listed.extend(replaced.iter().filter_map(|path| path.parent()).map(Path::to_path_buf));
         let hard_linked =
             self.folders.iter().filter(|(_, listing)| !listing.hard_linked.is_empty());
@@ -287,7 +287,7 @@ impl StatSnapshot {
         self.watch.as_ref()
     }
 
-    /// Whether changes after this snapshot are reported.
+    /// Returns true if changes after this snapshot are reported.
     pub(super) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
@@ -360,7 +360,7 @@ impl StatSnapshot {
         self.folders.iter().filter(|entry| entry.1.is_unknown).map(|entry| &**entry.0)
     }
 
-    /// Whether the entries of a folder are known.
+    /// Returns true if the entries of a folder are known.
     pub(super) fn lists(&self, folder: &Path) -> bool {
         self.folders.get(folder).is_some_and(|listing| !listing.is_unknown)
     }
@@ -414,7 +414,7 @@ impl StatSnapshot {
     }
 }
 
-/// Lists one of the folders again, and what has appeared below it. Returns `None` if other folders may
+/// Lists one of the folders again, and new folders below it. Returns `None` if other folders may
 /// have changed because of that.
 fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };

@@ -501,7 +501,7 @@ fn a_command_cannot_hide_a_new_repository_beside_an_ignore_file_that_is_not_read
     assert_eq!(changes.new_repositories, [fixture.path("new/app/.git")]);
 }
 
-/// What a command makes unreadable can still be entered.
+/// A folder that a command makes unreadable can still be entered.
 #[cfg(unix)]
 #[test]
 fn a_folder_that_a_command_makes_unreadable_is_searched_and_one_of_the_user_is_told_once() {

@@ -37,7 +37,7 @@ struct EditRegion {
     new: String,
     /// The position in the old text up to which `new` is complete.
     copied: usize,
-    /// Whether the ending of the last line lies behind everything that is replaced, so that it
+    /// True if the ending of the last line lies behind everything that is replaced, so that it
     /// stays.
     keeps_last_eol: bool,
 }

@@ -35,7 +35,7 @@ pub struct TextEdit {
     pub old: String,
     /// The replacement.
     pub new: String,
-    /// Whether to replace all occurrences instead of exactly one.
+    /// True to replace all occurrences instead of exactly one.
     pub replace_all: bool,
 }
 
@@ -90,7 +90,7 @@ pub enum EditErrorKind {
     NotFound {
         /// The most similar lines.
         similar: Vec<SimilarLines>,
-        /// Whether the old text was there before the preceding edits were applied.
+        /// True if the old text was there before the preceding edits were applied.
         matched_before: bool,
     },
     /// There are too many occurrences, or the result would be too large.
@@ -210,7 +210,7 @@ impl EditError {
 struct ErrorWording<'a> {
     /// The name of the old text: an argument, or a hunk.
     old_name: &'a str,
-    /// What to do if it occurs more than once.
+    /// Advice for when it occurs more than once.
     hint: &'a str,
 }
 

@@ -70,7 +70,7 @@ fn is_placeholder(line: &str) -> bool {
     (is_comment || has_dots) && describes_omission(bare, has_dots)
 }
 
-/// Whether the words say only that something is unchanged.
+/// Returns true if the words say only that something is unchanged.
 fn describes_omission(words: &str, has_dots: bool) -> bool {
     let words = words.to_lowercase();
     let words: Vec<_> =

@@ -1,5 +1,5 @@
-//! Whether a program has run in between: each thread counts how often it has left a processor. A program
-//! of which no thread has run since a moment has changed no file since then.
+//! Detects that a program has run in between: each thread counts how often it has left a processor. A
+//! program of which no thread has run since a moment has changed no file since then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) enum ProgramRoots {
     Everything,
 }
 
-/// What was seen of the threads at one moment. A program that has not run in between looks the same.
+/// The state of the threads at one moment. A program that has not run in between looks the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActivitySample {
     /// How often each thread has left a processor.
@@ -28,7 +28,7 @@ pub struct ActivitySample {
 }
 
 impl ActivitySample {
-    /// Whether the program may have run since the other sample.
+    /// Returns true if the program may have run since the other sample.
     pub fn has_run_since(&self, earlier: &ActivitySample) -> bool {
         self.is_running || self != earlier
     }

@@ -114,7 +114,7 @@ impl CommandNamespace {
         }
     }
 
-    /// Whether the program has ended and nothing else is running.
+    /// Returns true if the program has ended and nothing else is running.
     pub(super) fn has_ended(&self) -> bool {
         self.program.has_ended() && !is_any_running(&self.others())
     }

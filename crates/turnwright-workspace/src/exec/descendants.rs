@@ -31,7 +31,7 @@ pub(super) fn adopt_orphans() {
     adopts_orphans();
 }
 
-/// Whether the kernel lists the children of each process.
+/// Returns true if the kernel lists the children of each process.
 pub(super) fn are_listed() -> bool {
     adopts_orphans()
 }
@@ -99,13 +99,13 @@ pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
     }
 }
 
-/// Whether a child of this process has ended and was not reaped yet.
+/// Returns true if a child of this process has ended and was not reaped yet.
 fn has_ended_child() -> bool {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, how), Ok(None) | Err(rustix::io::Errno::CHILD))
 }
 
-/// Whether a process has ended and was not reaped yet.
+/// Returns true if a process has ended and was not reaped yet.
 pub(super) fn is_zombie(process: Pid) -> bool {
     let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
     let name_end = stat.iter().rposition(|byte| *byte == b')').unwrap_or_default();

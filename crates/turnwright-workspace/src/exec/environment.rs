@@ -110,9 +110,9 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TURNWRIGHT", "1"),
 ];
 
-/// What a command gets that runs without a question, besides `LC_*` and the variables above: where the
-/// user, the toolchains and the temporary files are. Others could make it do more than its words say,
-/// as `NODE_OPTIONS` does.
+/// The variables for commands that run without a question, besides `LC_*` and those above: they say where
+/// the user, the toolchains and the temporary files are. Others could make a command do more than its
+/// words say, as `NODE_OPTIONS` does.
 const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
     "PATH",
     "HOME",
@@ -163,7 +163,7 @@ pub fn is_secret_name(name: &str) -> bool {
         && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Whether two names are those of one variable: Windows ignores their case.
+/// Returns true if both names mean the same variable: Windows ignores their case.
 fn is_same_name(one: &OsStr, other: &str) -> bool {
     if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }
 }

@@ -156,7 +156,7 @@ async fn prepare(
 ) -> io::Result<Option<Sandbox>> {
     let preparing = spawn_blocking(move || {
         super::process_mark::reap_orphans();
-        // Whether it can be entered is found out when the command starts.
+        // The start of the command reports a folder that cannot be entered.
         drop(std::fs::metadata(workdir));
         profile.map(|profile| prepare_sandbox(&profile, network)).transpose()
     });

@@ -34,7 +34,7 @@ pub struct JobEnd {
     pub reason: EndReason,
     /// How long it ran.
     pub duration: Duration,
-    /// Whether it had left processes running.
+    /// Tells if it had left processes running.
     pub leftover: Leftover,
     /// The connections that came to nothing because of its sandbox.
     pub refused_connections: Vec<SocketAddr>,

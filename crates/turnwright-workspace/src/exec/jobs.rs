@@ -38,7 +38,7 @@ pub struct TooManyJobs(String);
 #[derive(Debug)]
 pub struct Jobs {
     folder: PathBuf,
-    /// What ids begin with. A number follows.
+    /// The start of each id. A number follows.
     prefix: String,
     time_limit: Duration,
     space: SpaceLimits,

@@ -40,7 +40,7 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most bytes that may wait for the agent before the program is no longer read.
 const MAX_BACKLOG: usize = 256 * 1024;
 
-/// What the launcher runs.
+/// The command for the launcher.
 #[derive(Clone, Debug)]
 pub struct LaunchSpec {
     pub environment: Environment,
@@ -120,7 +120,7 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
             (None, None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
         }
     };
-    // What a terminal of the editor shows is seen by more than the person who types there.
+    // More people than the one who types there see a terminal of the editor.
     let redactor = link.is_some().then(redact::StreamRedactor::default);
     let mut targets = OutputTargets {
         display: Some(display_task.output),
@@ -211,7 +211,7 @@ async fn run(
     let mut output = Vec::new();
     let RelayEnd { exit, end_signal, grace } =
         relay(&mut group, &mut targets, &mut signals, &mut output).await;
-    // What the program itself has printed is in the pipe, which holds less than this. Background
+    // All output of the program itself is in the pipe, which holds less than this. Background
     // processes may print more, faster than anybody reads.
     let mut sink = |bytes: &[u8]| {
         if output.len() < MAX_BACKLOG {

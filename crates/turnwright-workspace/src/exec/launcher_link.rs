@@ -38,7 +38,7 @@ pub(super) enum LinkFrame {
     Exit(CommandExit, Leftover),
 }
 
-/// What the launcher is to run.
+/// The command for the launcher.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LaunchRequest {
     /// The program and its arguments.

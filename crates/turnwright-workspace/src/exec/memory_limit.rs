@@ -56,7 +56,7 @@ fn pause_before(free: u64) -> Duration {
     until_full.clamp(PAUSES.0, PAUSES.1)
 }
 
-/// What a look at the memory has found, in bytes.
+/// The result of measuring the memory, in bytes.
 #[cfg(target_os = "linux")]
 #[derive(Debug, PartialEq, Eq)]
 enum Measured {
@@ -171,7 +171,7 @@ impl MemoryFiles {
     }
 }
 
-/// Whether a file is on a file system in memory.
+/// Returns true if a file is on a file system in memory.
 #[cfg(target_os = "linux")]
 fn is_in_memory(path: &std::path::Path) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;

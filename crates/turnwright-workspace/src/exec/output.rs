@@ -117,7 +117,7 @@ pub struct OutputExcerpt {
 pub struct CommandOutput {
     cleaner: TerminalCleaner,
     repeats: RepeatedLines,
-    /// What was not taken yet.
+    /// Output that was not taken yet.
     untaken: HeadTailBuffer,
     /// The incomplete last line as it was when it was taken.
     taken_line: String,
@@ -240,7 +240,7 @@ impl CommandOutput {
         (from, self.raw.iter().skip(skipped).copied().collect())
     }
 
-    /// What is to be written to the file now. It has to be passed back to
+    /// Takes the next output for the file. It has to be passed back to
     /// [`CommandOutput::written`].
     pub(super) fn next_write(&mut self, all: bool) -> Option<FileWrite> {
         self.file_output.next_write(all)

@@ -152,7 +152,7 @@ pub(super) fn reap_orphans() {
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(super) fn reap_orphans() {}
 
-/// Whether a running process has the mark.
+/// Returns true if a running process has the mark.
 #[cfg(target_os = "linux")]
 fn is_running_with(process: Pid, entry: &str, limit: &str) -> bool {
     has_environment(process, entry)

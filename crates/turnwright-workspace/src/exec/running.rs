@@ -86,7 +86,7 @@ impl fmt::Display for CommandExit {
     }
 }
 
-/// Whether processes were still running when a command was ended.
+/// Tells if processes were still running when a command was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// Nothing was running.
@@ -98,7 +98,7 @@ pub enum Leftover {
 /// The signals that can be sent to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// What control-C sends.
+    /// The signal of control-C.
     Int,
     /// A request to end.
     Term,

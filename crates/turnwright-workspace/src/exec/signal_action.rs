@@ -1,4 +1,4 @@
-//! What happens when this process gets a signal. All functions may be called between fork and exec.
+//! Signal dispositions of this process. All functions may be called between fork and exec.
 #![expect(unsafe_code, reason = "signal(2), which is async-signal-safe")]
 
 use std::ffi::c_int;

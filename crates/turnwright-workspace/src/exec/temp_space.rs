@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 200_000;
 pub(super) struct SpaceLimits {
     /// The most, however much is free.
     pub(super) most: u64,
-    /// What is left free on its disk.
+    /// The space to leave free on its disk.
     pub(super) reserve: u64,
     /// The folder is measured whenever its disk has lost as much. If it holds less, it is not what
     /// fills the disk.
@@ -35,7 +35,7 @@ impl Default for SpaceLimits {
 /// system does not tell how much is free.
 pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) -> u64 {
     let folders: Arc<[PathBuf]> = folders.into();
-    // What was free when the folder was measured last.
+    // The free space when the folder was measured last.
     let mut mark = None;
     loop {
         let places = Arc::clone(&folders);

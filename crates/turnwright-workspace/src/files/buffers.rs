@@ -258,7 +258,7 @@ impl Files {
     }
 }
 
-/// What must be on the disk still, if the text was read from it.
+/// Requires the disk to be unchanged, if the text was read from it.
 fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
     let text = &found.text;
     match text.encoding.encode(&text.text) {

@@ -79,7 +79,7 @@ pub(super) async fn read_image(path: &Path) -> Result<Media, FileError> {
     .await
 }
 
-/// What is known of a file that is not text.
+/// A file that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinaryFile {
     /// The size in bytes.

@@ -22,7 +22,7 @@ const MAX_WRONG_FOR_WIDE: usize = 8;
 pub struct TextEncoding {
     /// The character encoding.
     pub charset: &'static Encoding,
-    /// Whether the file begins with a byte order mark.
+    /// True if the file begins with a byte order mark.
     pub has_bom: bool,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// Whether these bytes cannot be the beginning of a text.
+/// Returns true if these bytes cannot be the beginning of a text.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let head = &head[..head.len().min(PROBE_BYTES)];
     let is_odd = |byte: &u8| byte.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(byte);
@@ -220,7 +220,7 @@ fn guess_charset(bytes: &[u8]) -> &'static Encoding {
     detector.guess(None, Utf8Detection::Deny)
 }
 
-/// Whether this is UTF-8 with a few invalid bytes: any other encoding would garble the rest.
+/// Returns true for UTF-8 with a few invalid bytes: any other encoding would garble the rest.
 fn mostly_utf8(bytes: &[u8]) -> bool {
     let (mut right, mut wrong) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {

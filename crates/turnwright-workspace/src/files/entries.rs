@@ -20,11 +20,11 @@ const MAX_DEPTH: usize = 200;
 /// The most entries that are listed.
 const MAX_LISTED: usize = 20;
 
-/// What is at a path.
+/// The file, folder or link at a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryInfo {
     pub is_folder: bool,
-    /// Whether it is a symbolic link, which is not followed.
+    /// True for a symbolic link, which is not followed.
     pub is_link: bool,
     /// The number of entries below the folder that are not folders, as far as they were counted.
     pub files: usize,
@@ -42,12 +42,12 @@ impl EntryInfo {
         self.files + self.folders
     }
 
-    /// Whether its folders are nested too deep to be removed.
+    /// Returns true if its folders are nested too deep to be removed.
     pub fn is_too_deep(&self) -> bool {
         self.depth > MAX_DEPTH
     }
 
-    /// Whether there may be more entries than were counted.
+    /// Returns true if there may be more entries than were counted.
     pub fn is_truncated(&self) -> bool {
         self.entries() >= MAX_COUNTED || self.is_too_deep()
     }
@@ -117,7 +117,7 @@ impl Files {
         removed
     }
 
-    /// Whether the working folder of the session is at this path or below it.
+    /// Returns true if the working folder of the session is at this path or below it.
     ///
     /// # Errors
     /// If the process is ending.

@@ -26,9 +26,9 @@ pub struct Excerpt {
     pub lines: Vec<ExcerptLine>,
     /// The number of lines in the file, or a lower bound of it.
     pub total: usize,
-    /// Whether `total` is exact and not just a lower bound.
+    /// True if `total` is exact and not just a lower bound.
     pub is_total_exact: bool,
-    /// Whether more lines were requested than are here.
+    /// True if more lines were requested than are here.
     pub has_more: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct FileHead {
     pub text: String,
     /// False for a file that is not text, whatever the encoding.
     pub is_text: bool,
-    /// Whether `text` is the whole file.
+    /// True if `text` is the whole file.
     pub is_complete: bool,
     pub modified: Option<SystemTime>,
 }
@@ -49,8 +49,8 @@ pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<Fil
     read_opened(nofollow::open_file(&real).ok()?, real, limit)
 }
 
-/// Whether a path that can be opened without following a link is its own resolved path. On other systems,
-/// names can be written in more than one way.
+/// Returns true if a path that can be opened without following a link is its own resolved path. On other
+/// systems, names can be written in more than one way.
 fn is_plain(path: &Path) -> bool {
     let is_name = |part| matches!(part, Component::RootDir | Component::Normal(_));
     cfg!(target_os = "linux") && path.is_absolute() && path.components().all(is_name)

@@ -94,7 +94,7 @@ pub struct WriteOutcome {
     /// The text after the write. An editor may have changed more than was asked for, for example if
     /// it formats on save.
     pub text: FileText,
-    /// Whether the text was read back after the write. An editor may accept a text and keep showing
+    /// True if the text was read back after the write. An editor may accept a text and keep showing
     /// the old one.
     pub is_confirmed: bool,
 }

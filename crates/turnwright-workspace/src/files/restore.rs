@@ -14,7 +14,7 @@ use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::ids::hex;
 
-/// What must be at a path for its content to be restored.
+/// The state that a path must have for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestorePrecondition {
     Absent,

@@ -32,7 +32,7 @@ pub struct Roots {
     readable: Arc<RwLock<Vec<PathBuf>>>,
     /// The `/tmp` of the session's commands, if they may have their own.
     tmp: Option<Arc<SessionTmp>>,
-    /// Whether the folders are those of a recording, so that the disk says nothing about them.
+    /// True if the folders come from a recording, so that the disk says nothing about them.
     pub(super) is_recorded: bool,
 }
 
@@ -196,7 +196,7 @@ impl Roots {
                 return real;
             }
         }
-        // What is above the folder for this process is not above it for commands.
+        // For commands, the folder has other parents than for this process.
         let place = |path: &mut PathBuf| {
             let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
             if folder.is_some_and(|folder| folder == path) {
@@ -248,9 +248,9 @@ impl Roots {
         })
     }
 
-    /// Whether a path may lead to another machine or to a device, which looking at it would already connect
-    /// to, and Windows would log in there with the user's name and password. Everything but drives, and shares
-    /// on which the session has a folder.
+    /// Returns true if a path may lead to another machine or to a device. Looking at it would already connect
+    /// there, and Windows would log in with the user's name and password. True for everything but drives, and
+    /// shares on which the session has a folder.
     #[cfg(windows)]
     pub fn leads_elsewhere(&self, path: &Path) -> bool {
         let absolute = unambiguous(self.folders[0].1.join(path));
@@ -333,7 +333,7 @@ fn place_off_drives(path: &Path) -> Option<(String, String)> {
     }
 }
 
-/// Whether a path is a folder or below it. Names of what does not exist yet have any case on Windows.
+/// Returns true if a path is a folder or below it. On Windows, missing files may be named in any case.
 fn is_below(path: &Path, folder: &Path) -> bool {
     if cfg!(not(windows)) {
         return path.starts_with(folder);

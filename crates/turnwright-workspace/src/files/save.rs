@@ -14,7 +14,7 @@ use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
 use turnwright_types::io_error_text::io_error_text;
 
-/// What must be at the path at the moment of writing.
+/// The state that the path must have at the moment of writing.
 #[derive(Debug)]
 pub(super) enum WritePrecondition {
     Any,
@@ -201,7 +201,7 @@ fn replace_atomically(
     Ok(Replacement::Done)
 }
 
-/// Whether a file is unchanged since `old` was read. Writing the replacement may have taken long.
+/// Returns true if a file is unchanged since `old` was read. Writing the replacement may have taken long.
 #[cfg(unix)]
 fn is_unchanged(path: &Path, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -217,7 +217,7 @@ fn is_unchanged(path: &Path, old: &Metadata) -> bool {
     fs::symlink_metadata(path).is_ok_and(|now| state(&now) == state(old))
 }
 
-/// Whether a replacement failed because the folder accepts no new file, or because the file is a
+/// Returns true if a replacement failed because the folder accepts no new file, or because the file is a
 /// mount point. Then the file has to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(

@@ -17,7 +17,7 @@ const MAX_HASHED_LINES_TOTAL: usize = 1_000_000;
 /// The most changed regions that are reported.
 const MAX_REGIONS: usize = 5;
 
-/// What the model has seen of the files of one session.
+/// The lines that the model has seen of the files of one session.
 // Held only to access the map.
 #[derive(Debug, Default)]
 pub(super) struct SeenFiles(Mutex<SeenState>);

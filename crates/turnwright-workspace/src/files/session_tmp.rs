@@ -23,7 +23,7 @@ pub struct SessionTmp {
     /// Tells whether commands have a `/tmp` of their own now.
     is_used: Box<dyn Fn() -> bool + Send + Sync>,
     folder: OnceLock<Option<(PrivateTempFolder, PathBuf)>>,
-    /// What commands see of the machine's, as real paths.
+    /// The entries of the machine's that commands see, as real paths.
     // Held only to access a short list.
     shown: RwLock<Vec<PathBuf>>,
 }
@@ -174,7 +174,7 @@ mod tests {
         let entry = |path: &str| roots.resolve_entry(Path::new(path)).path;
         assert_eq!(entry("/tmp/to-made"), own.join("to-made"));
         assert_eq!(entry(&format!("/tmp/{users_name}")), users.path());
-        // What commands are shown stays the machine's, although it is mounted in the session's folder.
+        // A folder that commands are shown stays the machine's, although it is mounted in the session's folder.
         fs::create_dir(own.join(&users_name)).unwrap();
         assert_eq!(roots.resolve(users.path()).path, own.join(&users_name));
         roots.session_tmp().unwrap().show([users.path().to_owned()]);

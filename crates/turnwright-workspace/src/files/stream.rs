@@ -73,7 +73,7 @@ pub(super) fn read_excerpt(
 /// Consecutive lines.
 struct LineRun {
     lines: Vec<ExcerptLine>,
-    /// Whether there may be more of the requested lines.
+    /// True if there may be more of the requested lines.
     more: bool,
     /// The number of lines of the file, if its end was reached.
     total: Option<usize>,
@@ -82,7 +82,7 @@ struct LineRun {
 /// The number of lines of a file.
 struct LineCount {
     lines: usize,
-    /// Whether it is not only a lower bound.
+    /// True if it is not only a lower bound.
     is_exact: bool,
 }
 

@@ -82,7 +82,7 @@ impl FileText {
         if both == all { LineEndings::Crlf } else { LineEndings::Mixed }
     }
 
-    /// Whether an editor could lose something of the file: it shows every text in UTF-8, without a
+    /// Returns true if an editor could lose something of the file: it shows every text in UTF-8, without a
     /// byte order mark and with uniform line endings.
     pub(super) fn is_lossy_in_editor(&self) -> bool {
         self.encoding != TextEncoding::default() || self.line_endings() == LineEndings::Mixed

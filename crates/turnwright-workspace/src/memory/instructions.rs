@@ -38,9 +38,9 @@ pub struct Instructions {
     pub path: PathBuf,
     /// The text, or its beginning.
     pub text: String,
-    /// Whether `text` is the whole file.
+    /// True if `text` is the whole file.
     pub is_complete: bool,
-    /// Whether the file is the user's own, and not the project's.
+    /// True if the file is the user's own, and not the project's.
     pub is_user: bool,
     /// False for a file that is not text.
     pub is_text: bool,
@@ -93,7 +93,7 @@ impl InstructionReader {
         }) else {
             return;
         };
-        // What the user's own file imports is below the folder in which it really is.
+        // The user's own file imports files below the folder in which it really is.
         let limit = within.or_else(|| head.real_path.parent()).map(Path::to_path_buf);
         self.add(path, head, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
     }

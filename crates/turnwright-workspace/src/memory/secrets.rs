@@ -63,7 +63,7 @@ fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) 
     })
 }
 
-/// Whether a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
+/// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|name| {
@@ -77,7 +77,7 @@ fn assigns_secret(line: &str) -> bool {
     })
 }
 
-/// Whether a value mixes letters and digits and is not a placeholder.
+/// Returns true if a value mixes letters and digits and is not a placeholder.
 fn is_random(value: &str) -> bool {
     value.chars().count() >= MIN_VALUE_CHARS
         && !value.starts_with(['$', '<', '{', '[', '(', '%', '/', '.'])
@@ -86,7 +86,7 @@ fn is_random(value: &str) -> bool {
         && value.chars().any(char::is_alphabetic)
 }
 
-/// Whether a URL contains a password, as in `https://user:password@host`.
+/// Returns true if a URL contains a password, as in `https://user:password@host`.
 fn has_password(word: &str) -> bool {
     let Some((_, rest)) = word.split_once("://") else { return false };
     let Some((login, _)) = rest.split('/').next().and_then(|authority| authority.rsplit_once('@'))

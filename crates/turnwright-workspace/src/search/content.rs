@@ -33,19 +33,19 @@ const MAX_GARBLED: usize = 100;
 /// The most lines shown around a match.
 const MAX_CONTEXT: usize = 20;
 
-/// What to search for, and what to show of it.
+/// The pattern of a search, and the lines to show.
 #[derive(Clone, Debug, Default)]
 pub struct GrepQuery {
     /// A regular expression, or plain text if `literal` is set.
     pub pattern: String,
-    /// Whether the pattern is plain text.
+    /// True if the pattern is plain text.
     pub literal: bool,
     pub ignore_case: bool,
-    /// Whether a match may span lines and `.` matches line endings.
+    /// True if a match may span lines and `.` matches line endings.
     pub multiline: bool,
     /// How many lines to show around each match.
     pub context: usize,
-    /// Whether to list only the files that match.
+    /// True to list only the files that match.
     pub files_only: bool,
     /// How many matches (or files) to skip.
     pub offset: usize,
@@ -80,9 +80,9 @@ pub struct GrepResult {
     pub regex_error: Option<String>,
     /// Files that were searched as UTF-8 although not all of their bytes are, the first of them.
     pub garbled: Vec<PathBuf>,
-    /// Whether the search was ended early.
+    /// True if the search was ended early.
     pub is_incomplete: bool,
-    /// What hidden and ignored files would match, if nothing else does.
+    /// Matches in hidden and ignored files, if there are no others.
     pub hidden: HiddenMatches,
 }
 

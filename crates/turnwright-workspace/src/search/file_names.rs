@@ -51,7 +51,7 @@ pub struct FileList {
     pub files_seen: usize,
     /// The number of folders that could not be read.
     pub unreadable: usize,
-    /// Whether the search was ended early.
+    /// True if the search was ended early.
     pub is_incomplete: bool,
     /// Hidden and ignored files that match, if no other does.
     pub hidden: HiddenMatches,

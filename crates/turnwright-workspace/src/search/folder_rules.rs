@@ -30,7 +30,7 @@ pub(crate) struct FolderRules {
     global: Arc<Gitignore>,
 }
 
-/// What the ignore files of one folder say, in the order of [`RULE_ENTRIES`].
+/// The rules in the ignore files of one folder, in the order of [`RULE_ENTRIES`].
 #[derive(Debug)]
 struct RuleFiles {
     above: Option<Arc<RuleFiles>>,
@@ -93,7 +93,7 @@ impl FolderRules {
         Some(FolderRules { origin, files: Some(Arc::new(files)), global: Arc::clone(&self.global) })
     }
 
-    /// Whether an entry of the folder is ignored, given its absolute path.
+    /// Returns true if an entry of the folder is ignored, given its absolute path.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let Some(files) = &self.files else { return false };
         let folders = || std::iter::successors(Some(files), |folder| folder.above.as_ref());

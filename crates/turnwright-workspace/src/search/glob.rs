@@ -17,7 +17,7 @@ pub struct Glob {
     paths: GlobSet,
     not_names: GlobSet,
     not_paths: GlobSet,
-    /// Whether there is a glob that includes, and not only ones that exclude.
+    /// True if there is a glob that includes, and not only ones that exclude.
     has_includes: bool,
     /// The file name, if the glob is a single one without wildcards.
     name: Option<String>,
@@ -62,7 +62,7 @@ impl Glob {
         Ok(Glob { names, paths, not_names: not_names?, not_paths: not_paths?, has_includes, name })
     }
 
-    /// Whether the glob matches a path relative to the searched folder.
+    /// Returns true if the glob matches a path relative to the searched folder.
     pub(super) fn matches(&self, path: &Path) -> bool {
         let path = &*plain_path(path);
         if self.not_paths.is_match(path) {
@@ -71,14 +71,14 @@ impl Glob {
         self.matches_name(path) || self.paths.is_match(path) && !self.excludes_name(path)
     }
 
-    /// Whether the glob matches the name of a file, at any depth.
+    /// Returns true if the glob matches the name of a file, at any depth.
     pub(super) fn matches_name(&self, path: &Path) -> bool {
         let path = &*plain_path(path);
         let Some(name) = path.file_name() else { return false };
         !self.excludes_name(path) && (!self.has_includes || self.names.is_match(name))
     }
 
-    /// Whether all globs match only names, so the location of a file does not matter.
+    /// Returns true if all globs match only names, so the location of a file does not matter.
     pub(super) fn matches_only_names(&self) -> bool {
         self.paths.is_empty() && self.not_paths.is_empty()
     }

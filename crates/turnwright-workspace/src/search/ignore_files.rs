@@ -8,7 +8,7 @@ const IGNORE_FILES: &[&str] = &[".gitignore", ".ignore", ".git/info/exclude"];
 /// The size, in bytes, that a legitimate ignore file does not exceed.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Whether reading the ignore files of a folder could block, or never end.
+/// Returns true if reading the ignore files of a folder could block, or never end.
 pub(crate) fn has_unsafe_ignore_files(folder: &Path) -> bool {
     IGNORE_FILES.iter().any(|name| is_unsafe(&folder.join(name)))
 }

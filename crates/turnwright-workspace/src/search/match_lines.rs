@@ -21,7 +21,7 @@ pub struct MatchLine {
     pub number: u64,
     /// The line without its ending, clipped around the match if it is long.
     pub text: String,
-    /// Whether the line matches, or is context.
+    /// True for a line that matches, false for context.
     pub is_match: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct MatchCollector<'a> {
     pub(super) lines: Vec<MatchLine>,
     pub(super) shown: usize,
     pub(super) used: usize,
-    /// Whether there are matches that did not fit.
+    /// True if there are matches that did not fit.
     pub(super) is_full: bool,
     seen: usize,
     before: Vec<MatchLine>,

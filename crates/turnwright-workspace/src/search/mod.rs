@@ -51,7 +51,7 @@ pub struct SearchScope {
     pub glob_base: PathBuf,
     /// Files and folders that are never searched.
     pub excluded: ExcludedPaths,
-    /// Whether hidden and ignored files are searched, too.
+    /// True to search hidden and ignored files, too.
     pub include_hidden: bool,
     /// Which files are searched; all if `None`.
     pub glob: Option<Glob>,
@@ -169,16 +169,16 @@ impl SearchDeadline {
         self.was_cut_short.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the search was ended early.
+    /// Returns true if the search was ended early.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.was_cut_short.load(Ordering::Relaxed)
     }
 }
 
-/// What a search without a match would have found in hidden and ignored files.
+/// The matches in hidden and ignored files of a search that found none elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HiddenMatches {
     pub files: usize,
-    /// Whether not all of those files could be searched.
+    /// True if not all of those files could be searched.
     pub is_incomplete: bool,
 }

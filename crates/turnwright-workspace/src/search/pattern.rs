@@ -19,7 +19,7 @@ pub(super) const MAX_HEAP_BYTES: usize = 32 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct SearchPattern {
     pub(super) matcher: RegexMatcher,
-    /// Whether a match may span lines.
+    /// True if a match may span lines.
     pub(super) multi_line: bool,
     /// True if the pattern is about carriage returns. Else lines that end with CRLF match like others.
     pub(super) names_carriage_return: bool,

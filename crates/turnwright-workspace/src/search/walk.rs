@@ -55,7 +55,7 @@ fn base_walk(root: &Path, include_hidden: bool) -> WalkBuilder {
     walk
 }
 
-/// Whether the ignore rules of parent folders apply. They do only in a repository, because the
+/// Returns true if the ignore rules of parent folders apply. They do only in a repository, because the
 /// `.gitignore` of a home folder may say `*`; and not if they ignore the folder itself, because it
 /// was named explicitly.
 pub(super) fn parent_rules_apply(root: &Path) -> bool {

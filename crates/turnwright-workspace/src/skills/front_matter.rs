@@ -5,11 +5,11 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrontMatter {
     pub(crate) name: Option<String>,
-    /// What the skill is for, in one line.
+    /// Describes the purpose of the skill in one line.
     pub(crate) description: Option<String>,
     /// A hint about the arguments.
     pub(crate) argument_hint: Option<String>,
-    /// Whether only the user can invoke the skill.
+    /// True if only the user can invoke the skill.
     pub(crate) is_user_only: bool,
     /// The tools of a helper, as they are written.
     pub(crate) tools: Option<String>,

@@ -33,11 +33,11 @@ const MAX_FILE_DEPTH: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
     pub name: String,
-    /// What the skill is for, in one line.
+    /// Describes the purpose of the skill in one line.
     pub description: String,
     /// A hint about the arguments.
     pub argument_hint: Option<String>,
-    /// Whether only the user can invoke the skill.
+    /// True if only the user can invoke the skill.
     pub is_user_only: bool,
     /// The folder with links resolved.
     pub folder: PathBuf,
@@ -82,7 +82,7 @@ impl SkillSet {
         self.0.lock().loaded.insert(name.to_owned())
     }
 
-    /// Whether the model has loaded the skill.
+    /// Returns true if the model has loaded the skill.
     pub fn is_loaded(&self, name: &str) -> bool {
         self.0.lock().loaded.contains(name)
     }

@@ -113,7 +113,7 @@ fn local_name_kind(name: &str) -> Option<&'static str> {
 /// Parses a URL as models write it; the scheme may be missing.
 ///
 /// # Errors
-/// What is wrong with it, as a message for the model.
+/// A message for the model that says what is wrong with it.
 pub fn parse_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };

@@ -325,7 +325,7 @@ impl TreeReader {
         }
     }
 
-    /// What an image shows and where it is, unless there is only the picture.
+    /// Returns the description and address of an image that has both.
     fn image(&self, tag: &StartTag) -> Option<(String, String)> {
         let alt = tag.attribute("alt").map(str::trim);
         let alt = alt.filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;

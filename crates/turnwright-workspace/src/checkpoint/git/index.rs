@@ -61,7 +61,7 @@ pub(crate) struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Whether the stat data of a file match the entry. Numbers are truncated to 32 bits as git
+    /// Returns true if the stat data of a file match the entry. Numbers are truncated to 32 bits, as git
     /// does it. Permission bits may differ: changing them changes `ctime`.
     pub(super) fn matches(&self, stat: &FileStat) -> bool {
         let cut = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default();

@@ -39,7 +39,7 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// What a pack entry is a delta of.
+/// The base of a pack entry that is a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeltaBase {
     /// It is not a delta but a blob.

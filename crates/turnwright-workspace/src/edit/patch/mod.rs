@@ -36,7 +36,7 @@ impl FilePatch {
     }
 }
 
-/// What a patch does to a file.
+/// The effect of a patch on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchOp {
     /// The file is created.
@@ -66,14 +66,14 @@ pub struct Hunk {
     pub old: String,
     /// The new lines, each terminated.
     pub new: String,
-    /// Whether the hunk is at the end of the file.
+    /// True if the hunk is at the end of the file.
     pub at_end: bool,
 }
 
 /// Parses a patch.
 ///
 /// # Errors
-/// What is wrong with it, and in which line.
+/// Says what is wrong with it, and in which line.
 pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     if text.len() > MAX_PATCH_BYTES {
         return Err("the patch is longer than 8 MiB".to_owned());
@@ -184,7 +184,7 @@ impl<'t> PatchParser<'t> {
         Ok(PatchOp::Add { text })
     }
 
-    /// Whether only empty lines follow before the next file.
+    /// Returns true if only empty lines follow before the next file.
     fn is_at_file_end(&self) -> bool {
         let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
         next.is_none_or(|line| line.starts_with("*** "))

@@ -86,7 +86,8 @@ fn visit(
         if found.len() >= MAX_COMMANDS || stop.is_cancelled() {
             return;
         }
-        let (name, path) = (entry.file_name(), entry.path());
+        let name = entry.file_name();
+        let path = entry.path();
         let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else { continue };
         if kind.is_dir()
             && prefix.matches(':').count() + 1 < MAX_DEPTH
@@ -152,7 +153,8 @@ mod tests {
     fn commands_are_named_by_their_files_and_the_first_of_a_name_counts() {
         let base = tempfile::tempdir().unwrap();
         let base = real_path(base.path()).unwrap();
-        let (own, ws) = (base.join("own"), base.join("ws"));
+        let own = base.join("own");
+        let ws = base.join("ws");
         let of_ws = |name: &str| ws.join("commands").join(name);
         put(&own.join("deploy.md"), "Deploy mine.");
         put(&of_ws("deploy.md"), "Deploy theirs.");

@@ -130,7 +130,8 @@ impl super::ChangeTracker {
             && is_fresh(&last.snapshot)
         {
             self.0.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
-            let (snapshot, cached) = (Arc::clone(&last.snapshot), Arc::clone(&last.cached));
+            let snapshot = Arc::clone(&last.snapshot);
+            let cached = Arc::clone(&last.cached);
             let converted = Arc::clone(&last.converted);
             return Some(CommandBaseline { snapshot, cached, repositories, converted });
         }
@@ -249,7 +250,8 @@ impl super::ChangeTracker {
             contents.insert(&path, stat, found);
         }
         drop(contents);
-        let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
+        let cached = Arc::clone(&before.cached);
+        let repositories = Arc::clone(&before.repositories);
         let converted = Arc::clone(&before.converted);
         self.0.inner.lock().ignored = Arc::new(now.ignored());
         let snapshot = Arc::new(now);
@@ -345,7 +347,8 @@ struct ChangeComparison<'a> {
 
 impl<'a> ChangeComparison<'a> {
     fn new(before: &'a CommandBaseline, contents: &'a ContentCache) -> ChangeComparison<'a> {
-        let (inodes, renamed) = (HashSet::new(), HashMap::new());
+        let inodes = HashSet::new();
+        let renamed = HashMap::new();
         ChangeComparison { before, contents, start: Instant::now(), bytes: 0, inodes, renamed }
     }
 
@@ -379,7 +382,8 @@ impl<'a> ChangeComparison<'a> {
             observed.push((change, after));
         }
         for (change, after) in observed {
-            let (mut after, came_from_outside) = (after, self.came_from_outside(&change));
+            let mut after = after;
+            let came_from_outside = self.came_from_outside(&change);
             let before = match change.before {
                 None if ignore_rules_changed
                     && was_created_before(&change.path, self.before.snapshot.at) =>
@@ -404,7 +408,8 @@ impl<'a> ChangeComparison<'a> {
                 after = ObservedState::unknown("is unknown, too");
             }
             changes.contents.extend(before.bytes.into_iter().chain(after.bytes));
-            let (before, after) = (before.state, Some(after.state));
+            let before = before.state;
+            let after = Some(after.state);
             changes.files.push(FileChange { path: change.path, before, after });
         }
         (changes, unchanged)

@@ -191,7 +191,8 @@ fn wanted(
                 StatKind::File => stat.size <= MAX_CACHED_FILE && !is_stored(),
             };
             if is_wanted {
-                let (folder, listing) = (Arc::clone(folder), Arc::clone(listing));
+                let folder = Arc::clone(folder);
+                let listing = Arc::clone(listing);
                 wanted.push(UncopiedFile { folder, listing, index });
             }
         }

@@ -213,7 +213,8 @@ impl<'a> FolderLister<'a> {
     }
 
     fn work(&self, queue: &FolderQueue, most: usize) -> Vec<ListedFolder> {
-        let (mut names, mut found) = (FolderNames::default(), Vec::new());
+        let mut names = FolderNames::default();
+        let mut found = Vec::new();
         while found.len() < most
             && let Some((folder, rules)) = queue.next(self.stop)
         {
@@ -409,7 +410,8 @@ impl<'a> FolderLister<'a> {
     /// The files in an ignored folder that programs obey, if it is one of the few that may hold such.
     #[cfg(unix)]
     fn obeyed_in_ignored(&self, folder: &Path, listed: &Arc<Path>) -> Vec<PathBuf> {
-        let (mut found, mut pending) = (Vec::new(), vec![folder.to_path_buf()]);
+        let mut found = Vec::new();
+        let mut pending = vec![folder.to_path_buf()];
         let mut left = MAX_OBEYED;
         while let Some(folder) = pending.pop() {
             if let Some(watch) = self.watch {
@@ -420,7 +422,8 @@ impl<'a> FolderLister<'a> {
                 if left == 0 {
                     return found;
                 }
-                let (path, kind) = (entry.path(), entry.file_type());
+                let path = entry.path();
+                let kind = entry.file_type();
                 let Ok(relative) = path.strip_prefix(self.root) else { continue };
                 let is_link = kind.as_ref().is_ok_and(std::fs::FileType::is_symlink);
                 if kind.is_ok_and(|kind| kind.is_dir()) {
@@ -472,7 +475,8 @@ impl<'a> FolderLister<'a> {
             if self.stop.is_expired() {
                 return None;
             }
-            let (name, path) = (entry.file_name(), entry.path());
+            let name = entry.file_name();
+            let path = entry.path();
             if self.private.contains(&path) {
                 continue;
             }
@@ -487,8 +491,8 @@ impl<'a> FolderLister<'a> {
             layout.note(&name);
             let Ok(metadata) = entry.metadata() else { continue };
             let stat = FileStat::tracked(&metadata);
-            let (is_folder, is_link) =
-                (stat_kind(&stat) == StatKind::Folder, stat_kind(&stat) == StatKind::Link);
+            let is_folder = stat_kind(&stat) == StatKind::Folder;
+            let is_link = stat_kind(&stat) == StatKind::Link;
             relative.push(&name);
             let is_ignored = rules.ignores(&path, is_folder);
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {

@@ -115,7 +115,8 @@ impl Repository {
         let index_file = git.join("index");
         let opened = open_regular(&index_file)?;
         let about = opened.metadata().ok()?;
-        let (written, index_size) = (modified(&about)?, about.len());
+        let written = modified(&about)?;
+        let index_size = about.len();
         let index = index::parse(&read_limited(opened, MAX_INDEX_BYTES)?)?;
         let objects = with_alternates(&common.join("objects"));
         Some(Repository {
@@ -140,11 +141,13 @@ impl Repository {
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
-        let (index, entries) = (&self.index, self.index.entries());
+        let index = &self.index;
+        let entries = self.index.entries();
         let start = entries.partition_point(|entry| *index.name(entry) < *prefix);
         let below = entries.get(start..)?;
         let end = below.partition_point(|entry| index.name(entry).starts_with(&prefix));
-        let (entries, prefix) = (below.get(..end)?, prefix.len());
+        let entries = below.get(..end)?;
+        let prefix = prefix.len();
         Some(IndexedFolder { index, entries, prefix, written: self.written })
     }
 
@@ -160,7 +163,8 @@ impl Repository {
 
     /// Reads an object and applies its deltas.
     fn read_object(&self, hash: ObjectId) -> Option<Vec<u8>> {
-        let (mut location, mut unpacked) = (self.locate(hash)?, 0);
+        let mut location = self.locate(hash)?;
+        let mut unpacked = 0;
         let mut deltas = Vec::new();
         let mut bytes = loop {
             let (file, offset) = match location {
@@ -235,7 +239,8 @@ impl IndexedFolder<'_> {
     /// the order of their names, of which those up to the last one are forgotten.
     pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
         let name = name.as_encoded_bytes();
-        let (index, prefix) = (self.index, self.prefix);
+        let index = self.index;
+        let prefix = self.prefix;
         let is_before = |entry: &index::IndexEntry| index.name(entry)[prefix..] < *name;
         // The next file is near, unless there are folders in between.
         let mut near = 1;
@@ -376,7 +381,8 @@ impl FileStat {
             _ if is_read_only => 0o100_444,
             _ => 0o100_644,
         };
-        let (mtime, ctime) = (time(metadata.last_write_time()), time(metadata.creation_time()));
+        let mtime = time(metadata.last_write_time());
+        let ctime = time(metadata.creation_time());
         let ino = metadata.creation_time();
         FileStat { size: metadata.len(), mtime, ctime, ino, mode }
     }

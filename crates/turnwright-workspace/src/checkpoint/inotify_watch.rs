@@ -173,7 +173,8 @@ impl InotifyWatch {
         let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
         let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let (paths, ignored) = (HashMap::new(), HashMap::new());
+        let paths = HashMap::new();
+        let ignored = HashMap::new();
         let unread = HashMap::from([(SNAPSHOTS, Some(ChangedFolders::default()))]);
         let state =
             WatchState { paths, ignored, most, has_failed: false, unread, last_reader: SNAPSHOTS };

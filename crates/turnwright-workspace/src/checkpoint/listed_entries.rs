@@ -108,7 +108,8 @@ impl NameBuffer {
 
     fn at(&self, (start, length): NamePlace) -> &OsStr {
         use std::os::unix::ffi::OsStrExt;
-        let (start, length) = (start as usize, length as usize);
+        let start = start as usize;
+        let length = length as usize;
         OsStr::from_bytes(self.0.get(start..start + length).unwrap_or_default())
     }
 }

@@ -141,7 +141,8 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let base = real_path(folder.path()).unwrap();
-        let (project, outside) = (base.join("project"), base.join("outside"));
+        let project = base.join("project");
+        let outside = base.join("outside");
         fs::create_dir(&project).unwrap();
         fs::create_dir(&outside).unwrap();
         let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default(), super::GitSettings::default(), Vec::new());

@@ -181,11 +181,13 @@ impl StatSnapshot {
         limit: Duration,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<StatSnapshot, SnapshotError> {
-        let (at, start) = (SystemTime::now(), Instant::now());
+        let at = SystemTime::now();
+        let start = Instant::now();
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
         let count = AtomicUsize::new(0);
         let watch = FolderWatch::new(&watched.folders);
-        let (roots, outer_rules) = (roots(watched), outer_rules(watched));
+        let roots = roots(watched);
+        let outer_rules = outer_rules(watched);
         let mut folders = HashMap::new();
         for folder in &watched.folders {
             let lister = FolderLister::new(folder, watched, watch.as_ref(), &stop, &count);
@@ -221,7 +223,8 @@ impl StatSnapshot {
         limit: Duration,
         cancelled: &Arc<AtomicBool>,
     ) -> Option<StatSnapshot> {
-        let (at, start) = (SystemTime::now(), Instant::now());
+        let at = SystemTime::now();
+        let start = Instant::now();
         let watch = self.watch.as_ref()?;
         let are_too_many = changes.are_too_many();
         let ChangedFolders { mut listed, replaced } = changes;
@@ -259,7 +262,8 @@ impl StatSnapshot {
         if stop.was_cut_short() || watch.has_failed() {
             return None;
         }
-        let (roots, outer_rules) = (self.roots.clone(), self.outer_rules.clone());
+        let roots = self.roots.clone();
+        let outer_rules = self.outer_rules.clone();
         let watch = Some(Arc::clone(watch));
         Some(StatSnapshot { at, took: start.elapsed(), folders, roots, outer_rules, watch })
     }

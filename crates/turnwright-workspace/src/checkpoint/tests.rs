@@ -99,7 +99,8 @@ fn the_state_of_a_path_is_observed() {
 #[test]
 fn two_snapshots_differ_in_added_removed_and_changed_files() {
     let stat = |size, mode| FileStat { size, mtime: (1, 0), ctime: (1, 0), ino: 1, mode };
-    let (one, two) = (stat(1, 0o100_644), stat(2, 0o100_644));
+    let one = stat(1, 0o100_644);
+    let two = stat(2, 0o100_644);
     let table = [
         (Some(one), Some(one), false),
         (Some(one), Some(two), true),
@@ -302,7 +303,8 @@ fn an_old_content_is_known_after_a_command_that_changed_only_the_time() {
 #[test]
 fn the_content_of_a_file_of_which_only_the_time_has_changed_stays_known() {
     let fixture = TrackerFixture::new(&[("a", "1")]);
-    let (tracker, path) = (fixture.tracker(), fixture.path("a"));
+    let tracker = fixture.tracker();
+    let path = fixture.path("a");
     let before = tracker.baseline(&not_cancelled()).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3_600)).unwrap();

@@ -101,7 +101,9 @@ impl EditBuffer {
         let regions = self.regions(places, new);
         let mut ends = Vec::new();
         let mut changes = Vec::new();
-        let (mut done, mut line, mut new_line) = (0, 0, 0);
+        let mut done = 0;
+        let mut line = 0;
+        let mut new_line = 0;
         for EditRegion { bytes, new, keeps_last_eol, .. } in &regions {
             let untouched = &self.text[done..bytes.start];
             let count = count_newlines(untouched);
@@ -251,7 +253,8 @@ fn merge_eols(old: &str, before: &[Eol], new: &str, first: Eol, ends: &mut Vec<E
     let old: Vec<_> = old.split_inclusive('\n').collect();
     let new: Vec<_> = new.split_inclusive('\n').collect();
     for op in diff_lines(&old, &new) {
-        let (old_index, old_count) = (op.old_range().start, op.old_range().len());
+        let old_index = op.old_range().start;
+        let old_count = op.old_range().len();
         for (number, line) in new[op.new_range()].iter().enumerate() {
             if line.ends_with('\n') {
                 let own = before.get(old_index + number).filter(|_| number < old_count);
@@ -274,18 +277,22 @@ pub(super) fn diff_lines_until(
     deadline: Option<Instant>,
 ) -> Vec<DiffOp> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) = (&old[head..], &new[head..]);
+    let old_rest = &old[head..];
+    let new_rest = &new[head..];
     let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old_len, new_len) = (old_rest.len() - tail, new_rest.len() - tail);
+    let old_len = old_rest.len() - tail;
+    let new_len = new_rest.len() - tail;
     let mut ops = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: head }];
     if deadline.is_some() || old_len.saturating_mul(new_len) <= MAX_LINE_PAIRS {
-        let (old, new) = (&old_rest[..old_len], &new_rest[..new_len]);
+        let old = &old_rest[..old_len];
+        let new = &new_rest[..new_len];
         let middle = align(old, new, deadline);
         ops.extend(middle.into_iter().map(|op| shift_op(op, head)));
     } else {
         ops.push(DiffOp::Replace { old_index: head, old_len, new_index: head, new_len });
     }
-    let (old_index, new_index) = (head + old_len, head + new_len);
+    let old_index = head + old_len;
+    let new_index = head + new_len;
     ops.push(DiffOp::Equal { old_index, new_index, len: tail });
     ops
 }

@@ -160,13 +160,15 @@ fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
         let lines = rows.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
         lines.collect::<Vec<_>>().join("\n")
     };
-    let (in_file, old) = (join(in_file), join(old));
+    let in_file = join(in_file);
+    let old = join(old);
     let ops = align(in_file.chars(), old.chars(), None);
     diff_ratio(&ops, in_file.chars().count(), old.chars().count()).into()
 }
 
 fn same_lines(in_file: &[&str], old: &[&str]) -> f64 {
-    let (in_file, old) = (&in_file[..in_file.len().min(1_000)], &old[..old.len().min(1_000)]);
+    let in_file = &in_file[..in_file.len().min(1_000)];
+    let old = &old[..old.len().min(1_000)];
     let ops =
         align(in_file.iter().map(|line| line.trim()), old.iter().map(|line| line.trim()), None);
     diff_ratio(&ops, in_file.len(), old.len()).into()
@@ -185,7 +187,8 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
     }
     let differs = |number: &usize| text[*number] != old[number - lines.start];
     let difference = lines.clone().find(differs).map(|line| {
-        let (in_file, sent) = (text[line], old[line - lines.start]);
+        let in_file = text[line];
+        let sent = old[line - lines.start];
         let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
         let marks = looks_equal_at(in_file, sent, same);
         LineDifference {

@@ -55,17 +55,20 @@ fn reversed(text: &str) -> impl Iterator<Item = &str> {
 /// Composes two series of changes, each in order, into one from the first to the last text.
 pub(super) fn compose(first: &[LineChange], second: &[LineChange]) -> Vec<LineChange> {
     let mut all = Vec::with_capacity(first.len() + second.len());
-    let (mut first, mut second) = (first.iter().peekable(), second.iter().peekable());
+    let mut first = first.iter().peekable();
+    let mut second = second.iter().peekable();
     // The offsets of the following lines: from the first text to the middle one, and from there to
     // the last.
-    let (mut moved, mut moved_on) = (0_isize, 0_isize);
+    let mut moved = 0_isize;
+    let mut moved_on = 0_isize;
     loop {
         let starts = [
             first.peek().map(|change| change.after.start),
             second.peek().map(|change| change.before.start),
         ];
         let Some(start) = starts.into_iter().flatten().min() else { break };
-        let (was_moved, was_moved_on) = (moved, moved_on);
+        let was_moved = moved;
+        let was_moved_on = moved_on;
         let mut end = start;
         loop {
             if let Some(change) = first.next_if(|change| change.after.start <= end) {
@@ -101,9 +104,11 @@ pub fn diff_texts(before: &str, after: &str) -> Vec<LineChange> {
 /// Counts the added and removed lines.
 pub fn count_changed_lines(before: &str, after: &str, changes: &[LineChange]) -> LineCounts {
     let mut count = LineCounts::default();
-    let (mut old, mut new) = (LineCursor::new(before), LineCursor::new(after));
+    let mut old = LineCursor::new(before);
+    let mut new = LineCursor::new(after);
     for change in changes {
-        let (old, new) = (old.take(&change.before), new.take(&change.after));
+        let old = old.take(&change.before);
+        let new = new.take(&change.after);
         for op in diff_lines(&old, &new).iter().filter(|op| !matches!(op, DiffOp::Equal { .. })) {
             count.removed += op.old_range().len();
             count.added += op.new_range().len();
@@ -119,10 +124,8 @@ pub fn render_changed_lines(after: &str, changes: &[LineChange], room: &mut usiz
     let mut cursor = LineCursor::new(after);
     let mut next = 0;
     for change in changes {
-        let (start, end) = (
-            change.after.start.saturating_sub(CONTEXT_LINES).max(next),
-            change.after.end + CONTEXT_LINES,
-        );
+        let start = change.after.start.saturating_sub(CONTEXT_LINES).max(next);
+        let end = change.after.end + CONTEXT_LINES;
         if *room == 0 {
             text.push_str("[more changes are not shown]\n");
             break;
@@ -144,11 +147,13 @@ pub fn render_changed_lines(after: &str, changes: &[LineChange], room: &mut usiz
 /// Renders the changes as a diff for people, of limited length.
 pub fn render_diff(before: &str, after: &str, changes: &[LineChange]) -> String {
     let mut text = String::new();
-    let (mut old, mut new) = (LineCursor::new(before), LineCursor::new(after));
+    let mut old = LineCursor::new(before);
+    let mut new = LineCursor::new(after);
     let mut room = MAX_DIFF_LINES;
     for change in changes {
-        let (start, old, new) =
-            (change.after.start + 1, old.take(&change.before), new.take(&change.after));
+        let start = change.after.start + 1;
+        let old = old.take(&change.before);
+        let new = new.take(&change.after);
         text.push_str(&format!("@@ line {start} @@\n"));
         let old = old.into_iter().map(|line| ('-', line));
         let lines = old.chain(new.into_iter().map(|line| ('+', line)));

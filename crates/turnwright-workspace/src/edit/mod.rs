@@ -124,7 +124,8 @@ pub fn apply(text: &str, edits: &[TextEdit]) -> Result<AppliedEdits, EditError> 
         }
     }
     let mut lines = EditBuffer::new(text);
-    let (mut applied, mut changes) = (Vec::new(), Vec::new());
+    let mut applied = Vec::new();
+    let mut changes = Vec::new();
     for (number, edit) in edits.iter().enumerate() {
         match apply_one(&mut lines, edit) {
             Ok((step, changed)) => {
@@ -162,7 +163,8 @@ fn apply_one(
     lines: &mut EditBuffer,
     edit: &TextEdit,
 ) -> Result<(AppliedEdit, Vec<LineChange>), MatchError> {
-    let (old, new) = (normalized(&edit.old), normalized(&edit.new));
+    let old = normalized(&edit.old);
+    let new = normalized(&edit.new);
     let within = 0..lines.text().len();
     let query =
         MatchQuery { old: &old, new: &new, all: edit.replace_all, within, whole_lines: false };
@@ -281,7 +283,8 @@ fn not_found_message(
             line + 1
         ));
     }
-    let (from, to) = (best.lines.start.saturating_sub(5) + 1, best.lines.end + 5);
+    let from = best.lines.start.saturating_sub(5) + 1;
+    let to = best.lines.end + 5;
     text.push_str(&format!(" Re-read lines {from}–{to} or copy exactly.\n"));
     for (number, lines) in similar.iter().enumerate() {
         if number > 0 {

@@ -53,7 +53,8 @@ fn is_placeholder(line: &str) -> bool {
     if line.len() > 120 {
         return false;
     }
-    let (mut words, mut is_comment) = (line.trim(), false);
+    let mut words = line.trim();
+    let mut is_comment = false;
     while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_prefix(mark)) {
         (words, is_comment) = (rest.trim_start(), true);
     }

@@ -93,11 +93,14 @@ fn indentation_may_differ_in_one_way_for_all_lines() {
         "after indentation shift −1",
     );
     // Tabs instead of spaces, and the other way round.
-    let (text, old) = ("\tif x {\n\t\ty();\n\t}\n", "    if x {\n        y();\n    }\n");
+    let text = "\tif x {\n\t\ty();\n\t}\n";
+    let old = "    if x {\n        y();\n    }\n";
     let new = "    if x {\n        if z {\n            y();\n        }\n    }\n";
     let expected = "\tif x {\n\t\tif z {\n\t\t\ty();\n\t\t}\n\t}\n";
     check(text, old, new, expected, "after indentation shift from 4 spaces to tabs");
-    let (text, old, new) = ("  if x\n    y\n", "\tif x\n\t\ty\n", "\tif x\n\t\t\ty\n");
+    let text = "  if x\n    y\n";
+    let old = "\tif x\n\t\ty\n";
+    let new = "\tif x\n\t\t\ty\n";
     check(text, old, new, "  if x\n      y\n", "after indentation shift from tabs to 2 spaces");
 }
 
@@ -324,7 +327,8 @@ fn of_long_quotations_that_differ_everywhere_the_place_is_shown_too() {
             numbers.map(|number| format!("let value_{number} = {name}({number});\n")).collect();
         lines.concat()
     };
-    let (text, old) = (lines("compute", 0..100), lines("computed", 40..60));
+    let text = lines("compute", 0..100);
+    let old = lines("computed", 40..60);
     let told = one(&text, &old, "x").unwrap_err().explain("f", 1);
     assert!(told.contains("Closest: lines 41–60 ("), "{told}");
 }
@@ -465,9 +469,11 @@ proptest! {
         if let Ok(applied) = apply(&text, &edits) {
             let (old, new): (Vec<_>, Vec<_>) =
                 (text.split_inclusive('\n').collect(), applied.text.split_inclusive('\n').collect());
-            let (mut old_at, mut new_at) = (0, 0);
+            let mut old_at = 0;
+            let mut new_at = 0;
             for change in &applied.changes {
-                let (old_end, new_end) = (change.before.start.min(old.len()), change.after.start.min(new.len()));
+                let old_end = change.before.start.min(old.len());
+                let new_end = change.after.start.min(new.len());
                 prop_assert_eq!(&old[old_at.min(old_end)..old_end], &new[new_at.min(new_end)..new_end]);
                 (old_at, new_at) = (change.before.end.min(old.len()), change.after.end.min(new.len()));
             }

@@ -103,7 +103,8 @@ mod tests {
         program.set(ProgramRoots::Namespace(vec![root]));
         // Until it waits for its input.
         let idle = loop {
-            let (one, other) = (program.sample().unwrap(), program.sample().unwrap());
+            let one = program.sample().unwrap();
+            let other = program.sample().unwrap();
             let waits = std::fs::read_to_string(format!("/proc/{root}/wchan")).unwrap_or_default();
             if !other.has_run_since(&one) && (waits.contains("pipe") || waits == "0") {
                 break other;

@@ -72,7 +72,8 @@ impl CommandNamespace {
             return Err(io::Error::other("a process number is out of range"));
         };
         let open = || {
-            let (init, program) = (NamespaceProcess::open(init)?, NamespaceProcess::open(program)?);
+            let init = NamespaceProcess::open(init)?;
+            let program = NamespaceProcess::open(program)?;
             Ok(CommandNamespace { init: Some(init), program })
         };
         open().inspect_err(|_| {

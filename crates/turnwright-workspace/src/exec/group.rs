@@ -220,7 +220,8 @@ impl ProcessGroup {
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = ProcessGroup::spawn_with_output(command, mark, sandbox, None)?;
-        let (stdin, process) = (group.stdin.take(), &mut group.process);
+        let stdin = group.stdin.take();
+        let process = &mut group.process;
         match (stdin, process.take_stdout(), process.take_stderr()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
                 Ok((group, ProcessPipes { stdin, stdout, stderr }))
@@ -408,7 +409,8 @@ impl ProcessGroup {
         if let Some(namespace) = self.process.namespace_mut() {
             return namespace.kill().await;
         }
-        let (mark, leader) = (self.mark.clone(), self.process.id());
+        let mark = self.mark.clone();
+        let leader = self.process.id();
         // The result is not withheld if no thread can be started.
         spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false)
     }

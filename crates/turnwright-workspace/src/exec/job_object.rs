@@ -57,7 +57,8 @@ impl JobObject {
     pub(super) fn running_processes(&self) -> u32 {
         let mut counts = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         let size = byte_count::<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION>();
-        let (job, class) = (self.0.as_raw_handle(), JobObjectBasicAccountingInformation);
+        let job = self.0.as_raw_handle();
+        let class = JobObjectBasicAccountingInformation;
         let to = (&raw mut counts).cast();
         // SAFETY: `counts` is what this class of information is, and so large.
         check(unsafe { QueryInformationJobObject(job, class, to, size, std::ptr::null_mut()) })

@@ -167,7 +167,8 @@ async fn relay(
     signals: &mut TerminationSignals,
     output: &mut Vec<u8>,
 ) -> RelayEnd {
-    let (mut end_signal, mut grace) = (None, DEFAULT_GRACE);
+    let mut end_signal = None;
+    let mut grace = DEFAULT_GRACE;
     let exit = loop {
         let mut sink = |bytes: &[u8]| output.extend_from_slice(bytes);
         tokio::select! {
@@ -407,7 +408,8 @@ mod tests {
         };
         let reads = async {
             tokio::time::sleep(FLUSH_TIMEOUT * 3).await;
-            let (mut agent, mut bytes) = (LauncherLink::new(its), 0);
+            let mut agent = LauncherLink::new(its);
+            let mut bytes = 0;
             loop {
                 match agent.next().await.unwrap() {
                     LinkEvent::Frame(LinkFrame::Output(output)) => bytes += output.len(),

@@ -335,7 +335,8 @@ mod tests {
         for frame in &frames {
             encode(frame, &mut bytes);
         }
-        let (mut incoming, mut found) = (Vec::new(), Vec::new());
+        let mut incoming = Vec::new();
+        let mut found = Vec::new();
         for byte in bytes {
             incoming.push(byte);
             found.extend(decode(&mut incoming).unwrap());

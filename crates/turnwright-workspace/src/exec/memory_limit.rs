@@ -119,7 +119,9 @@ impl MemoryMeter {
             return Some(Measured::Below(limit - used));
         }
         let mut processes = self.roots.clone();
-        let (mut next, mut own, mut mapped) = (0, 0, 0);
+        let mut next = 0;
+        let mut own = 0;
+        let mut mapped = 0;
         let mut files = MemoryFiles::default();
         while let Some(process) = processes.get(next) {
             let status = std::fs::read_to_string(format!("/proc/{process}/status"));

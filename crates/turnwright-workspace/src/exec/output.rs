@@ -81,7 +81,8 @@ impl HeadTailBuffer {
             lines => (lines, "lines"),
         };
         let end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
-        let (lost, total) = (with_thousands(lost), with_thousands(total));
+        let lost = with_thousands(lost);
+        let total = with_thousands(total);
         format!("{}{end}[{lost} of {total} {what} omitted{full}]\n{tail}", self.head)
     }
 }

@@ -92,7 +92,8 @@ impl OutputFile {
         if !self.is_behind() || !all && self.waiting.len() < WRITE_SIZE {
             return None;
         }
-        let (bytes, file) = (std::mem::take(&mut self.waiting), self.file.take());
+        let bytes = std::mem::take(&mut self.waiting);
+        let file = self.file.take();
         Some(FileWrite { path: self.path.clone(), bytes, file, has_failed: false })
     }
 

@@ -77,7 +77,9 @@ fn look(folders: &[PathBuf], limits: SpaceLimits, mark: Option<u64>) -> SpaceChe
 
 /// The bytes that the files below folders take on the disk.
 fn size_below(folders: &[PathBuf]) -> u64 {
-    let (mut open, mut size, mut entries) = (folders.to_vec(), 0, 0);
+    let mut open = folders.to_vec();
+    let mut size = 0;
+    let mut entries = 0;
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             entries += 1;
@@ -125,7 +127,8 @@ mod tests {
     #[test]
     fn only_what_is_in_the_folder_counts() {
         let folder = tempfile::tempdir().unwrap();
-        let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+        let inside = folder.path().join("in");
+        let outside = folder.path().join("out");
         fs::create_dir_all(inside.join("deep")).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(inside.join("deep/a"), vec![1; 300_000]).unwrap();

@@ -116,7 +116,8 @@ impl Drop for TerminalHandle {
 impl TerminalHandle {
     /// Waits for the terminal's end and takes its output.
     fn wait_for_end(&self) -> BoxFuture<'static, TerminalEnd> {
-        let (terminals, id) = (Arc::clone(&self.terminals), self.id.clone());
+        let terminals = Arc::clone(&self.terminals);
+        let id = self.id.clone();
         Box::pin(async move {
             let exit = terminals.wait(id.clone()).await?;
             // The exit status counts even without the output.
@@ -126,7 +127,8 @@ impl TerminalHandle {
     }
 
     fn kill(&self) -> BoxFuture<'static, ()> {
-        let (terminals, id) = (Arc::clone(&self.terminals), self.id.clone());
+        let terminals = Arc::clone(&self.terminals);
+        let id = self.id.clone();
         Box::pin(async move { drop(timeout(END_TIMEOUT, terminals.kill(id)).await) })
     }
 }

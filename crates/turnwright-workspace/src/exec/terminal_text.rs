@@ -332,8 +332,9 @@ mod tests {
 
     /// Cleans chunks completely.
     fn clean<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
-        let (mut cleaner, mut repeats, mut text) =
-            (TerminalCleaner::default(), RepeatedLines::default(), String::new());
+        let mut cleaner = TerminalCleaner::default();
+        let mut repeats = RepeatedLines::default();
+        let mut text = String::new();
         for chunk in chunks {
             cleaner.push(chunk, &mut |cleaned| {
                 repeats.push(cleaned, &mut |shown| text.push_str(shown))
@@ -496,7 +497,8 @@ mod tests {
         ) {
             let bytes = parts.concat();
             let mut chunks = Vec::new();
-            let (mut rest, mut sizes) = (bytes.as_slice(), sizes.iter().cycle());
+            let mut rest = bytes.as_slice();
+            let mut sizes = sizes.iter().cycle();
             while !rest.is_empty() {
                 let (chunk, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
                 chunks.push(chunk);

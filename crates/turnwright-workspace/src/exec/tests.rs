@@ -359,7 +359,8 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
     }
     let folder = tempfile::tempdir().unwrap();
     let top = folder.path().canonicalize().unwrap();
-    let (inside, outside) = (top.join("inside"), top.join("outside"));
+    let inside = top.join("inside");
+    let outside = top.join("outside");
     std::fs::create_dir(&inside).unwrap();
     std::fs::create_dir(&outside).unwrap();
     let (jobs, _outputs) = jobs();

@@ -57,7 +57,8 @@ impl ProcessGroup {
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("it has no pipes"));
         };
-        let (pipe, buffer) = (None, Vec::new().into());
+        let pipe = None;
+        let buffer = Vec::new().into();
         let group = ProcessGroup { process, stdin: None, pipe, buffer, mark, has_ended: false };
         Ok((group, ProcessPipes { stdin, stdout, stderr }))
     }

@@ -68,7 +68,8 @@ impl Files {
                 // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
-                    let (files, path) = (self.clone(), target.path.clone());
+                    let files = self.clone();
+                    let path = target.path.clone();
                     return disk::run_blocking(move || {
                         Ok(files.compare_buffer(&path, on_disk.ok(), text))
                     })
@@ -149,7 +150,8 @@ impl Files {
         let encoding = now.as_ref().map_or_else(Default::default, |buffer| buffer.text.encoding);
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         let has_buffer = self.readable_editor(target).is_some();
-        let (unsaved, path) = (Arc::clone(&self.unsaved), target.path.clone());
+        let unsaved = Arc::clone(&self.unsaved);
+        let path = target.path.clone();
         let encode = move || {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
                 unsaved.note_replaced(&path, content_hash(&now.text.text));

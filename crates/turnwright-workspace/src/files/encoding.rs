@@ -222,7 +222,8 @@ fn guess_charset(bytes: &[u8]) -> &'static Encoding {
 
 /// Returns true for UTF-8 with a few invalid bytes: any other encoding would garble the rest.
 fn mostly_utf8(bytes: &[u8]) -> bool {
-    let (mut right, mut wrong) = (0_usize, 0_usize);
+    let mut right = 0_usize;
+    let mut wrong = 0_usize;
     for chunk in bytes.utf8_chunks() {
         right += chunk.valid().bytes().filter(|byte| *byte >= 0xc0).count();
         wrong += usize::from(!chunk.invalid().is_empty());

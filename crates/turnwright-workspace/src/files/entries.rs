@@ -85,7 +85,8 @@ impl Files {
     pub async fn rename(&self, from: &ResolvedPath, to: &ResolvedPath) -> Result<(), FileError> {
         self.ensure_entry_not_moved(from).await?;
         self.ensure_entry_not_moved(to).await?;
-        let (old, new) = (from.path.clone(), to.path.clone());
+        let old = from.path.clone();
+        let new = to.path.clone();
         run_blocking(move || rename(&old, &new)).await?;
         self.forget_seen(from);
         self.forget_seen(to);
@@ -111,7 +112,8 @@ impl Files {
         cancel: &CancellationToken,
     ) -> Result<usize, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let (path, cancel) = (target.path.clone(), cancel.clone());
+        let path = target.path.clone();
+        let cancel = cancel.clone();
         let removed = run_blocking(move || remove(&path, recursive, &cancel)).await;
         self.forget_seen(target);
         removed
@@ -127,7 +129,8 @@ impl Files {
 
     /// Fails if the path now resolves to something else.
     async fn ensure_entry_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let (roots, path) = (self.roots.clone(), target.path.clone());
+        let roots = self.roots.clone();
+        let path = target.path.clone();
         let now = run_blocking(move || Ok(roots.resolve_entry(&path))).await?;
         if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
@@ -155,7 +158,8 @@ fn split_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
 fn inspect(path: &Path) -> io::Result<EntryInfo> {
     let (_held, path) = pinned_entry(path)?;
     let metadata = fs::symlink_metadata(&path)?;
-    let (is_folder, is_link) = (metadata.is_dir(), metadata.is_symlink());
+    let is_folder = metadata.is_dir();
+    let is_link = metadata.is_symlink();
     let mut info = EntryInfo { is_folder, is_link, ..EntryInfo::default() };
     let mut open = if is_folder { vec![PathBuf::new()] } else { Vec::new() };
     let (_held, path) = if is_folder { nofollow::open_child_folder(&path)? } else { (None, path) };

@@ -111,7 +111,9 @@ impl Files {
     /// The files below these roots. `buffers` is the editor's access to its buffers, if it offers
     /// that.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn EditorBuffers>>) -> Files {
-        let (seen, unsaved, written) = (Arc::default(), Arc::default(), Arc::default());
+        let seen = Arc::default();
+        let unsaved = Arc::default();
+        let written = Arc::default();
         Files { roots: Arc::new(roots), seen, unsaved, written, buffers }
     }
 
@@ -124,7 +126,9 @@ impl Files {
     /// The same files for another conversation, which has not seen any of them.
     #[must_use]
     pub fn unseen(&self) -> Files {
-        let (seen, unsaved, written) = (Arc::default(), Arc::clone(&self.unsaved), Arc::default());
+        let seen = Arc::default();
+        let unsaved = Arc::clone(&self.unsaved);
+        let written = Arc::default();
         Files {
             roots: Arc::clone(&self.roots),
             seen,
@@ -163,7 +167,8 @@ impl Files {
             Ok(ReadContent::Whole(loaded.text))
         };
         let part = async || {
-            let (path, cancel) = (target.path.clone(), cancel.clone());
+            let path = target.path.clone();
+            let cancel = cancel.clone();
             let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
             Ok(ReadContent::Excerpt(excerpt.await?))
         };
@@ -244,7 +249,9 @@ impl Files {
         if text.text.len() <= INLINE_HASH_LIMIT {
             return self.mark_seen_blocking(target, text);
         }
-        let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), text.clone());
+        let seen = Arc::clone(&self.seen);
+        let path = target.path.clone();
+        let text = text.clone();
         let noted = disk::run_blocking(move || {
             seen.note(&path, &text);
             Ok(())
@@ -263,7 +270,9 @@ impl Files {
         if now.text.len() <= INLINE_HASH_LIMIT {
             return self.freshness_blocking(target, now);
         }
-        let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), now.clone());
+        let seen = Arc::clone(&self.seen);
+        let path = target.path.clone();
+        let text = now.clone();
         let judged = disk::run_blocking(move || Ok(seen.compare(&path, &text)));
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
@@ -279,7 +288,8 @@ impl Files {
         if target.scope != PathScope::Workspace {
             return Vec::new();
         }
-        let (roots, path) = (Arc::clone(&self.roots), target.path.clone());
+        let roots = Arc::clone(&self.roots);
+        let path = target.path.clone();
         let near = disk::run_blocking(move || {
             let root = roots.resolve("").path;
             let is_inside = |path: &PathBuf| roots.resolve(path).scope == PathScope::Workspace;
@@ -304,7 +314,8 @@ impl Files {
     /// # Errors
     /// If the process is ending.
     pub async fn resolve(&self, path: impl Into<PathBuf>) -> Result<ResolvedPath, FileError> {
-        let (roots, path) = (Arc::clone(&self.roots), path.into());
+        let roots = Arc::clone(&self.roots);
+        let path = path.into();
         disk::run_blocking(move || Ok(roots.resolve(path))).await
     }
 
@@ -319,7 +330,8 @@ impl Files {
         target: &ResolvedPath,
         work: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
-        let (roots, target) = (Arc::clone(&self.roots), target.clone());
+        let roots = Arc::clone(&self.roots);
+        let target = target.clone();
         disk::run_blocking(move || {
             if roots.resolve(&target.path) != target {
                 return Err(FileError::Moved);

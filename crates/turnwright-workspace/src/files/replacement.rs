@@ -152,7 +152,8 @@ mod tests {
         for file in others.iter().chain([&left]) {
             fs::write(file, "x").unwrap();
         }
-        let (link, inside) = (place(".turnwright-linked.tmp"), place(".turnwright-folder.tmp"));
+        let link = place(".turnwright-linked.tmp");
+        let inside = place(".turnwright-folder.tmp");
         #[cfg(unix)]
         std::os::unix::fs::symlink(&others[0], &link).unwrap();
         // Windows lets only administrators make links.

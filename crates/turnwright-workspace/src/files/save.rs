@@ -377,7 +377,8 @@ mod tests {
     #[test]
     fn a_file_changed_by_another_process_meanwhile_is_not_replaced() {
         let folder = TestFolder::new();
-        let (path, folder) = (folder.file("f"), folder.path(""));
+        let path = folder.file("f");
+        let folder = folder.path("");
         let old = fs::metadata(&path).unwrap();
         fs::write(&path, "the work of somebody else").unwrap();
         for old in [None, Some(&old)] {
@@ -410,7 +411,8 @@ mod tests {
     #[tokio::test]
     async fn only_one_name_of_a_file_gets_the_new_content() {
         let folder = TestFolder::new();
-        let (path, other) = (folder.file("f"), folder.path("other"));
+        let path = folder.file("f");
+        let other = folder.path("other");
         fs::hard_link(&path, &other).unwrap();
         for bytes in ["a text that is longer than the old one", "short", ""] {
             write(&path, bytes.into()).await.unwrap();
@@ -423,7 +425,8 @@ mod tests {
     #[test]
     fn what_an_editor_writes_in_place_does_not_change_other_names() {
         let folder = TestFolder::new();
-        let (path, other) = (folder.file("f"), folder.path("other"));
+        let path = folder.file("f");
+        let other = folder.path("other");
         fs::hard_link(&path, &other).unwrap();
         for place in [path.clone(), folder.path("none"), folder.path("")] {
             separate_from_other_names(&place).unwrap();

@@ -121,9 +121,11 @@ fn line_hashes(text: &str) -> Option<Box<[u32]>> {
 fn changed_regions(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
     let same = |(a, b): &(&u32, &u32)| a == b;
     let head = old.iter().zip(new).take_while(same).count();
-    let (old, new) = (&old[head..], &new[head..]);
+    let old = &old[head..];
+    let new = &new[head..];
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
-    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    let old = &old[..old.len() - tail];
+    let new = &new[..new.len() - tail];
     let whole = (head + 1, head + new.len().max(1));
     if old.len() != new.len() {
         return vec![whole];

@@ -140,8 +140,8 @@ mod tests {
         symlink("..", own.join("up")).unwrap();
         symlink("/tmp/made", project.path().join("link")).unwrap();
         let at_own = |below: &str| own.join(below);
-        let (inside, private) =
-            (PathScope::Workspace, PathScope::PrivateTmp { depth: own.components().count() });
+        let inside = PathScope::Workspace;
+        let private = PathScope::PrivateTmp { depth: own.components().count() };
         let outside = PathScope::Outside;
         for (path, expected, scope) in [
             ("/tmp", own.clone(), private),

@@ -57,7 +57,8 @@ impl Files {
             }
         }
         let link = links.next_back().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
-        let (path, others) = (with_code_points(&link.path), twins.join(", "));
+        let path = with_code_points(&link.path);
+        let others = twins.join(", ");
         let note = format!(
             "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
         );
@@ -105,7 +106,8 @@ impl Files {
         if unescaped.is_some() || !self.roots.can_look_at(path) {
             return unescaped;
         }
-        let (mut at, mut found) = (self.roots.real_cwd().to_path_buf(), PathBuf::new());
+        let mut at = self.roots.real_cwd().to_path_buf();
+        let mut found = PathBuf::new();
         let mut is_other = false;
         let mut parts = Path::new(path).components();
         while let Some(part) = parts.next() {

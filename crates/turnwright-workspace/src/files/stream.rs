@@ -123,7 +123,9 @@ impl LineReader<'_> {
 
     fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<LineCount, FileError> {
         self.seek(SeekFrom::Start(0))?;
-        let (mut breaks, mut read, mut last) = (0, 0, b'\n');
+        let mut breaks = 0;
+        let mut read = 0;
+        let mut last = b'\n';
         while read < MAX_SCANNED_BYTES {
             let count = self.fill(buffer)?;
             let Some(end) = buffer[..count].last() else { break };
@@ -145,7 +147,9 @@ impl LineReader<'_> {
     ) -> Result<LineRun, FileError> {
         let max_lines = line_count.min(window.max_lines);
         let mut collected = LineCollector::new(window);
-        let (mut skipped, mut read, mut last) = (0, 0, b'\n');
+        let mut skipped = 0;
+        let mut read = 0;
+        let mut last = b'\n';
         while collected.lines.len() < max_lines && !collected.is_full() && read < MAX_SCANNED_BYTES
         {
             let count = self.fill(buffer)?;
@@ -260,7 +264,9 @@ struct LineCollector<'a> {
 
 impl<'a> LineCollector<'a> {
     fn new(window: &'a LineWindow) -> LineCollector<'a> {
-        let (lines, cut_chars, line) = (Vec::new(), Vec::new(), Vec::new());
+        let lines = Vec::new();
+        let cut_chars = Vec::new();
+        let line = Vec::new();
         LineCollector { window, lines, cut_chars, line, current_cut: 0, bytes: 0 }
     }
 

@@ -22,7 +22,8 @@ pub(super) fn imported_paths(text: &str) -> Vec<&str> {
 }
 
 fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
-    let (mut is_code, mut was_empty) = (true, false);
+    let mut is_code = true;
+    let mut was_empty = false;
     for (index, part) in line.split('`').enumerate() {
         // Several backticks in a row begin or end code like one.
         is_code ^= !was_empty;

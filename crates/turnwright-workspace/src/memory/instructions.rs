@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn all_of_them_have_one_limit() {
-        let (most, more) = ("x".repeat(32_000), "y".repeat(1_000));
+        let most = "x".repeat(32_000);
+        let more = "y".repeat(1_000);
         check(
             &[("ws/AGENTS.md", &most), ("ws/a/AGENTS.md", &more), ("ws/a/b/AGENTS.md", "z")],
             &["ws/AGENTS.md 32000", "ws/a/AGENTS.md 768 …", "ws/a/b/AGENTS.md  …"],

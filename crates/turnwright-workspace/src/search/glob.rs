@@ -58,7 +58,8 @@ impl Glob {
         let is_name =
             parts.len() == 1 && has_includes && !last.contains(['*', '?', '[', '{', '\\']);
         let name = last.rsplit('/').next().filter(|_| is_name).map(str::to_owned);
-        let (names, paths) = (names?, paths?);
+        let names = names?;
+        let paths = paths?;
         Ok(Glob { names, paths, not_names: not_names?, not_paths: not_paths?, has_includes, name })
     }
 

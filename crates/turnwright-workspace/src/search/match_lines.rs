@@ -129,8 +129,8 @@ fn clip_around_match(line: &[u8], matcher: Option<&RegexMatcher>) -> String {
     }
     let found = matcher.and_then(|matcher| matcher.find(line).ok().flatten());
     let (start, stop) = found.map_or((0, 0), |found| (found.start(), found.end()));
-    let (left, right) =
-        (start.saturating_sub(WINDOW_BYTES), (start + WINDOW_BYTES).min(line.len()));
+    let left = start.saturating_sub(WINDOW_BYTES);
+    let right = (start + WINDOW_BYTES).min(line.len());
     let count = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().count();
     let middle = count(&line[left..start]) + count(&line[start..stop.min(right)]) / 2;
     let window = String::from_utf8_lossy(&line[left..right]);

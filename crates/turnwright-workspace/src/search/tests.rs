@@ -215,7 +215,8 @@ fn patterns_and_options_select_the_expected_lines() {
 
 #[test]
 fn a_long_line_is_cut_around_its_match() {
-    let (left, right) = ("ä".repeat(50_000), "z".repeat(50_000));
+    let left = "ä".repeat(50_000);
+    let right = "z".repeat(50_000);
     let fixture = fixture(&[("long", &format!("{left}MATCH{right}\nMATCH{right}\n{left}MATCH"))]);
     let found = fixture.grep(&query("MATCH"));
     for line in &found.files[0].lines {

@@ -94,7 +94,8 @@ pub(super) fn walk_parallel<T: Send>(
     let errors = AtomicUsize::new(0);
     let visitor = || {
         let mut guard = WorkerGuard { worker: Some(start()), finished: &done };
-        let (visit, errors) = (&visit, &errors);
+        let visit = &visit;
+        let errors = &errors;
         move |entry| {
             if stop.is_expired() {
                 return WalkState::Quit;

@@ -15,7 +15,8 @@ pub(crate) fn substitute(text: &str, args: &str) -> String {
     let words = split_words(args);
     let mut code = code_ranges(text).peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
-    let (mut at, mut is_used) = (0, args.is_empty());
+    let mut at = 0;
+    let mut is_used = args.is_empty();
     while filled.len() < MAX_BYTES
         && let Some(next) = text[at..].find(['$', '\\'])
     {
@@ -72,7 +73,8 @@ fn placeholder(text: &str) -> Option<(Option<usize>, usize)> {
 
 /// The words of a text. Quotes group words.
 fn split_words(text: &str) -> Vec<&str> {
-    let (mut words, mut rest) = (Vec::new(), text);
+    let mut words = Vec::new();
+    let mut rest = text;
     while !rest.is_empty() {
         let (word, after) = split_word(rest);
         words.push(word);

@@ -56,7 +56,8 @@ pub fn scan_all(
     places: &[ScannedFolder],
     stop: &CancellationToken,
 ) -> (Vec<Skill>, Vec<SkippedSkill>) {
-    let (found, skipped) = (Vec::new(), Vec::new());
+    let found = Vec::new();
+    let skipped = Vec::new();
     let mut scan = SkillScan { found, skipped, visited: HashSet::new(), stop };
     for place in places {
         scan.visit_linked(&place.folder, place.within.as_deref(), 0);
@@ -196,7 +197,8 @@ mod tests {
     fn skills_are_found_once_whatever_the_folders_look_like() {
         let base = tempfile::tempdir().unwrap();
         let base = real_path(base.path()).unwrap();
-        let (ws, user) = (base.join("ws"), base.join("user"));
+        let ws = base.join("ws");
+        let user = base.join("user");
         put(&ws.join("skills/deploy"), &skill("deploy", "of the project"));
         put(&ws.join("skills/a/b/deep"), "---\ndescription: named by its folder\n---\n");
         put(&ws.join("skills/1/2/3/4/5/6/deeper"), &skill("deeper", "too deep"));

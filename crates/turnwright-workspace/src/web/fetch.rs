@@ -336,10 +336,12 @@ impl WebFetcher {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
         let kind = header(CONTENT_TYPE).unwrap_or_default();
-        let (status, length) = (response.status().as_u16(), response.content_length());
+        let status = response.status().as_u16();
+        let length = response.content_length();
         let most =
             if length.is_some() { self.limits.declared_bytes } else { self.limits.streamed_bytes };
-        let (mut bytes, mut cut) = (Vec::new(), false);
+        let mut bytes = Vec::new();
+        let mut cut = false;
         while !cut && !super::page::is_opaque(&kind) {
             let next = response.chunk().await.map_err(|error| self.classify_error(&url, &error))?;
             let Some(chunk) = next else { break };

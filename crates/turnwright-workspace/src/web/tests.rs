@@ -24,7 +24,8 @@ fn serve(
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let (mut request, mut byte) = (Vec::new(), [0]);
+            let mut request = Vec::new();
+            let mut byte = [0];
             // A TLS handshake gets its answer at once.
             let is_done = |bytes: &[u8]| bytes.ends_with(b"\r\n\r\n") || bytes == [0x16];
             while !is_done(&request) && stream.read(&mut byte).is_ok_and(|count| count > 0) {

@@ -37,7 +37,8 @@ impl Index {
     }
 
     pub(crate) fn name(&self, entry: &IndexEntry) -> &[u8] {
-        let (start, length) = (entry.name.0 as usize, entry.name.1 as usize);
+        let start = entry.name.0 as usize;
+        let length = entry.name.1 as usize;
         self.names.get(start..start + length).unwrap_or_default()
     }
 

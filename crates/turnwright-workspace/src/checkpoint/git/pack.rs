@@ -89,7 +89,8 @@ pub(crate) fn read_entry(pack: &impl ReadAt, offset: u64) -> Option<(DeltaBase, 
     let mut head = Vec::new();
     pack.reader_at(offset)?.take(MAX_HEADER_BYTES as u64).read_to_end(&mut head).ok()?;
     let first = *head.first()?;
-    let (mut size, mut length) = (u64::from(first & 15), 1);
+    let mut size = u64::from(first & 15);
+    let mut length = 1;
     if first & 0x80 != 0 {
         let (more, taken) = read_varint(head.get(1..)?)?;
         size |= more.checked_mul(16)?;

@@ -25,7 +25,8 @@ pub(super) fn match_without_line_numbers<'a>(
     let bare = |text: &str| -> String {
         text.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
     };
-    let (old, new) = (bare(query.old), bare(query.new));
+    let old = bare(query.old);
+    let new = bare(query.new);
     search(text, query, &old, Cow::Owned(new), MatchKind::LineNumbers, query.all)
 }
 

@@ -28,7 +28,10 @@ pub(super) fn match_ignoring_indentation<'a>(
     let wanted: Vec<_> = old.iter().map(|line| line.trim()).collect();
     let within = text.within(&query.within);
     let area = text.lines.get(within.start..).unwrap_or_default();
-    let (mut hits, mut shifts, mut count, mut comparisons) = (Vec::new(), Vec::new(), 0, 0);
+    let mut hits = Vec::new();
+    let mut shifts = Vec::new();
+    let mut count = 0;
+    let mut comparisons = 0;
     for_each_window(area, &wanted, str::trim, |at| {
         let row = within.start + at;
         if row >= within.end || comparisons > MAX_COMPARISONS {
@@ -66,7 +69,8 @@ impl IndentShift {
             if old.trim().is_empty() {
                 continue;
             }
-            let (file, old) = (indentation(file), indentation(old));
+            let file = indentation(file);
+            let old = indentation(old);
             chars.0.add(file);
             chars.1.add(old);
             let this = difference(file, old);
@@ -147,7 +151,8 @@ fn fit_line(mut pairs: impl Iterator<Item = (usize, usize)>) -> Option<(usize, i
         }
         Some(other) => {
             let (low, high) = if other.1 > first.1 { (first, *other) } else { (*other, first) };
-            let (wide, narrow) = (high.0.checked_sub(low.0)?, high.1 - low.1);
+            let wide = high.0.checked_sub(low.0)?;
+            let narrow = high.1 - low.1;
             let is_whole = narrow > 0 && wide.is_multiple_of(narrow);
             let width = wide.checked_div(narrow).filter(|_| is_whole)?;
             (width, low.0.cast_signed() - (low.1 * width).cast_signed())

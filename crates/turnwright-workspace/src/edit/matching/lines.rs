@@ -99,7 +99,8 @@ pub(super) fn carry_over_edit(
             }
             continue;
         }
-        let (places, new_places) = (op.old_range(), op.new_range());
+        let places = op.old_range();
+        let new_places = op.new_range();
         let is_paired = places.len() == new_places.len();
         for (row, line) in (places.start..).zip(&lines[new_places]) {
             let replaced = is_paired.then(|| (file[row], old[row]));
@@ -120,7 +121,8 @@ pub(super) fn match_ignoring_trailing_space<'a>(
     let wanted: Vec<_> = lines_of(query.old).into_iter().map(str::trim_end).collect();
     let within = rows.within(&query.within);
     let area = rows.lines.get(within.start..).unwrap_or_default();
-    let (mut hits, mut count) = (Vec::new(), 0);
+    let mut hits = Vec::new();
+    let mut count = 0;
     for_each_window(
         area,
         &wanted,

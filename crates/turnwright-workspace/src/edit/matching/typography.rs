@@ -102,7 +102,8 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
         let count = starts.len();
         return Some(Err(MatchError::Ambiguous { match_kind, starts, count }));
     }
-    let (file, quoted) = (lines_of(&text[place.clone()]), lines_of(query.old));
+    let file = lines_of(&text[place.clone()]);
+    let quoted = lines_of(query.old);
     let new = carry_over_edit(&file, &quoted, query.new, |replaced, line| {
         let kept = replaced.and_then(|(file, old)| carry_over_line(file, old, line, &match_kind));
         Some(kept.unwrap_or_else(|| line.to_owned()))
@@ -112,7 +113,8 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
 
 /// The changed line with the beginning and the end of the file's own that the edit leaves alone.
 fn carry_over_line(file: &str, old: &str, new: &str, kind: &MatchKind) -> Option<String> {
-    let (mut head, mut tail) = (0, 0);
+    let mut head = 0;
+    let mut tail = 0;
     while head < old.len() && first_cluster(&old[head..]) == first_cluster(&new[head..]) {
         head += first_cluster(&old[head..]).len();
     }

@@ -71,7 +71,8 @@ fn locate<'h>(text: &str, hunk: &'h Hunk) -> Result<TextMatch<'h>, MatchError> {
         return locate_insertion(text, hunk, &blocks);
     }
     let look = |within: Range<usize>| {
-        let (old, new) = (hunk.old.as_str(), hunk.new.as_str());
+        let old = hunk.old.as_str();
+        let new = hunk.new.as_str();
         matching::find(text, &MatchQuery { old, new, all: false, within, whole_lines: true })
     };
     if hunk.at_end {

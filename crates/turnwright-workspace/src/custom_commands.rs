@@ -107,21 +107,23 @@ fn visit(
 fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<CustomCommand> {
     let seen = read_head(&path, within, FRONT_MATTER_BYTES)?;
     let (head, body) = front_matter::split(&seen.text);
-    let line = |text: &str| -> String {
-        escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
-    };
-    let first = || {
-        body.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty())
-    };
-    let description = head.description.as_deref().or_else(first).map(line)?;
-    let argument_hint = head.argument_hint.as_deref().map(line);
+    let description = head.description.as_deref().or_else(|| first_line(body))?;
     Some(CustomCommand {
         name,
-        description,
-        argument_hint,
+        description: in_one_line(description),
+        argument_hint: head.argument_hint.as_deref().map(in_one_line),
         path,
         within: within.map(Path::to_path_buf),
     })
+}
+
+fn in_one_line(text: &str) -> String {
+    escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
+}
+
+/// The first line that is not blank, without the marks of a heading.
+fn first_line(body: &str) -> Option<&str> {
+    body.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty())
 }
 
 /// The part of a command's name that stands for a file or folder, in characters that can be typed: `my tool`

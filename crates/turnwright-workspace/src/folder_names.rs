@@ -38,8 +38,9 @@ impl ComparableNames {
         let is_plain = cfg!(target_os = "linux")
             && names.len() <= MAX_NAMES
             && names.iter().all(|name| name.is_ascii());
-        let small_letters = || names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        ComparableNames(is_plain.then(small_letters))
+        ComparableNames(
+            is_plain.then(|| names.iter().map(|name| name.to_ascii_lowercase()).collect()),
+        )
     }
 
     pub(crate) fn may_contain(&self, name: &OsStr) -> bool {

@@ -34,8 +34,8 @@ impl HelperType {
         if !is_slug(&name) {
             return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
         }
-        let description = head.description.ok_or("has no description")?;
-        let description = escape_hidden_line(&description);
+        let given = head.description.ok_or("has no description")?;
+        let description = escape_hidden_line(&given);
         Ok(HelperType {
             name,
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
@@ -49,9 +49,12 @@ impl HelperType {
 /// The names in a list that is separated by commas or written with brackets or dashes; `None` if all
 /// tools are meant.
 fn tool_names(list: &str) -> Option<Vec<String>> {
-    let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\'');
-    let names = list.split(is_separator).filter(|name| !matches!(*name, "" | "-"));
-    let names: Vec<_> = names.take(MAX_TOOLS).map(str::to_owned).collect();
+    let names: Vec<_> = list
+        .split(|c: char| c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\''))
+        .filter(|name| !matches!(*name, "" | "-"))
+        .take(MAX_TOOLS)
+        .map(str::to_owned)
+        .collect();
     (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
 }
 

@@ -47,15 +47,14 @@ impl EditBuffer {
         if memchr::memchr(b'\r', text.as_bytes()).is_none() {
             return EditBuffer { text: text.to_owned(), ends: EolMap::Same(Eol::Lf) };
         }
-        let end = |at: usize| match text.as_bytes()[..at].last() {
-            Some(b'\r') => Eol::CrLf,
-            _ => Eol::Lf,
-        };
-        let ends: Vec<_> = memchr::memchr_iter(b'\n', text.as_bytes()).map(end).collect();
-        let ends = match ends.first() {
+        let bytes = text.as_bytes();
+        let all: Vec<_> = memchr::memchr_iter(b'\n', bytes)
+            .map(|at| if bytes[..at].ends_with(b"\r") { Eol::CrLf } else { Eol::Lf })
+            .collect();
+        let ends = match all.first() {
             None => EolMap::Same(Eol::Lf),
-            Some(first) if ends.iter().all(|end| end == first) => EolMap::Same(*first),
-            Some(_) => EolMap::Each(ends),
+            Some(first) if all.iter().all(|end| end == first) => EolMap::Same(*first),
+            Some(_) => EolMap::Each(all),
         };
         EditBuffer { text: to_lf(text), ends }
     }
@@ -234,13 +233,16 @@ fn count_lines(text: &str) -> usize {
 
 /// The end of the last line that a replacement touches.
 fn touched_line_end(bytes: &[u8], place: &Range<usize>, new: &str) -> usize {
-    let begins_line = |at: usize| at == 0 || bytes[at - 1] == b'\n';
     // If whole lines replace whole lines, the next line is not touched.
-    let is_whole = new.ends_with('\n') || new.is_empty() && begins_line(place.start);
-    if begins_line(place.end) && is_whole {
+    let is_whole = new.ends_with('\n') || new.is_empty() && is_line_start(bytes, place.start);
+    if is_line_start(bytes, place.end) && is_whole {
         return place.end;
     }
     line_end(bytes, place.end)
+}
+
+fn is_line_start(bytes: &[u8], at: usize) -> bool {
+    at == 0 || bytes[at - 1] == b'\n'
 }
 
 fn line_end(bytes: &[u8], from: usize) -> usize {

@@ -156,14 +156,15 @@ fn similarity(in_file: &[&str], old: &[&str]) -> u8 {
 }
 
 fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
-    let join = |rows: &[&str]| {
-        let lines = rows.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
-        lines.collect::<Vec<_>>().join("\n")
-    };
-    let in_file = join(in_file);
-    let old = join(old);
+    let in_file = first_lines(in_file);
+    let old = first_lines(old);
     let ops = align(in_file.chars(), old.chars(), None);
     diff_ratio(&ops, in_file.chars().count(), old.chars().count()).into()
+}
+
+fn first_lines(text: &[&str]) -> String {
+    let lines = text.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn same_lines(in_file: &[&str], old: &[&str]) -> f64 {
@@ -185,8 +186,8 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
     for number in lines.clone().take(MAX_LINES) {
         excerpt.push_str(&format!("{:>5}| {}\n", number + 1, clipped(text[number])));
     }
-    let differs = |number: &usize| text[*number] != old[number - lines.start];
-    let difference = lines.clone().find(differs).map(|line| {
+    let first = lines.clone().find(|line| text[*line] != old[line - lines.start]);
+    let difference = first.map(|line| {
         let in_file = text[line];
         let sent = old[line - lines.start];
         let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
@@ -214,8 +215,8 @@ fn make_visible(line: &str, place: usize, marks: bool) -> String {
     let body = line.trim();
     let head = line.chars().count() - line.trim_start().chars().count();
     let tail = head + body.chars().count();
-    let from = place.saturating_sub(CONTEXT_CHARS);
-    let from = if from < 10 { 0 } else { from };
+    let start = place.saturating_sub(CONTEXT_CHARS);
+    let from = if start < 10 { 0 } else { start };
     let mut text = String::new();
     if from > 0 {
         text.push('…');

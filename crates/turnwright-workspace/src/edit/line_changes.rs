@@ -37,11 +37,11 @@ pub struct LineCounts {
 impl LineChange {
     /// Removes equal lines at the beginning and the end.
     pub(super) fn trimmed(mut self, old: &str, new: &str) -> LineChange {
-        let equal = |(a, b): &(&str, &str)| a == b;
-        let head = old.split_inclusive('\n').zip(new.split_inclusive('\n')).take_while(equal);
-        let head = head.count();
+        let pairs = old.split_inclusive('\n').zip(new.split_inclusive('\n'));
+        let head = pairs.take_while(|(a, b)| a == b).count();
         let most = self.before.len().min(self.after.len()) - head;
-        let tail = reversed(old).zip(reversed(new)).take(most).take_while(equal).count();
+        let last_pairs = reversed(old).zip(reversed(new)).take(most);
+        let tail = last_pairs.take_while(|(a, b)| a == b).count();
         self.before = self.before.start + head..self.before.end - tail;
         self.after = self.after.start + head..self.after.end - tail;
         self

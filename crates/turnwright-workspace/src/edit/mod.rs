@@ -112,29 +112,31 @@ pub enum EditErrorKind {
 /// # Errors
 /// The first edit that cannot be applied.
 pub fn apply(text: &str, edits: &[TextEdit]) -> Result<AppliedEdits, EditError> {
-    let refuse = |index, kind| Err(EditError { index, kind });
     match edits.len() {
-        0 => return refuse(0, EditErrorKind::NoEdits),
-        count if count > MAX_EDITS => return refuse(MAX_EDITS, EditErrorKind::TooManyEdits),
+        0 => return Err(EditError { index: 0, kind: EditErrorKind::NoEdits }),
+        count if count > MAX_EDITS => {
+            return Err(EditError { index: MAX_EDITS, kind: EditErrorKind::TooManyEdits });
+        }
         _ => {}
     }
-    for (number, edit) in edits.iter().enumerate() {
-        if let Some(reason) = validate(text, edit) {
-            return refuse(number, reason);
+    for (index, edit) in edits.iter().enumerate() {
+        if let Some(kind) = validate(text, edit) {
+            return Err(EditError { index, kind });
         }
     }
     let mut lines = EditBuffer::new(text);
     let mut applied = Vec::new();
     let mut changes = Vec::new();
-    for (number, edit) in edits.iter().enumerate() {
+    for (index, edit) in edits.iter().enumerate() {
         match apply_one(&mut lines, edit) {
             Ok((step, changed)) => {
                 applied.push(step);
                 changes = line_changes::compose(&changes, &changed);
             }
             Err(miss) => {
-                let matched_before = number > 0 && to_lf(text).contains(&to_lf(&edit.old));
-                return refuse(number, explain(miss, lines.text(), &edit.old, matched_before));
+                let matched_before = index > 0 && to_lf(text).contains(&to_lf(&edit.old));
+                let kind = explain(miss, lines.text(), &edit.old, matched_before);
+                return Err(EditError { index, kind });
             }
         }
     }
@@ -154,8 +156,8 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
     if to_lf(&edit.old) == to_lf(&edit.new) {
         return Some(EditErrorKind::NoChange);
     }
-    let line = omission::find_placeholder(&edit.new, text)?;
-    let line = edit.new.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
+    let number = omission::find_placeholder(&edit.new, text)?;
+    let line = edit.new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
     Some(EditErrorKind::Placeholder { line })
 }
 

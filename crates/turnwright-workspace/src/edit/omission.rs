@@ -39,13 +39,19 @@ const FILLER_WORDS: &[&str] = &[
 
 /// Finds the first line of `new`, counted from 1, that is a placeholder. A line that `old`
 /// contains, too, is none.
-pub fn find_placeholder<'t>(new: &'t str, old: &str) -> Option<usize> {
+pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
-    let mut is_new = |line: &'t str| {
+    for (index, line) in new.lines().enumerate() {
+        if !is_placeholder(line) {
+            continue;
+        }
         let line = line.trim();
-        !(known.contains(line) || old.contains(line) && known.insert(line))
-    };
-    new.lines().position(|line| is_placeholder(line) && is_new(line)).map(|index| index + 1)
+        if !known.contains(line) && !old.contains(line) {
+            return Some(index + 1);
+        }
+        known.insert(line);
+    }
+    None
 }
 
 fn is_placeholder(line: &str) -> bool {
@@ -73,20 +79,20 @@ fn is_placeholder(line: &str) -> bool {
 
 /// Returns true if the words say only that something is unchanged.
 fn describes_omission(words: &str, has_dots: bool) -> bool {
-    let words = words.to_lowercase();
-    let words: Vec<_> =
-        words.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
-    let known = |word: &&str| {
-        [OMITTED_THINGS, OMISSION_WORDS, FILLER_WORDS].iter().any(|list| list.contains(word))
-    };
-    let unknown = words.iter().filter(|word| !known(word)).count();
-    let states = words.iter().filter(|word| OMISSION_WORDS.contains(word)).count();
+    let lower = words.to_lowercase();
+    let mut names_thing = false;
+    let mut states = 0;
+    let mut unknown = 0;
+    for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let is_thing = OMITTED_THINGS.contains(&word);
+        let is_state = OMISSION_WORDS.contains(&word);
+        names_thing |= is_thing;
+        states += usize::from(is_state);
+        unknown += usize::from(!is_thing && !is_state && !FILLER_WORDS.contains(&word));
+    }
     // They may include a name, as in `rest of parse_args unchanged`.
     let most_unknown = usize::from(has_dots || states > 1) * 2;
-    has(OMISSION_WORDS)
-        && unknown <= most_unknown
-        && (has_dots || has(OMITTED_THINGS) || states > 1)
+    states > 0 && unknown <= most_unknown && (has_dots || names_thing || states > 1)
 }
 
 #[cfg(test)]

@@ -79,10 +79,21 @@ impl ProgramActivity {
 /// How often a thread has left a processor, and whether it is on one, or about to be.
 #[cfg(target_os = "linux")]
 fn switches(status: &str) -> (u64, bool) {
-    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
-    let count = |name| value(name).trim().parse::<u64>().unwrap_or_default();
-    let all = count("voluntary_ctxt_switches:") + count("nonvoluntary_ctxt_switches:");
-    (all, value("State:").trim_start().starts_with('R'))
+    let voluntary = switch_count(status, "voluntary_ctxt_switches:");
+    let involuntary = switch_count(status, "nonvoluntary_ctxt_switches:");
+    let is_running = status_value(status, "State:").trim_start().starts_with('R');
+    (voluntary + involuntary, is_running)
+}
+
+#[cfg(target_os = "linux")]
+fn switch_count(status: &str, name: &str) -> u64 {
+    status_value(status, name).trim().parse().unwrap_or_default()
+}
+
+/// The text after a name in the status of a thread.
+#[cfg(target_os = "linux")]
+fn status_value<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("")
 }
 
 #[cfg(target_os = "linux")]
@@ -94,9 +105,9 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
     fn a_program_that_waits_looks_the_same_and_one_that_has_run_does_not() {
         use std::io::Write;
-        let mut child = std::process::Command::new("cat");
-        let child = child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
-        let mut child = child.spawn().unwrap();
+        let mut command = std::process::Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
         let root = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
         let program = ProgramActivity::default();
         assert_eq!(program.sample(), Some(ActivitySample::default()));

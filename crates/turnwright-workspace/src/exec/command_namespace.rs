@@ -39,9 +39,9 @@ struct NamespaceProcess {
 impl NamespaceProcess {
     #[expect(unsafe_code, reason = "registers a descriptor with the runtime")]
     fn open(id: Pid) -> io::Result<NamespaceProcess> {
-        let handle = pidfd_open(id, PidfdFlags::empty())?;
+        let pidfd = pidfd_open(id, PidfdFlags::empty())?;
         // SAFETY: an owned descriptor that is neither replaced nor closed while it is registered.
-        let handle = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?;
+        let handle = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
         Ok(NamespaceProcess { id, handle, status: None })
     }
 
@@ -67,17 +67,16 @@ impl NamespaceProcess {
 impl CommandNamespace {
     /// Opens the namespace of a command that was just started. If that fails, the command is killed.
     pub(super) fn open(processes: NamespaceProcesses) -> io::Result<CommandNamespace> {
-        let id = |number: u32| i32::try_from(number).ok().and_then(Pid::from_raw);
-        let (Some(init), Some(program)) = (id(processes.init), id(processes.program)) else {
+        let (Some(init_id), Some(program_id)) = (pid(processes.init), pid(processes.program))
+        else {
             return Err(io::Error::other("a process number is out of range"));
         };
-        let open = || {
-            let init = NamespaceProcess::open(init)?;
-            let program = NamespaceProcess::open(program)?;
+        let opened = NamespaceProcess::open(init_id).and_then(|init| {
+            let program = NamespaceProcess::open(program_id)?;
             Ok(CommandNamespace { init: Some(init), program })
-        };
-        open().inspect_err(|_| {
-            kill_process(init, Signal::KILL).ok();
+        });
+        opened.inspect_err(|_| {
+            kill_process(init_id, Signal::KILL).ok();
         })
     }
 
@@ -132,10 +131,10 @@ impl CommandNamespace {
         if !others.is_empty() || self.program.status.is_none() {
             // The first process ends last: when all others are reaped, and this reaps the program.
             let end = async {
-                drop(self.program.wait().await);
-                drop(init.wait().await);
+                self.program.wait().await.ok();
+                init.wait().await.ok();
             };
-            drop(tokio::time::timeout(END_TIMEOUT, end).await);
+            tokio::time::timeout(END_TIMEOUT, end).await.ok();
         }
         if init.status.is_none() {
             leave(init.id);
@@ -148,6 +147,10 @@ impl CommandNamespace {
             pidfd_send_signal(init.handle.get_ref(), Signal::KILL).ok();
         }
     }
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
 fn is_any_running(processes: &[Pid]) -> bool {

@@ -35,8 +35,7 @@ impl CommandProcess {
         sandbox: Option<&Sandbox>,
     ) -> io::Result<CommandProcess> {
         let (child, namespace, started) = descendants::start(|| {
-            let child = command.spawn();
-            let child = child.map_err(|error| match sandbox {
+            let child = command.spawn().map_err(|error| match sandbox {
                 Some(sandbox) => sandbox.explain(error),
                 None => error,
             });

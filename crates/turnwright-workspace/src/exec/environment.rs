@@ -163,6 +163,27 @@ pub fn is_secret_name(name: &str) -> bool {
         && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
+/// Returns true for a variable that can hold no secret and does not change the meaning of commands.
+fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
+    let name = name.to_string_lossy().to_uppercase();
+    let value = value.to_string_lossy();
+    let named_secret = is_secret_name(&name);
+    let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
+    let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
+    let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
+        || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
+    let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
+    !is_secret && !changes_meaning && !is_terminal
+}
+
+fn is_for_silent_commands(name: &OsStr) -> bool {
+    let upper = name.to_string_lossy().to_uppercase();
+    NAMES_FOR_SILENT_COMMANDS.contains(&upper.as_str())
+        || upper.starts_with("LC_")
+        || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+}
+
 /// Returns true if both names mean the same variable: Windows ignores their case.
 fn is_same_name(one: &OsStr, other: &str) -> bool {
     if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }
@@ -180,23 +201,11 @@ impl Environment {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
     ) -> Environment {
-        let is_harmless = |(name, value): &(OsString, OsString)| {
-            let name = name.to_string_lossy().to_uppercase();
-            let value = value.to_string_lossy();
-            let named_secret = is_secret_name(&name);
-            let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
-            let holds_secret =
-                secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
-            let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
-                || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-            let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
-            let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
-            !is_secret && !changes_meaning && !is_terminal
-        };
-        let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
-        let is_replaced =
-            |name: &OsStr| NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0));
-        kept.retain(|(name, _)| !is_replaced(name));
+        let mut kept: Vec<_> = variables.into_iter().collect();
+        kept.retain(|(name, value)| {
+            is_harmless(name, value, secrets)
+                && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+        });
         kept.extend(
             NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
         );
@@ -223,32 +232,29 @@ impl Environment {
     /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {
-        let stays = |variable: &&(OsString, OsString)| {
-            !names.iter().any(|name| is_same_name(&variable.0, name))
-        };
-        Environment(self.0.iter().filter(stays).cloned().collect())
+        let kept = self
+            .0
+            .iter()
+            .filter(|variable| !names.iter().any(|name| is_same_name(&variable.0, name)));
+        Environment(kept.cloned().collect())
     }
 
     /// A copy for a command that runs without a question. Its programs and libraries are looked up only in
     /// absolute folders that `is_trusted`.
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
-        let is_known = |variable: &&(OsString, OsString)| {
-            let name = variable.0.to_string_lossy().to_uppercase();
-            NAMES_FOR_SILENT_COMMANDS.contains(&name.as_str())
-                || name.starts_with("LC_")
-                || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(&variable.0, quiet.0))
-        };
-        let mut all: Vec<_> = self.0.iter().filter(is_known).cloned().collect();
-        let is_path = |name: &OsStr| is_same_name(name, "PATH");
+        let known = self.0.iter().filter(|variable| is_for_silent_commands(&variable.0));
+        let mut all: Vec<_> = known.cloned().collect();
         let system_path = self.system_path();
-        for (name, path) in
-            all.iter_mut().filter(|variable| is_path(&variable.0) || variable.0 == LIBRARY_PATH)
-        {
+        for (name, path) in &mut all {
+            let is_path = is_same_name(name, "PATH");
+            if !is_path && name != LIBRARY_PATH {
+                continue;
+            }
             let parts = std::env::split_paths(path)
                 .filter(|folder| folder.is_absolute() && is_trusted(folder));
             let trusted = std::env::join_paths(parts).unwrap_or_default();
-            let is_missing = trusted.is_empty() && is_path(name);
+            let is_missing = trusted.is_empty() && is_path;
             *path = if is_missing { system_path.clone() } else { trusted };
         }
         // To the loader an empty part is the current folder, and so is an empty list to some.

@@ -116,8 +116,8 @@ pub(super) fn base_command(
 /// The process to start for this specification.
 #[cfg(unix)]
 fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
-    let words = shell(&spec.command).into_iter().map(OsString::from).collect();
-    let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), words)?;
+    let shell_words = shell(&spec.command).into_iter().map(OsString::from).collect();
+    let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), shell_words)?;
     let mut command = base_command(&words, &spec.environment, mark);
     configure_command(&mut command, spec);
     Ok(command)
@@ -157,7 +157,7 @@ async fn prepare(
     let preparing = spawn_blocking(move || {
         super::process_mark::reap_orphans();
         // The start of the command reports a folder that cannot be entered.
-        drop(std::fs::metadata(workdir));
+        std::fs::metadata(workdir).ok();
         profile.map(|profile| prepare_sandbox(&profile, network)).transpose()
     });
     preparing.await.map_err(io::Error::other)?
@@ -262,14 +262,14 @@ impl ProcessGroup {
             .id()
             .and_then(|id| i32::try_from(id).ok())
             .and_then(rustix::process::Pid::from_raw);
-        let pipe =
-            |reader: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into());
         Ok(ProcessGroup {
             stdin: process.take_stdin(),
             process,
             id,
             buffer: vec![0; if reader.is_some() { READ_SIZE } else { 0 }].into(),
-            pipe: reader.map(pipe).transpose()?,
+            pipe: reader
+                .map(|reader| tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()))
+                .transpose()?,
             mark,
             refused_connections,
             has_ended: false,
@@ -316,14 +316,14 @@ impl ProcessGroup {
         self.signal_group(rustix::process::Signal::TERM);
         if tokio::time::timeout(grace, self.wait_until_gone()).await.is_err() {
             self.signal_group(rustix::process::Signal::KILL);
-            drop(tokio::time::timeout(grace, self.wait_until_gone()).await);
+            tokio::time::timeout(grace, self.wait_until_gone()).await.ok();
         }
         Leftover::Stopped
     }
 
     async fn wait_until_gone(&mut self) {
         // Only the shell is our child; there is no notification when its children end.
-        drop(self.process.wait().await);
+        self.process.wait().await.ok();
         while !self.has_stopped_running().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -438,7 +438,7 @@ impl RunningCommand for ProcessGroup {
                     read_once(&mut self.pipe, &mut self.buffer, sink).await;
                 }
             };
-            drop(tokio::time::timeout(DRAIN_TIME, all).await);
+            tokio::time::timeout(DRAIN_TIME, all).await.ok();
         })
     }
 

@@ -201,14 +201,14 @@ impl Job {
                 return end;
             }
             // The sender lives as long as `self`.
-            drop(progress.changed().await);
+            progress.changed().await.ok();
         }
     }
 
     /// Waits until it has printed more than this many bytes, or has ended.
     pub async fn wait_for_more_than(&self, bytes: u64) {
         let mut progress = self.progress.subscribe();
-        drop(progress.wait_for(|progress| progress.bytes > bytes || progress.end.is_some()).await);
+        progress.wait_for(|progress| progress.bytes > bytes || progress.end.is_some()).await.ok();
     }
 
     /// Waits for new output and then until nothing more comes for the time `quiet`, or until it has
@@ -241,7 +241,7 @@ impl Job {
 
     /// Sends it a signal. Does nothing if it has ended.
     pub async fn send_signal(&self, signal: Signal) {
-        drop(self.requests.send(JobRequest::Signal(signal)).await);
+        self.requests.send(JobRequest::Signal(signal)).await.ok();
     }
 
     /// Writes to its input.
@@ -361,8 +361,9 @@ async fn handle_request(command_run: &mut dyn RunningCommand, request: JobReques
         JobRequest::Signal(signal) => command_run.send_signal(signal),
         JobRequest::Input(bytes, done) => {
             let taken = tokio::time::timeout(INPUT_TIMEOUT, command_run.write_input(&bytes)).await;
-            let silent = |_| Err(io::Error::other("it does not read its input"));
-            drop(done.send(taken.unwrap_or_else(silent)));
+            let result =
+                taken.unwrap_or_else(|_| Err(io::Error::other("it does not read its input")));
+            done.send(result).ok();
         }
     }
 }

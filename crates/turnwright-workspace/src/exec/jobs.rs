@@ -165,12 +165,15 @@ impl Jobs {
     /// none.
     pub fn take_end_notices(&self) -> Option<String> {
         let table = self.table.lock();
-        let line = |job: &Arc<Job>| {
-            let end = job.end().filter(|_| job.mark_end_reported())?;
+        let mut text = String::new();
+        for job in &table.jobs {
+            let Some(end) = job.end().filter(|_| job.mark_end_reported()) else { continue };
             let id = job.id();
-            Some(format!("[{id} ended: {}; exec_output id={id} has its output]\n", end.reason))
-        };
-        let text: String = table.jobs.iter().filter_map(line).collect();
+            text.push_str(&format!(
+                "[{id} ended: {}; exec_output id={id} has its output]\n",
+                end.reason
+            ));
+        }
         (!text.is_empty()).then_some(text)
     }
 

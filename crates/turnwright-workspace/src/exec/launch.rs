@@ -130,10 +130,10 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
     };
     #[expect(clippy::disallowed_methods, reason = "this process runs one command")]
     let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
-    let start = || {
+    let started = moved.and_then(|()| {
         ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox, network)
-    };
-    match moved.and_then(|()| start()) {
+    });
+    match started {
         Ok(group) => Ok(run(group, targets, signals).await),
         Err(error) => {
             let program = program.into_iter().next().unwrap_or_default();
@@ -181,7 +181,7 @@ async fn relay(
                 Some(LinkFrame::Signal(signal)) => group.send_signal(signal),
                 Some(LinkFrame::Input(bytes)) => {
                     // A program that does not read its input must not block other events.
-                    drop(timeout(INPUT_TIMEOUT, group.write_input(&bytes)).await);
+                    timeout(INPUT_TIMEOUT, group.write_input(&bytes)).await.ok();
                 }
                 Some(LinkFrame::Stop(wanted)) => {
                     grace = wanted;
@@ -229,7 +229,7 @@ async fn run(
         Some(exit) => exit,
         None => reap(&mut group).await,
     };
-    drop(timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await);
+    timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await.ok();
     targets.forward(&mut output);
     output = targets.redactor.take().map(|mut redactor| redactor.finish()).unwrap_or_default();
     targets.forward(&mut output);
@@ -245,10 +245,9 @@ async fn run(
 
 /// The exit status after the group was ended.
 async fn reap(group: &mut ProcessGroup) -> CommandExit {
-    let mut nothing = |_: &[u8]| {};
     let end = async {
         loop {
-            match group.next_output(&mut nothing).await {
+            match group.next_output(&mut |_| {}).await {
                 Ok(None) => {}
                 Ok(Some(exit)) => break Some(exit),
                 Err(_) => break None,
@@ -300,7 +299,7 @@ async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
 /// Waits until the display accepts more.
 async fn wait_for_display(display: Option<&Sender<Vec<u8>>>) {
     if let Some(display) = display {
-        drop(display.reserve().await);
+        display.reserve().await.ok();
     }
 }
 
@@ -339,7 +338,7 @@ impl OutputTargets {
         }
         let output = std::mem::take(output);
         if let Some(display) = self.display.as_ref().filter(|_| !output.is_empty()) {
-            drop(display.try_send(output));
+            display.try_send(output).ok();
         }
         self.display.is_some() || self.link.is_some()
     }
@@ -354,10 +353,10 @@ impl OutputTargets {
     /// the terminal at once.
     async fn end(mut self, exit: CommandExit, leftover: Leftover) {
         self.display = None;
-        drop(timeout(FLUSH_TIMEOUT, &mut self.display_finished).await);
+        timeout(FLUSH_TIMEOUT, &mut self.display_finished).await.ok();
         if let Some(mut link) = self.link {
             link.send(&LinkFrame::Exit(exit, leftover));
-            drop(timeout(REPORT_TIMEOUT, link.flush()).await);
+            timeout(REPORT_TIMEOUT, link.flush()).await.ok();
         }
     }
 }
@@ -368,8 +367,9 @@ struct TerminationSignals(Vec<(i32, tokio::signal::unix::Signal)>);
 impl TerminationSignals {
     fn new() -> TerminationSignals {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let listen = |kind: SignalKind| Some((kind.as_raw_value(), signal(kind).ok()?));
-        TerminationSignals(kinds.into_iter().filter_map(listen).collect())
+        let signals =
+            kinds.into_iter().filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
+        TerminationSignals(signals.collect())
     }
 
     async fn next(&mut self) -> i32 {

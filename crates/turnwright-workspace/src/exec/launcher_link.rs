@@ -79,7 +79,7 @@ impl LauncherLink {
     pub(super) fn send(&mut self, frame: &LinkFrame) {
         encode(frame, &mut self.outgoing);
         // The next wait reports errors of the connection.
-        drop(self.write());
+        self.write().ok();
     }
 
     /// The number of bytes that have not been sent yet.
@@ -259,13 +259,16 @@ fn encode_request(request: &LaunchRequest) -> Vec<u8> {
 /// wanted.
 fn decode_request(request: &[u8]) -> io::Result<LaunchRequest> {
     let mut fields: Map<String, Value> = serde_json::from_slice(request)?;
-    let mut take = |name: &str| fields.remove(name).ok_or_else(invalid_frame);
     Ok(LaunchRequest {
-        program: serde_json::from_value(take("program")?)?,
-        workdir: serde_json::from_value(take("workdir")?)?,
-        accepts_input: serde_json::from_value(take("input")?)?,
-        sandbox: serde_json::from_value(take("sandbox")?)?,
+        program: serde_json::from_value(take_field(&mut fields, "program")?)?,
+        workdir: serde_json::from_value(take_field(&mut fields, "workdir")?)?,
+        accepts_input: serde_json::from_value(take_field(&mut fields, "input")?)?,
+        sandbox: serde_json::from_value(take_field(&mut fields, "sandbox")?)?,
     })
+}
+
+fn take_field(fields: &mut Map<String, Value>, name: &str) -> io::Result<Value> {
+    fields.remove(name).ok_or_else(invalid_frame)
 }
 
 /// Encodes how a command ended and whether processes were left: a letter each, then the details.

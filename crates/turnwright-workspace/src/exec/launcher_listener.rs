@@ -174,7 +174,7 @@ mod tests {
         for sent in parts.chain(changed).chain(others) {
             let mut stream = UnixStream::connect(listener.socket()).await.unwrap();
             // More than the buffer holds is not taken.
-            drop(stream.try_write(sent.as_bytes()));
+            stream.try_write(sent.as_bytes()).ok();
             forged.push(sent.len());
             let accepted = timeout(Duration::from_millis(5), listener.accept()).await;
             assert!(accepted.is_err(), "{sent:?}");

@@ -8,10 +8,10 @@ use rustix::process::Pid;
 #[cfg(target_os = "linux")]
 pub(super) fn has_running_process(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
-    let number =
-        |entry: std::fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
-    let mut numbers = processes.filter_map(Result::ok).filter_map(number);
-    numbers.any(|process| is_running_member(process, group))
+    processes
+        .filter_map(Result::ok)
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .any(|process| is_running_member(process, group))
 }
 
 /// True if the process is running and belongs to the group.

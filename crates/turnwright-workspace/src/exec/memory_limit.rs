@@ -80,8 +80,8 @@ pub fn default_memory_limit() -> Option<u64> {
 
 #[cfg(target_os = "linux")]
 fn read_memory_limit() -> Option<u64> {
-    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
+    let setting = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = setting.and_then(|text| text.trim().parse::<u64>().ok());
     let machine = meminfo().map(|memory| memory.total);
     let all = container.into_iter().chain(machine).min()?;
     Some(all / 4 * 3)
@@ -98,8 +98,8 @@ fn meminfo() -> Option<MemInfo> {
     // The kernel makes the text anew for each read, and does not say how long it is.
     let mut text = String::with_capacity(4096);
     File::open("/proc/meminfo").ok()?.read_to_string(&mut text).ok()?;
-    let bytes = |name| bytes_of(&text, name);
-    Some(MemInfo { total: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
+    let total = bytes_of(&text, "MemTotal:")?;
+    Some(MemInfo { total, available: bytes_of(&text, "MemAvailable:")? })
 }
 
 /// The number of bytes in a line `NAME NUMBER kB`.
@@ -124,8 +124,8 @@ impl MemoryMeter {
         let mut mapped = 0;
         let mut files = MemoryFiles::default();
         while let Some(process) = processes.get(next) {
-            let status = std::fs::read_to_string(format!("/proc/{process}/status"));
-            let status = status.unwrap_or_default();
+            let path = format!("/proc/{process}/status");
+            let status = std::fs::read_to_string(path).unwrap_or_default();
             own += bytes_of(&status, "RssAnon:").unwrap_or_default();
             mapped += bytes_of(&status, "RssShmem:").unwrap_or_default();
             files.add(*process);

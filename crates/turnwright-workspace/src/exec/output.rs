@@ -54,11 +54,11 @@ impl HeadTailBuffer {
 
     /// Drops at least this many bytes of the middle, up to the end of the line.
     fn drop_middle(&mut self, least: usize) {
-        let starts_line = |at: &usize| self.tail.get(at - 1).is_some_and(|byte| *byte == b'\n');
-        let starts_char = |at: &usize| self.tail.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
         let mut ends = least.max(1)..self.tail.len();
-        let end = ends.clone().find(starts_line).or_else(|| ends.find(starts_char));
-        let end = end.unwrap_or(self.tail.len());
+        let line_start = ends.clone().find(|at| self.tail[at - 1] == b'\n');
+        let end = line_start
+            .or_else(|| ends.find(|at| self.tail[*at] & 0xc0 != 0x80))
+            .unwrap_or(self.tail.len());
         self.bytes.1 += end as u64;
         self.lines.1 += count_lines(self.tail.drain(..end));
     }
@@ -71,8 +71,8 @@ impl HeadTailBuffer {
     fn into_text(mut self, full: &str) -> String {
         self.trim();
         let (front, back) = self.tail.as_slices();
-        let tail = [front, back].concat();
-        let tail = String::from_utf8_lossy(&tail);
+        let tail_bytes = [front, back].concat();
+        let tail = String::from_utf8_lossy(&tail_bytes);
         if !self.is_truncated() {
             return format!("{}{tail}", self.head);
         }

@@ -145,13 +145,9 @@ fn create_private_file(path: &Path) -> io::Result<File> {
 /// Deletes files that are older than a week and folders that are empty then. Must not run on the
 /// runtime's thread.
 pub(super) fn delete_old_outputs(folder: &Path, now: SystemTime) {
-    let is_old = |path: &Path| {
-        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-        changed.is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > MAX_AGE))
-    };
     for session in entries(folder) {
-        let is_done = is_old(&session);
-        for file in entries(&session).into_iter().filter(|file| is_old(file)) {
+        let is_done = is_old(&session, now);
+        for file in entries(&session).into_iter().filter(|file| is_old(file, now)) {
             fs::remove_file(file).ok();
         }
         // This removes only empty folders, and none that was created just now.
@@ -159,6 +155,11 @@ pub(super) fn delete_old_outputs(folder: &Path, now: SystemTime) {
             fs::remove_dir(session).ok();
         }
     }
+}
+
+fn is_old(path: &Path, now: SystemTime) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > MAX_AGE))
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

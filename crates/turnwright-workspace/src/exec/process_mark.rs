@@ -123,15 +123,16 @@ impl ProcessMark {
 #[cfg(target_os = "linux")]
 fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> {
     let Some(children) = descendants::of_this_process() else {
-        let is_marked = |process: &Pid| is_running_with(*process, entry, limit);
-        return descendants::all_processes().filter(is_marked).collect();
+        return descendants::all_processes()
+            .filter(|process| is_running_with(*process, entry, limit))
+            .collect();
     };
-    let is_marked = |process: &Pid| {
+    let marked = children.into_iter().filter(|process| {
         Some(*process) == leader
             || has_environment(*process, entry)
             || (has_limit(*process, limit) && !descendants::reap(*process))
-    };
-    let mut found: Vec<_> = children.into_iter().filter(is_marked).collect();
+    });
+    let mut found: Vec<_> = marked.collect();
     let mut next = 0;
     while let Some(process) = found.get(next) {
         found.extend(descendants::of(*process));

@@ -78,8 +78,8 @@ impl TerminalCleaner {
 
     /// Ends the output.
     pub(super) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
-        let rest = std::mem::take(&mut self.incomplete);
-        let rest = self.decoder.decode(&rest);
+        let incomplete = std::mem::take(&mut self.incomplete);
+        let rest = self.decoder.decode(&incomplete);
         self.text(&rest, sink);
         self.end_redrawing(sink);
         if !self.line.is_empty() {

@@ -77,7 +77,7 @@ impl ProcessGroup {
             return Leftover::None;
         }
         self.process.kill_all();
-        drop(tokio::time::timeout(grace, self.process.wait()).await);
+        tokio::time::timeout(grace, self.process.wait()).await.ok();
         Leftover::Stopped
     }
 }

@@ -190,17 +190,14 @@ struct GrepWorker<'a> {
 
 impl GrepWalk<'_> {
     fn run(&self, include_hidden: bool, already_searched: &[u64]) -> GrepTally {
-        let start = || GrepWorker {
-            searcher: FileSearcher::new(self.pattern, None, self.stop),
-            counts: GrepTally::default(),
-        };
         let (workers, errors) = walk_parallel(
             walk_builder(self.scope, include_hidden),
             self.stop,
-            start,
-            |worker, entry| {
-                self.visit(worker, entry, already_searched);
+            || GrepWorker {
+                searcher: FileSearcher::new(self.pattern, None, self.stop),
+                counts: GrepTally::default(),
             },
+            |worker, entry| self.visit(worker, entry, already_searched),
         );
         let mut sum = GrepTally { unreadable: errors, ..GrepTally::default() };
         for GrepWorker { counts, .. } in workers {

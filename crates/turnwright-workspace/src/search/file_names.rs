@@ -156,8 +156,8 @@ impl FindWalk<'_> {
 
     fn compare(&self, counts: &mut FindTally, path: &Path) {
         let Some(name) = &self.similar_to else { return };
-        let other = path.file_name().unwrap_or_default().to_string_lossy();
-        let other = composed(&other).to_lowercase();
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let other = composed(&file_name).to_lowercase();
         let similarity = strsim::normalized_damerau_levenshtein(name, &other);
         if similarity > MIN_SIMILARITY {
             counts.similar.push((similarity, path.to_path_buf()));

@@ -54,8 +54,8 @@ impl FolderRules {
         rules.global = Arc::new(GitignoreBuilder::new(root).build_global().0);
         rules.origin =
             hash((0, root, gitconfig_excludes_path().and_then(|path| fs::read(path).ok())));
-        let none = || RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
-        rules.files = Some(Arc::new(none()));
+        let none = RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
+        rules.files = Some(Arc::new(none));
         if parent_rules_apply(root) {
             let mut above: Vec<_> = root.ancestors().skip(1).collect();
             above.reverse();
@@ -96,12 +96,15 @@ impl FolderRules {
     /// Returns true if an entry of the folder is ignored, given its absolute path.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let Some(files) = &self.files else { return false };
-        let folders = || std::iter::successors(Some(files), |folder| folder.above.as_ref());
-        let matches = (0..RULE_ENTRIES.len()).flat_map(|kind| {
-            folders().map(move |folder| folder.own[kind].matched(path, is_folder).map(|_| ()))
-        });
-        let global = || self.global.matched(path, is_folder).map(|_| ());
-        matches.into_iter().find(|found| !found.is_none()).unwrap_or_else(global).is_ignore()
+        for kind in 0..RULE_ENTRIES.len() {
+            for folder in std::iter::successors(Some(files), |folder| folder.above.as_ref()) {
+                let found = folder.own[kind].matched(path, is_folder);
+                if !found.is_none() {
+                    return found.is_ignore();
+                }
+            }
+        }
+        self.global.matched(path, is_folder).is_ignore()
     }
 }
 
@@ -114,7 +117,7 @@ fn hash(origin: impl Hash) -> u64 {
 /// The rules of one file, of which those that are not understood are left out.
 fn read(folder: &Path, file: &Path) -> Gitignore {
     let mut rules = GitignoreBuilder::new(folder);
-    drop(rules.add(file));
+    rules.add(file);
     rules.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
@@ -206,7 +209,8 @@ mod tests {
     fn a_working_tree_has_the_excludes_of_its_repository() {
         let folder = tempfile::tempdir().unwrap();
         let top = real_path(folder.path()).unwrap();
-        let (tree, git) = (top.join("tree"), top.join("main/.git/worktrees/tree"));
+        let tree = top.join("tree");
+        let git = top.join("main/.git/worktrees/tree");
         fs::create_dir_all(&tree).unwrap();
         fs::create_dir_all(top.join("main/.git/info")).unwrap();
         fs::create_dir_all(&git).unwrap();

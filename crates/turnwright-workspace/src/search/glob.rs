@@ -105,15 +105,15 @@ fn plain_path(path: &Path) -> Cow<'_, Path> {
 /// Splits at commas outside of braces.
 fn split_at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
-    let at_comma = |c: char| {
+    let parts = text.split(|c: char| {
         match c {
             '{' => depth += 1,
             '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
         c == ',' && depth == 0
-    };
-    text.split(at_comma).map(str::trim).filter(|part| !part.is_empty()).collect()
+    });
+    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
 /// Makes a glob relative to `base`, and a glob for a folder match all files in it. Blanks behind the commas of
@@ -124,9 +124,9 @@ fn normalize(part: &str, base: &Path) -> String {
     let is_foreign = MAIN_SEPARATOR == '/'
         && behind.any(|rest| rest.starts_with("**") || rest.starts_with(char::is_alphanumeric));
     let part = if is_foreign { part.replace('\\', "/") } else { part };
-    let base = base.to_string_lossy();
-    let base = plain_blanks(&base);
-    let part = part.strip_prefix(&*base).filter(|rest| rest.starts_with('/')).unwrap_or(&part);
-    let part = part.trim_start_matches("./").trim_start_matches('/');
-    if part.ends_with('/') { format!("{part}**") } else { part.to_owned() }
+    let folder = base.to_string_lossy();
+    let base = plain_blanks(&folder);
+    let below = part.strip_prefix(&*base).filter(|rest| rest.starts_with('/')).unwrap_or(&part);
+    let relative = below.trim_start_matches("./").trim_start_matches('/');
+    if relative.ends_with('/') { format!("{relative}**") } else { relative.to_owned() }
 }

@@ -20,7 +20,8 @@ fn is_unsafe(path: &Path) -> bool {
     }
     // A link to a regular file is common; files that the kernel makes up report that they are
     // empty.
-    let is_safe =
-        |metadata: fs::Metadata| metadata.is_file() && (1..=MAX_BYTES).contains(&metadata.len());
-    !(metadata.is_symlink() && fs::metadata(path).is_ok_and(is_safe))
+    let leads_to_safe_file = metadata.is_symlink()
+        && fs::metadata(path)
+            .is_ok_and(|target| target.is_file() && (1..=MAX_BYTES).contains(&target.len()));
+    !leads_to_safe_file
 }

@@ -119,6 +119,10 @@ impl Sink for MatchCollector<'_> {
     }
 }
 
+fn count_chars(bytes: &[u8]) -> usize {
+    String::from_utf8_lossy(bytes).chars().count()
+}
+
 /// Clips a line to the longest length, with the match in the middle.
 fn clip_around_match(line: &[u8], matcher: Option<&RegexMatcher>) -> String {
     let end =
@@ -131,8 +135,7 @@ fn clip_around_match(line: &[u8], matcher: Option<&RegexMatcher>) -> String {
     let (start, stop) = found.map_or((0, 0), |found| (found.start(), found.end()));
     let left = start.saturating_sub(WINDOW_BYTES);
     let right = (start + WINDOW_BYTES).min(line.len());
-    let count = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().count();
-    let middle = count(&line[left..start]) + count(&line[start..stop.min(right)]) / 2;
+    let middle = count_chars(&line[left..start]) + count_chars(&line[start..stop.min(right)]) / 2;
     let window = String::from_utf8_lossy(&line[left..right]);
     let total = window.chars().count();
     // Near the end of a line, more is shown before the match.

@@ -72,10 +72,9 @@ pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) 
 impl SearchScope {
     /// Everything below a folder that is neither hidden nor ignored.
     pub fn below(root: &Path) -> SearchScope {
-        let (root, glob_base) = (root.to_path_buf(), root.to_path_buf());
         SearchScope {
-            root,
-            glob_base,
+            root: root.to_path_buf(),
+            glob_base: root.to_path_buf(),
             excluded: ExcludedPaths::default(),
             include_hidden: false,
             glob: None,
@@ -88,12 +87,15 @@ impl SearchScope {
         if glob.matches_only_names() {
             return glob.matches_name(path);
         }
-        let below =
-            |folder: &Path| path.strip_prefix(folder).is_ok_and(|relative| glob.matches(relative));
         path == self.root && glob.matches_name(path)
-            || below(&self.root)
-            || self.root != self.glob_base && below(&self.glob_base)
+            || matches_below(glob, &self.root, path)
+            || self.root != self.glob_base && matches_below(glob, &self.glob_base, path)
     }
+}
+
+/// Returns true if a path is in a folder, and the glob matches it relative to that.
+fn matches_below(glob: &Glob, folder: &Path, path: &Path) -> bool {
+    path.strip_prefix(folder).is_ok_and(|relative| glob.matches(relative))
 }
 
 /// A predicate for the files and folders that a search skips, whatever else applies.

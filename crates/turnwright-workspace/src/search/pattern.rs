@@ -31,21 +31,15 @@ pub(super) struct SearchPattern {
 /// because that is what models mean by `foo(`.
 pub(super) fn compile(query: &GrepQuery) -> Result<SearchPattern, String> {
     let text = &query.pattern;
-    let contains = |part: &str| !query.literal && text.contains(part);
-    let contains_line_ending = text.contains(['\n', '\r']) || contains("\\n") || contains("\\r");
-    let multi_line = query.multiline || contains_line_ending;
-    let names_carriage_return = text.contains('\r') || contains("\\r");
-    let pattern = |matcher, regex_error| SearchPattern {
-        matcher,
-        multi_line,
-        names_carriage_return,
-        regex_error,
+    let names_carriage_return = text.contains('\r') || !query.literal && text.contains("\\r");
+    let names_newline = text.contains('\n') || !query.literal && text.contains("\\n");
+    let multi_line = query.multiline || names_newline || names_carriage_return;
+    let (matcher, regex_error) = match build(query, multi_line, query.literal) {
+        Ok(matcher) => (matcher, None),
+        Err(reason) if query.literal || reason.contains("size limit") => return Err(reason),
+        Err(reason) => (build(query, multi_line, true)?, Some(reason)),
     };
-    match build(query, multi_line, query.literal) {
-        Ok(matcher) => Ok(pattern(matcher, None)),
-        Err(reason) if query.literal || reason.contains("size limit") => Err(reason),
-        Err(reason) => Ok(pattern(build(query, multi_line, true)?, Some(reason))),
-    }
+    Ok(SearchPattern { matcher, multi_line, names_carriage_return, regex_error })
 }
 
 fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexMatcher, String> {

@@ -76,8 +76,10 @@ fn startable_threads() -> usize {
     let gate = Mutex::new(());
     thread::scope(|scope| {
         let _closed = gate.lock();
-        let start = || thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
-        (0..most).take_while(|_| start().is_ok()).count()
+        let started = (0..most).take_while(|_| {
+            thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).is_ok()
+        });
+        started.count()
     })
 }
 

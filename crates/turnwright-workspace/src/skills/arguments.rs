@@ -63,10 +63,9 @@ fn placeholder(text: &str) -> Option<(Option<usize>, usize)> {
     }
     let mut following = name.bytes();
     let digit = following.next().filter(|byte| (b'1'..=b'9').contains(byte))?;
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let goes_on = match following.next() {
         Some(b'.' | b',') => following.next().is_some_and(|byte| byte.is_ascii_digit()),
-        next => next.is_some_and(is_part),
+        next => next.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
     };
     (!goes_on).then_some((Some(usize::from(digit - b'0')), 2))
 }

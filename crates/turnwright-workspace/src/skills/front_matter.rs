@@ -42,15 +42,16 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
 impl FrontMatter {
     fn set(&mut self, key: &str, value: String) {
         let value = Some(value).filter(|value| !value.is_empty());
-        let is =
-            |word: &str| value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case(word));
         match key.to_ascii_lowercase().as_str() {
             "name" => self.name = value,
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
             "tools" => self.tools = value,
             "model" => self.model = value,
-            "disable-model-invocation" => self.is_user_only = is("true") || is("yes"),
+            "disable-model-invocation" => {
+                let value = value.unwrap_or_default().to_ascii_lowercase();
+                self.is_user_only = value == "true" || value == "yes";
+            }
             // Other fields are for other agents. The tools that a skill asks for (`allowed-tools`) are
             // ignored: permissions are asked for as usual.
             _ => {}
@@ -79,17 +80,17 @@ fn scalar(value: &str, below: &[&str]) -> String {
     let first = if is_block { "" } else { value };
     let words = std::iter::once(first).chain(below.iter().copied()).filter(|line| !line.is_empty());
     let text = words.collect::<Vec<_>>().join(" ");
-    let inside = |quote: char| {
-        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-        Some(inner)
-    };
-    if let Some(inner) = inside('"') {
+    if let Some(inner) = inside_quotes(&text, '"') {
         return inner.replace("\\\"", "\"").replace("\\n", " ").replace("\\\\", "\\");
     }
-    match inside('\'') {
+    match inside_quotes(&text, '\'') {
         Some(inner) => inner.replace("''", "'"),
         None => text,
     }
+}
+
+fn inside_quotes(text: &str, quote: char) -> Option<&str> {
+    text.strip_prefix(quote)?.strip_suffix(quote)
 }
 
 /// A value without the comment behind it. What begins with `#` and a letter is no comment to people.

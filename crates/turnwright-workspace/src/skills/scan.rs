@@ -95,15 +95,19 @@ impl SkillScan<'_> {
             return;
         }
         let Ok(entries) = fs::read_dir(folder) else { return };
-        // A link may lead to a folder.
-        let is_linked = |entry: &fs::DirEntry| {
-            let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_symlink())?;
-            let is_other = entry.file_name() == ".git" || entry.file_name() == "node_modules";
-            (!is_other).then_some(kind.is_symlink())
-        };
-        let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES);
-        let mut folders: Vec<_> =
-            entries.filter_map(|entry| Some((entry.file_name(), is_linked(&entry)?))).collect();
+        let mut folders = Vec::new();
+        for entry in entries.filter_map(Result::ok).take(MAX_ENTRIES) {
+            let name = entry.file_name();
+            // A link may lead to a folder.
+            let Some(kind) =
+                entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_symlink())
+            else {
+                continue;
+            };
+            if name != ".git" && name != "node_modules" {
+                folders.push((name, kind.is_symlink()));
+            }
+        }
         folders.sort();
         for (name, is_linked) in folders {
             let below = folder.join(name);
@@ -117,8 +121,11 @@ impl SkillScan<'_> {
 
     /// Adds the skill of this folder; `false` if it has none.
     fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
-        let exists = |name: &&str| folder.join(name).symlink_metadata().is_ok();
-        let Some(file_name) = FILE_NAMES.into_iter().find(exists) else { return false };
+        let Some(file_name) =
+            FILE_NAMES.into_iter().find(|name| folder.join(name).symlink_metadata().is_ok())
+        else {
+            return false;
+        };
         let read = match read_head(&folder.join(file_name), within, FRONT_MATTER_BYTES) {
             Some(head) => read_skill(&head.text, file_name, folder, within),
             None => Err("its file cannot be read, or leads out of the project"),
@@ -146,13 +153,16 @@ fn read_skill(
     let own_name = slug(&folder.file_name().unwrap_or_default().to_string_lossy());
     let given = head.name.unwrap_or_default();
     let names = [Some(given.clone()).filter(|name| is_slug(name)), own_name, slug(&given)];
-    let name = names.into_iter().flatten().next();
-    let name =
-        name.ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
-    let description = head.description.or_else(|| first_paragraph(body));
-    let description = description.ok_or("it has neither a description nor a text")?;
-    let description =
-        escape_hidden_line(&description).chars().take(MAX_DESCRIPTION_CHARS).collect();
+    let name = names
+        .into_iter()
+        .flatten()
+        .next()
+        .ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
+    let full = head
+        .description
+        .or_else(|| first_paragraph(body))
+        .ok_or("it has neither a description nor a text")?;
+    let description = escape_hidden_line(&full).chars().take(MAX_DESCRIPTION_CHARS).collect();
     Ok(Skill {
         file_name,
         name,
@@ -173,9 +183,12 @@ fn slug(text: &str) -> Option<String> {
 
 /// The first paragraph that is no heading, in one line.
 fn first_paragraph(body: &str) -> Option<String> {
-    let is_above = |line: &&str| line.is_empty() || line.starts_with('#');
-    let lines = body.lines().map(str::trim).skip_while(is_above);
-    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    let lines: Vec<_> = body
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| line.is_empty() || line.starts_with('#'))
+        .take_while(|line| !line.is_empty())
+        .collect();
     Some(lines.join(" ")).filter(|text| !text.is_empty())
 }
 

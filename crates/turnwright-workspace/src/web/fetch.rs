@@ -191,9 +191,10 @@ impl WebFetcher {
     fn host_access(&self, url: &Url) -> Result<HostAccess, FetchError> {
         let allowed = Arc::clone(&self.allowed.lock());
         let access = address_guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
-        let is_proxy =
-            |host: &str| self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(host));
-        if access == HostAccess::Public && url.host_str().is_some_and(is_proxy) {
+        let is_proxy = url
+            .host_str()
+            .is_some_and(|host| self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(host)));
+        if access == HostAccess::Public && is_proxy {
             return Err(blocked(url, "a proxy's"));
         }
         Ok(access)
@@ -214,8 +215,9 @@ impl WebFetcher {
     pub async fn fetch(&self, url: Url) -> Result<FetchedBody, FetchError> {
         let limit = self.limits.total;
         let host = host_and_port(&url);
-        let too_long = |_| FetchError::Timeout { host, limit };
-        timeout(limit, self.fetch_with_redirects(url, None)).await.map_err(too_long)?
+        timeout(limit, self.fetch_with_redirects(url, None))
+            .await
+            .map_err(|_| FetchError::Timeout { host, limit })?
     }
 
     /// Fetches a URL of a private network, in which all connections are made through this socket. Follows redirects
@@ -236,8 +238,9 @@ impl WebFetcher {
             host: host.clone(),
             reason: error.to_string(),
         })?;
-        let too_long = |_| FetchError::Timeout { host, limit };
-        timeout(limit, self.fetch_with_redirects(url, Some(&client))).await.map_err(too_long)?
+        timeout(limit, self.fetch_with_redirects(url, Some(&client)))
+            .await
+            .map_err(|_| FetchError::Timeout { host, limit })?
     }
 
     /// Waits until another page may be converted.
@@ -302,8 +305,9 @@ impl WebFetcher {
                 HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
             },
         };
-        let broken = |reason| FetchError::RequestFailed { host: host_and_port(url), reason };
-        let request = client.map_err(broken)?.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
+        let client = client
+            .map_err(|reason| FetchError::RequestFailed { host: host_and_port(url), reason })?;
+        let request = client.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.classify_error(url, &error))
     }
 
@@ -327,15 +331,11 @@ impl WebFetcher {
     }
 
     async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedBody, FetchError> {
-        let header = |name: HeaderName| {
-            let value = response.headers().get(name);
-            value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
         // The client has decoded gzip and removed its header.
-        if header(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        if header(&response, CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
-        let kind = header(CONTENT_TYPE).unwrap_or_default();
+        let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
         let status = response.status().as_u16();
         let length = response.content_length();
         let most =
@@ -408,8 +408,12 @@ fn redirect_target(response: &Response) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    let target = response.headers().get(LOCATION)?;
-    Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
+    header(response, LOCATION)
+}
+
+fn header(response: &Response, name: HeaderName) -> Option<String> {
+    let value = response.headers().get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
 fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {

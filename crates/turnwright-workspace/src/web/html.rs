@@ -327,8 +327,10 @@ impl TreeReader {
 
     /// Returns the description and address of an image that has both.
     fn image(&self, tag: &StartTag) -> Option<(String, String)> {
-        let alt = tag.attribute("alt").map(str::trim);
-        let alt = alt.filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;
+        let alt = tag
+            .attribute("alt")
+            .map(str::trim)
+            .filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;
         let source = self.address(tag.attribute("src")?)?;
         Some((alt.to_owned(), source))
     }

@@ -154,8 +154,8 @@ fn is_placeholder(text: &str) -> bool {
 
 /// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.
 fn is_plain_media_type(kind: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte);
-    (1..=100).contains(&kind.len()) && kind.bytes().all(fits)
+    (1..=100).contains(&kind.len())
+        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte))
 }
 
 fn kind_by_content(bytes: &[u8]) -> BodyKind {
@@ -164,12 +164,12 @@ fn kind_by_content(bytes: &[u8]) -> BodyKind {
     if sample.contains(&0) && !is_wide {
         return BodyKind::Opaque;
     }
-    let begins = |word: &str| {
-        let start = sample.trim_ascii_start();
-        start.len() >= word.len() && start[..word.len()].eq_ignore_ascii_case(word.as_bytes())
-    };
-    if begins("<!doctype html") || begins("<html") {
-        return BodyKind::Html;
+    let start = sample.trim_ascii_start();
+    for mark in ["<!doctype html", "<html"] {
+        let begins = start.get(..mark.len());
+        if begins.is_some_and(|begins| begins.eq_ignore_ascii_case(mark.as_bytes())) {
+            return BodyKind::Html;
+        }
     }
     let is_text = match std::str::from_utf8(sample) {
         Ok(_) => true,
@@ -184,12 +184,11 @@ fn decode(bytes: &[u8], kind: &str) -> String {
     let mut parameters = kind.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
     let charset = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
     let label = charset.map(|parameter| parameter.1.trim().trim_matches(['"', '\'']).as_bytes());
-    let own = || {
+    let said = label.and_then(Encoding::for_label).or_else(|| {
         declared_charset(bytes)
             .and_then(Encoding::for_label)
             .filter(|encoding| encoding.is_ascii_compatible())
-    };
-    let said = label.and_then(Encoding::for_label).or_else(own);
+    });
     let encoding = match said {
         Some(encoding) => encoding,
         None if std::str::from_utf8(bytes).is_ok() => UTF_8,
@@ -212,10 +211,12 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     let word = b"charset=";
     let at = memchr::memmem::find(&start, word)? + word.len();
     let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
-    let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':');
-    let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
-    Some(&rest[..end])
+    let name = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
+    let end = name
+        .iter()
+        .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'_' | b':'))
+        .unwrap_or(name.len());
+    Some(&name[..end])
 }
 
 fn clean_title(text: &str) -> String {
@@ -225,7 +226,11 @@ fn clean_title(text: &str) -> String {
 /// Removes invisible characters, with which a page could tell the model something that no person
 /// sees.
 fn remove_invisible(text: &str) -> String {
-    let is_seen = |c: &char| match *c {
+    text.chars().filter(|c| is_seen(*c)).collect()
+}
+
+fn is_seen(c: char) -> bool {
+    match c {
         '\n' | '\t' => true,
         c if c.is_control() => false,
         '\u{ad}'
@@ -246,8 +251,7 @@ fn remove_invisible(text: &str) -> String {
         | '\u{fff9}'..='\u{fffb}'
         | '\u{e0000}'..='\u{e0fff}' => false,
         _ => true,
-    };
-    text.chars().filter(is_seen).collect()
+    }
 }
 
 /// Wraps foreign text in `<untrusted>` marks that it cannot imitate.
@@ -274,6 +278,10 @@ fn escape_marks(text: &str) -> String {
     result
 }
 
+fn total_bytes(pages: &VecDeque<(String, bool, Arc<WebPage>)>) -> usize {
+    pages.iter().map(|(url, _, page)| url.len() + page.text.len()).sum()
+}
+
 /// The last pages of a session, so that reading on does not fetch again.
 // Held only to look at a short list.
 #[derive(Debug, Default)]
@@ -285,10 +293,7 @@ impl PageCache {
         let mut pages = self.0.lock();
         pages.retain(|cached| cached.0 != url || cached.1 != raw);
         pages.push_back((url.to_owned(), raw, Arc::clone(page)));
-        let bytes = |all: &VecDeque<(String, bool, Arc<WebPage>)>| -> usize {
-            all.iter().map(|cached| cached.0.len() + cached.2.text.len()).sum()
-        };
-        while pages.len() > MAX_PAGES || pages.len() > 1 && bytes(&pages) > MAX_CACHE_BYTES {
+        while pages.len() > MAX_PAGES || pages.len() > 1 && total_bytes(&pages) > MAX_CACHE_BYTES {
             pages.pop_front();
         }
     }

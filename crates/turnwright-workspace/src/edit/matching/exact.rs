@@ -22,12 +22,13 @@ pub(super) fn match_without_line_numbers<'a>(
     if !is_listing || query.old.is_empty() {
         return None;
     }
-    let bare = |text: &str| -> String {
-        text.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
-    };
-    let old = bare(query.old);
-    let new = bare(query.new);
+    let old = without_line_numbers(query.old);
+    let new = without_line_numbers(query.new);
     search(text, query, &old, Cow::Owned(new), MatchKind::LineNumbers, query.all)
+}
+
+fn without_line_numbers(text: &str) -> String {
+    text.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
 }
 
 /// The rest of a line after `  12| `, `12→` or `12` and a tab.
@@ -127,9 +128,8 @@ pub(super) struct TextPattern<'n> {
 
 impl<'n> TextPattern<'n> {
     pub(super) fn new(text: &'n str, begins_line: bool) -> TextPattern<'n> {
-        let after_break = || Finder::new(&format!("\n{text}")).into_owned();
-        let finder = Finder::new(text);
-        TextPattern { text, finder, after_break: begins_line.then(after_break) }
+        let after_break = begins_line.then(|| Finder::new(&format!("\n{text}")).into_owned());
+        TextPattern { text, finder: Finder::new(text), after_break }
     }
 
     /// The offsets of the text from left to right, without overlap.

@@ -158,11 +158,11 @@ fn fit_line(mut pairs: impl Iterator<Item = (usize, usize)>) -> Option<(usize, i
             (width, low.0.cast_signed() - (low.1 * width).cast_signed())
         }
     };
-    let is_on_line = |(wide, narrow): &(usize, usize)| {
-        wide.cast_signed() == (narrow * width).cast_signed() + offset
-    };
-    let is_tab = (2..=MAX_TAB_WIDTH).contains(&width);
-    (is_tab && rest.iter().all(is_on_line)).then_some((width, offset))
+    let fits = (2..=MAX_TAB_WIDTH).contains(&width)
+        && rest
+            .iter()
+            .all(|(wide, narrow)| wide.cast_signed() == (narrow * width).cast_signed() + offset);
+    fits.then_some((width, offset))
 }
 
 fn indentation(line: &str) -> &str {
@@ -205,18 +205,21 @@ impl IndentChars {
     }
 }
 
+fn width_in_words(indentation: &str) -> String {
+    match (indentation.len(), indentation.contains('\t')) {
+        (1, true) => "1 tab".to_owned(),
+        (count, true) => format!("{count} tabs"),
+        (count, false) => count.to_string(),
+    }
+}
+
 impl std::fmt::Display for IndentShift {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let words = |text: &str| match (text.len(), text.contains('\t')) {
-            (1, true) => "1 tab".to_owned(),
-            (count, true) => format!("{count} tabs"),
-            (count, false) => count.to_string(),
-        };
         match self {
             IndentShift::Prefix { take, put } if take.is_empty() => {
-                write!(formatter, "+{}", words(put))
+                write!(formatter, "+{}", width_in_words(put))
             }
-            IndentShift::Prefix { take, .. } => write!(formatter, "−{}", words(take)),
+            IndentShift::Prefix { take, .. } => write!(formatter, "−{}", width_in_words(take)),
             IndentShift::ToTabs { width, .. } => write!(formatter, "from {width} spaces to tabs"),
             IndentShift::ToSpaces { width, .. } => write!(formatter, "from tabs to {width} spaces"),
         }

@@ -18,13 +18,12 @@ pub(super) struct TextLines<'t> {
 impl<'t> TextLines<'t> {
     pub(super) fn new(text: &'t str) -> TextLines<'t> {
         let lines = lines_of(text);
+        let mut starts = Vec::with_capacity(lines.len());
         let mut at = 0;
-        let start = |row: &&str| {
-            let start = at;
-            at += row.len() + 1;
-            start
-        };
-        let starts = lines.iter().map(start).collect();
+        for line in &lines {
+            starts.push(at);
+            at += line.len() + 1;
+        }
         TextLines { text, lines, starts }
     }
 
@@ -35,8 +34,9 @@ impl<'t> TextLines<'t> {
 
     /// The lines that begin in a range of bytes.
     pub(super) fn within(&self, bytes: &Range<usize>) -> Range<usize> {
-        let first = |at: usize| self.starts.partition_point(|start| *start < at);
-        first(bytes.start)..first(bytes.end)
+        let [first, end] =
+            [bytes.start, bytes.end].map(|at| self.starts.partition_point(|start| *start < at));
+        first..end
     }
 
     /// The byte range of some lines, with or without the ending of the last one.

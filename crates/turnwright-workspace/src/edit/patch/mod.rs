@@ -142,31 +142,31 @@ impl<'t> PatchParser<'t> {
 
     /// The next line, unless another file begins.
     fn next_file_line(&mut self) -> Option<&'t str> {
-        let is_next = |line: &&str| line.starts_with("*** ") && line.trim() != END_OF_FILE;
-        self.peek().filter(|line| !is_next(line))?;
+        self.peek().filter(|line| !line.starts_with("*** ") || line.trim() == END_OF_FILE)?;
         self.next()
     }
 
     fn parse_file(&mut self, header: &str) -> Result<FilePatch, String> {
-        let name = |rest: &str| {
-            let path = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
-            if path.trim().is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
-        };
         if let Some(rest) = header.strip_prefix(ADD) {
-            let path = name(rest)?;
+            let path = self.parse_path(rest)?;
             return Ok(FilePatch { path, change: self.parse_added_file()? });
         }
         if let Some(rest) = header.strip_prefix(DELETE) {
-            return Ok(FilePatch { path: name(rest)?, change: PatchOp::Delete });
+            return Ok(FilePatch { path: self.parse_path(rest)?, change: PatchOp::Delete });
         }
         if let Some(rest) = header.strip_prefix(UPDATE) {
-            let path = name(rest)?;
+            let path = self.parse_path(rest)?;
             return Ok(FilePatch { path, change: self.parse_updated_file()? });
         }
         Err(self.error(&format!(
             "`{}` is none of `{ADD}`, `{UPDATE}`, `{DELETE}`, `{END}`",
             header.chars().take(80).collect::<String>()
         )))
+    }
+
+    fn parse_path(&self, rest: &str) -> Result<String, String> {
+        let path = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
+        if path.trim().is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
     }
 
     fn parse_added_file(&mut self) -> Result<PatchOp, String> {

@@ -119,12 +119,11 @@ impl super::ChangeTracker {
             inner.last_baseline.take()
         };
         let known: &[_] = last.as_ref().map_or(&[], |last| &last.repositories);
-        let open = |folder: &PathBuf| Repository::open_or_reuse(folder, known);
-        let repositories: Arc<[_]> = watched.folders().iter().filter_map(open).collect();
-        let is_known =
-            |repository: &Arc<Repository>| known.iter().any(|known| Arc::ptr_eq(known, repository));
-        let is_index_unchanged =
-            repositories.len() == known.len() && repositories.iter().all(is_known);
+        let folders = watched.folders().iter();
+        let repositories: Arc<[_]> =
+            folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect();
+        let is_index_unchanged = repositories.len() == known.len()
+            && repositories.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)));
         let known_converted = last.as_ref().map(|last| Arc::clone(&last.converted));
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
@@ -206,11 +205,10 @@ impl super::ChangeTracker {
             return (Vec::new(), true);
         }
         drop(inner);
-        let limit = SNAPSHOT_LIMIT;
-        let take = |folders: &WatchedFolders| StatSnapshot::take(folders, limit, &Arc::default());
-        let Ok(now) = take(&watched).or_else(|_| take(&watched.without_files())) else {
-            return (Vec::new(), true);
-        };
+        let taken = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default()).or_else(|_| {
+            StatSnapshot::take(&watched.without_files(), SNAPSHOT_LIMIT, &Arc::default())
+        });
+        let Ok(now) = taken else { return (Vec::new(), true) };
         let (hidden, may_be_more) = self.0.hidden.lock().look(last.as_deref(), &now, &watched);
         let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
         (new, may_be_more)
@@ -360,13 +358,10 @@ impl<'a> ChangeComparison<'a> {
             .filter(|stat| stat_kind(stat) != StatKind::Folder);
         self.inodes = files.map(|stat| stat.ino).collect();
         changed.retain(|change| !self.is_only_visibility_change(change));
-        let is_ignore_file = |change: &StatChange| {
-            change
-                .path
-                .file_name()
-                .is_some_and(|name| IGNORE_FILES.iter().any(|rule| name == *rule))
-        };
-        let ignore_rules_changed = changed.iter().any(is_ignore_file);
+        let ignore_rules_changed = changed.iter().any(|change| {
+            let name = change.path.file_name();
+            name.is_some_and(|name| IGNORE_FILES.iter().any(|rule| name == *rule))
+        });
         let mut changes = CallChanges {
             omitted: changed.len().saturating_sub(MAX_CHANGES),
             ..CallChanges::default()
@@ -381,8 +376,7 @@ impl<'a> ChangeComparison<'a> {
             }
             observed.push((change, after));
         }
-        for (change, after) in observed {
-            let mut after = after;
+        for (change, mut after) in observed {
             let came_from_outside = self.came_from_outside(&change);
             let before = match change.before {
                 None if ignore_rules_changed
@@ -408,9 +402,11 @@ impl<'a> ChangeComparison<'a> {
                 after = ObservedState::unknown("is unknown, too");
             }
             changes.contents.extend(before.bytes.into_iter().chain(after.bytes));
-            let before = before.state;
-            let after = Some(after.state);
-            changes.files.push(FileChange { path: change.path, before, after });
+            changes.files.push(FileChange {
+                path: change.path,
+                before: before.state,
+                after: Some(after.state),
+            });
         }
         (changes, unchanged)
     }
@@ -434,11 +430,10 @@ impl<'a> ChangeComparison<'a> {
     /// Returns true if a file existed before, but outside of the snapshot. It may be the only copy, so undo
     /// must not remove it.
     fn came_from_outside(&self, change: &StatChange) -> bool {
-        let is_new = |stat: &FileStat| {
-            stat_kind(stat) != StatKind::Folder && !self.inodes.contains(&stat.ino)
-        };
-        change.after.as_ref().is_some_and(is_new)
-            && was_created_before(&change.path, self.before.snapshot.at)
+        let is_new = change.after.is_some_and(|stat| {
+            stat_kind(&stat) != StatKind::Folder && !self.inodes.contains(&stat.ino)
+        });
+        is_new && was_created_before(&change.path, self.before.snapshot.at)
     }
 
     fn observe(&mut self, change: &StatChange) -> ObservedState {

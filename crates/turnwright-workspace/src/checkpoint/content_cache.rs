@@ -145,9 +145,8 @@ impl ContentCache {
 
     /// Removes the states of files that have changed, and what is still to be copied of changed folders.
     fn remove_stale(&mut self, previous: Option<&StatSnapshot>, snapshot: &StatSnapshot) {
-        let is_stale = |path: &Path, stat: &FileStat| snapshot.get(path) != Some(*stat);
         let Some(previous) = previous else {
-            self.files.retain(|path, known| !is_stale(path, &known.0));
+            self.files.retain(|path, known| snapshot.get(path) == Some(known.0));
             let bytes = self.files.values().filter_map(|known| known.1.bytes.as_ref());
             self.bytes = bytes.map(|bytes| bytes.len()).sum();
             self.uncopied.clear();
@@ -158,7 +157,7 @@ impl ContentCache {
             outdated.insert(Arc::as_ptr(listing));
             for (name, _) in listing.entries.iter() {
                 let path = folder.join(name);
-                if self.files.get(&path).is_some_and(|known| is_stale(&path, &known.0)) {
+                if self.files.get(&path).is_some_and(|known| snapshot.get(&path) != Some(known.0)) {
                     self.remove(&path);
                 }
             }
@@ -180,15 +179,17 @@ fn wanted(
         let mut indexed: Vec<_> =
             stored.repositories.iter().filter_map(|repository| repository.folder(folder)).collect();
         for (index, (name, stat)) in listing.entries.iter().enumerate() {
-            let mut is_stored = || {
-                indexed.iter_mut().any(|index| index.next_clean_blob(name, stat).is_some())
-                    && (stored.converted.is_empty()
-                        || !stored.converted.contains(&folder.join(name)))
-            };
             let is_wanted = match stat_kind(stat) {
                 StatKind::Folder => false,
                 StatKind::Link => true,
-                StatKind::File => stat.size <= MAX_CACHED_FILE && !is_stored(),
+                StatKind::File if stat.size > MAX_CACHED_FILE => false,
+                StatKind::File => {
+                    let is_stored =
+                        indexed.iter_mut().any(|index| index.next_clean_blob(name, stat).is_some())
+                            && (stored.converted.is_empty()
+                                || !stored.converted.contains(&folder.join(name)));
+                    !is_stored
+                }
             };
             if is_wanted {
                 let folder = Arc::clone(folder);

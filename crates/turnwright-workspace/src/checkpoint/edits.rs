@@ -72,8 +72,8 @@ impl TrackedEdit {
     fn add_expected(&mut self, change: &ExpectedChange<'_>) {
         let mode = self.before.get(change.path).and_then(mode_of).unwrap_or(DEFAULT_MODE);
         if let Some(text) = change.before.filter(|text| text.source == TextSource::Editor) {
-            let on_disk = self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
-            let on_disk = on_disk.map_or(FileState::Absent, |file| file.state);
+            let old = self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
+            let on_disk = old.map_or(FileState::Absent, |file| file.state);
             self.in_editor.insert(change.path.to_path_buf(), on_disk);
         }
         if let Some((text, form)) = change.after
@@ -87,16 +87,18 @@ impl TrackedEdit {
 
     /// The intent that is stored before the call runs. The mode of a new file is a guess.
     pub fn intent(&self) -> ChangeIntent {
-        let goes = |path: &Path| self.deleted.iter().any(|deleted| path.starts_with(deleted));
-        let to_change = |(path, found): (&PathBuf, &ObservedState)| FileChange {
-            path: path.clone(),
-            before: found.state.clone(),
-            after: self.expected.get(path).cloned().or(goes(path).then_some(FileState::Absent)),
-        };
-        ChangeIntent {
-            files: self.before.iter().map(to_change).collect(),
-            bytes: self.before.values().filter_map(|before| before.bytes.clone()).collect(),
+        let mut intent = ChangeIntent { files: Vec::new(), bytes: Vec::new() };
+        for (path, found) in &self.before {
+            let is_deleted = self.deleted.iter().any(|deleted| path.starts_with(deleted));
+            let expected = self.expected.get(path).cloned();
+            intent.files.push(FileChange {
+                path: path.clone(),
+                before: found.state.clone(),
+                after: expected.or(is_deleted.then_some(FileState::Absent)),
+            });
+            intent.bytes.extend(found.bytes.clone());
         }
+        intent
     }
 
     /// The paths that the call may have written.
@@ -119,8 +121,10 @@ impl TrackedEdit {
         let mut unsaved = Vec::new();
         for path in &self.targets {
             let Some(there) = after.get(path) else { continue };
-            let on_disk = self.in_editor.get(path);
-            let on_disk = on_disk.or(self.before.get(path).map(|before| &before.state));
+            let on_disk = self
+                .in_editor
+                .get(path)
+                .or_else(|| self.before.get(path).map(|before| &before.state));
             let shown = match written.remove(path) {
                 // The editor has saved it, and may have converted it.
                 Some(Some(_)) if on_disk != Some(&there.state) => continue,
@@ -171,9 +175,11 @@ fn mode_of(found: &ObservedState) -> Option<u32> {
 
 /// The missing parent folders of a path.
 fn missing_parents(path: &Path) -> Vec<PathBuf> {
-    let is_missing =
-        |path: &&Path| fs::symlink_metadata(path).is_err_and(|error| is_not_found(&error));
-    path.ancestors().skip(1).take_while(is_missing).map(Path::to_path_buf).collect()
+    path.ancestors()
+        .skip(1)
+        .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))
+        .map(Path::to_path_buf)
+        .collect()
 }
 
 /// The states of these paths and of everything below them.

@@ -196,11 +196,13 @@ impl<'a> FolderLister<'a> {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let others = thread::scope(|scope| {
             // If the system starts no more threads, this one does all of it.
-            let start = |_| {
-                let work = || self.work(&queue, usize::MAX);
-                thread::Builder::new().spawn_scoped(scope, work).ok()
-            };
-            let started: Vec<_> = (1..threads).map_while(start).collect();
+            let started: Vec<_> = (1..threads)
+                .map_while(|_| {
+                    thread::Builder::new()
+                        .spawn_scoped(scope, || self.work(&queue, usize::MAX))
+                        .ok()
+                })
+                .collect();
             found.extend(self.work(&queue, usize::MAX));
             started
                 .into_iter()
@@ -239,8 +241,8 @@ impl<'a> FolderLister<'a> {
         if let Some(known) = self.known_rules.lock().get(above) {
             return known.clone();
         }
-        let rules = self.rules_above(above);
-        let rules = rules.below(above, |_| true).unwrap_or(rules);
+        let inherited = self.rules_above(above);
+        let rules = inherited.below(above, |_| true).unwrap_or(inherited);
         self.known_rules.lock().insert(above.to_path_buf(), rules.clone());
         rules
     }
@@ -291,8 +293,9 @@ impl<'a> FolderLister<'a> {
                 relative.pop();
                 continue;
             }
-            let is_ignored = |is_folder| rules.ignores(&path, is_folder);
-            self.add(&mut listing, folder, &entry, *file_type, is_ignored);
+            self.add(&mut listing, folder, &entry, *file_type, |is_folder| {
+                rules.ignores(&path, is_folder)
+            });
             path.pop();
             relative.pop();
         }

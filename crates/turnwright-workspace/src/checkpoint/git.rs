@@ -346,10 +346,14 @@ fn read_small(path: &Path) -> Option<String> {
 
 #[cfg(unix)]
 fn has_trusted_owner(root: &Path, folder: &Path) -> bool {
+    let Some(by) = owner(folder) else { return false };
+    by == rustix::process::geteuid().as_raw() || owner(root) == Some(by)
+}
+
+#[cfg(unix)]
+fn owner(path: &Path) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
-    let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid());
-    let Ok(by) = owner(folder) else { return false };
-    by == rustix::process::geteuid().as_raw() || owner(root).is_ok_and(|id| id == by)
+    Some(fs::metadata(path).ok()?.uid())
 }
 
 #[cfg(not(unix))]
@@ -362,18 +366,20 @@ fn modified(about: &Metadata) -> Option<(u64, u32)> {
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
+/// Converts a time of Windows, which is in units of 100 ns since 1601, to seconds and nanoseconds.
+#[cfg(not(unix))]
+fn since_1970(ticks: u64) -> (u64, u32) {
+    let ticks = ticks.saturating_sub(116_444_736_000_000_000);
+    let nanos = u32::try_from(ticks % 10_000_000 * 100).unwrap_or(u32::MAX);
+    (ticks / 10_000_000, nanos)
+}
+
 #[cfg(not(unix))]
 impl FileStat {
     /// The same of the metadata that Windows has. The time of creation is kept when a file is moved, and
     /// hardly any other file has the same, so it stands for the inode, too.
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
-        // In units of 100 ns since 1601.
-        let time = |ticks: u64| {
-            let since_1970 = ticks.saturating_sub(116_444_736_000_000_000);
-            let nanos = u32::try_from(since_1970 % 10_000_000 * 100).unwrap_or(u32::MAX);
-            (since_1970 / 10_000_000, nanos)
-        };
         let is_read_only = metadata.permissions().readonly();
         let mode = match metadata.file_type() {
             kind if kind.is_symlink() => 0o120_777,
@@ -381,8 +387,8 @@ impl FileStat {
             _ if is_read_only => 0o100_444,
             _ => 0o100_644,
         };
-        let mtime = time(metadata.last_write_time());
-        let ctime = time(metadata.creation_time());
+        let mtime = since_1970(metadata.last_write_time());
+        let ctime = since_1970(metadata.creation_time());
         let ino = metadata.creation_time();
         FileStat { size: metadata.len(), mtime, ctime, ino, mode }
     }
@@ -408,13 +414,14 @@ impl FileStat {
     )]
     pub(super) fn new(stat: &rustix::fs::Stat) -> FileStat {
         // A time before 1970 must not equal any other.
-        let seconds = |time: i64| u64::try_from(time).unwrap_or(u64::MAX);
+        let mtime_seconds = u64::try_from(stat.st_mtime).unwrap_or(u64::MAX);
+        let ctime_seconds = u64::try_from(stat.st_ctime).unwrap_or(u64::MAX);
         let mtime_nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(u32::MAX);
         let ctime_nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(u32::MAX);
         FileStat {
             size: u64::try_from(stat.st_size).unwrap_or_default(),
-            mtime: (seconds(stat.st_mtime), mtime_nanos),
-            ctime: (seconds(stat.st_ctime), ctime_nanos),
+            mtime: (mtime_seconds, mtime_nanos),
+            ctime: (ctime_seconds, ctime_nanos),
             ino: stat.st_ino,
             mode: u32::from(stat.st_mode),
         }

@@ -114,8 +114,8 @@ impl WatchReader {
     /// Follows the settings and hooks of a repository and of its submodules, too. After a change `listed` is listed again.
     pub(super) fn follow_repository(&self, repository: &Path, listed: &Path) {
         let modules = repository.join("modules");
-        let submodules = fs::read_dir(&modules).into_iter().flatten().flatten();
-        let submodules = submodules.take(MAX_SUBMODULES).map(|entry| entry.path());
+        let entries = fs::read_dir(&modules).into_iter().flatten().flatten();
+        let submodules = entries.take(MAX_SUBMODULES).map(|entry| entry.path());
         let with_settings = submodules.chain([repository.to_path_buf()]);
         let folders = with_settings.flat_map(|folder| [folder.join("hooks"), folder]);
         for folder in folders.chain([modules, repository.join("worktrees")]) {
@@ -286,9 +286,10 @@ impl WatchState {
             }
             let Some(folder) = self.paths.get(&number).cloned() else { continue };
             if let Some(ignored) = self.ignored.get(&number) {
-                let is_searched =
-                    |name: &CStr| name == c".git" || name.to_bytes() == ENVIRONMENT_FILE.as_bytes();
-                if ignored.is_obeyed || event.file_name().is_some_and(is_searched) {
+                let is_searched = event.file_name().is_some_and(|name: &CStr| {
+                    name == c".git" || name.to_bytes() == ENVIRONMENT_FILE.as_bytes()
+                });
+                if ignored.is_obeyed || is_searched {
                     let listed = Arc::clone(&ignored.listed);
                     self.note(Some(&listed), None);
                 }

@@ -100,10 +100,10 @@ type NamePlace = (u32, u32);
 impl NameBuffer {
     fn add(&mut self, name: &OsStr) -> NamePlace {
         use std::os::unix::ffi::OsStrExt;
-        let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
-        let place = (number(self.0.len()), number(name.len()));
+        let start = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
         self.0.extend_from_slice(name.as_bytes());
-        place
+        (start, length)
     }
 
     fn at(&self, (start, length): NamePlace) -> &OsStr {

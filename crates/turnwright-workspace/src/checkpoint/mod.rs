@@ -150,8 +150,11 @@ impl CallChanges {
     /// Settles that record: withdraws it, or says why the changes are not known.
     pub fn settle_command(&mut self) {
         let running = CallChanges::of_running_command();
-        let unknown = || FileState::Unknown { why: UNKNOWN_CHANGES.to_owned() };
-        let after = if self.is_unknown { unknown() } else { running.before.clone() };
+        let after = if self.is_unknown {
+            FileState::Unknown { why: UNKNOWN_CHANGES.to_owned() }
+        } else {
+            running.before.clone()
+        };
         self.files.push(FileChange { after: Some(after), ..running });
     }
 }
@@ -227,8 +230,9 @@ impl ChangeTracker {
     /// Drops the last snapshot between two turns, unless a watch reports later changes and the snapshot
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
-        let is_costly = |baseline: &mut CommandBaseline| !baseline.is_cheap_to_keep();
-        let costly = self.0.inner.lock().last_baseline.take_if(is_costly);
+        let mut inner = self.0.inner.lock();
+        let costly = inner.last_baseline.take_if(|baseline| !baseline.is_cheap_to_keep());
+        drop(inner);
         drop(costly);
     }
 
@@ -255,10 +259,10 @@ impl ChangeTracker {
             let was_said = std::mem::replace(&mut self.0.inner.lock().told_unknown, true);
             return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
-        let is_lost = |change: &&FileChange| {
+        let lost = changes.files.iter().filter(|change| {
             !is_restorable(&change.before) && change.after.as_ref() != Some(&change.before)
-        };
-        let lost: Vec<_> = changes.files.iter().filter(is_lost).collect();
+        });
+        let lost: Vec<_> = lost.collect();
         let mut names: Vec<_> =
             lost.iter().take(MAX_NAMED).map(|change| describe(change, roots)).collect();
         let more = lost.len() - names.len() + changes.omitted;

@@ -76,10 +76,9 @@ impl WatchedFolders {
         writable: Vec<PathBuf>,
     ) -> WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-        let is_first = |folder: &PathBuf| {
-            !all.iter().any(|other| folder != other && folder.starts_with(other))
-        };
-        let mut folders: Vec<_> = all.iter().filter(|folder| is_first(folder)).cloned().collect();
+        let mut folders = all.clone();
+        folders
+            .retain(|folder| !all.iter().any(|other| folder != other && folder.starts_with(other)));
         folders.sort();
         folders.dedup();
         WatchedFolders {
@@ -306,11 +305,10 @@ impl StatSnapshot {
         &'a self,
         previous: Option<&'a StatSnapshot>,
     ) -> impl Iterator<Item = (&'a Arc<Path>, &'a Arc<FolderListing>)> {
-        let is_same = move |folder: &(&Arc<Path>, &Arc<FolderListing>)| {
-            let old = previous.and_then(|previous| previous.folders.get(folder.0));
-            old.is_some_and(|old| Arc::ptr_eq(old, folder.1))
-        };
-        self.folders.iter().filter(move |folder| !is_same(folder))
+        self.folders.iter().filter(move |(folder, listing)| {
+            let old = previous.and_then(|previous| previous.folders.get(*folder));
+            old.is_none_or(|old| !Arc::ptr_eq(old, listing))
+        })
     }
 
     /// The links, also those that are ignored.
@@ -376,11 +374,10 @@ impl StatSnapshot {
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> Vec<(PathBuf, FileStat)> {
-        let of_folder = |folder: (&Arc<Path>, &Arc<FolderListing>)| {
-            let path = |entry: (&OsStr, &FileStat)| (folder.0.join(entry.0), *entry.1);
-            folder.1.entries.iter().map(path).collect::<Vec<_>>()
-        };
-        let mut all: Vec<_> = self.folders_since(None).flat_map(of_folder).collect();
+        let mut all = Vec::new();
+        for (folder, listing) in self.folders_since(None) {
+            all.extend(listing.entries.iter().map(|(name, stat)| (folder.join(name), *stat)));
+        }
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
     }
@@ -423,16 +420,18 @@ impl StatSnapshot {
 fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
     let new = lister.list_one(&folder);
-    let rules =
-        |listing: &FolderListing| IGNORE_FILES.map(|name| listing.entries.get(name.as_ref()));
+    let has_new_rules = IGNORE_FILES
+        .iter()
+        .map(OsStr::new)
+        .any(|name| old.entries.get(name) != new.entries.get(name));
     // A file that has got another name may be in any folder.
-    let is_known = |name| old.hard_linked.contains(name);
-    if rules(&old) != rules(&new) || !new.hard_linked.iter().all(is_known) {
+    let has_new_links = !new.hard_linked.iter().all(|inode| old.hard_linked.contains(inode));
+    if has_new_rules || has_new_links {
         return None;
     }
-    let gone: BTreeSet<_> = old.subfolders(&folder).collect();
+    let before: BTreeSet<_> = old.subfolders(&folder).collect();
     let here: BTreeSet<_> = new.subfolders(&folder).collect();
-    let gone = &gone - &here;
+    let gone = &before - &here;
     if !gone.is_empty() {
         folders.retain(|folder, _| !is_below_any(folder, &gone));
     }
@@ -457,17 +456,14 @@ fn compare_folder(
     after: &FolderListing,
     all: &mut Vec<StatChange>,
 ) {
-    let mut add = |name: &OsStr, before, after| {
-        all.push(StatChange { path: folder.join(name), before, after });
-    };
     for (name, old) in before.entries.iter() {
         let new = after.entries.get(name);
         if new != Some(*old) {
-            add(name, Some(*old), new);
+            all.push(StatChange { path: folder.join(name), before: Some(*old), after: new });
         }
     }
     for (name, new) in after.entries.iter().filter(|(name, _)| before.entries.get(name).is_none()) {
-        add(name, None, Some(*new));
+        all.push(StatChange { path: folder.join(name), before: None, after: Some(*new) });
     }
 }
 
@@ -479,10 +475,11 @@ fn is_below_any(path: &Path, folders: &BTreeSet<PathBuf>) -> bool {
 #[cfg(unix)]
 fn roots(watched: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
     use std::os::unix::fs::MetadataExt;
-    let id = |path: &PathBuf| {
-        std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
-    };
-    watched.folders.iter().map(id).collect()
+    let ids = watched.folders.iter().map(|folder| {
+        let metadata = std::fs::metadata(folder).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    });
+    ids.collect()
 }
 
 #[cfg(not(unix))]
@@ -492,14 +489,15 @@ fn roots(_: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
 
 /// The ignore files that no watched folder has among its entries.
 fn outer_rules(watched: &WatchedFolders) -> Vec<(PathBuf, Option<FileStat>)> {
-    let of_folder = |folder: &Path| {
+    let mut all = Vec::new();
+    for folder in watched.folders.iter().flat_map(|folder| folder.ancestors()) {
         let own = IGNORE_FILES.map(|name| folder.join(name));
-        own.into_iter().chain([folder.join(".git/info/exclude")])
-    };
-    let all = watched.folders.iter().flat_map(|folder| folder.ancestors()).flat_map(of_folder);
-    all.map(|entry| (content_cache::target_stat(&entry), entry))
-        .map(|entry| (entry.1, entry.0))
-        .collect()
+        for path in own.into_iter().chain([folder.join(".git/info/exclude")]) {
+            let stat = content_cache::target_stat(&path);
+            all.push((path, stat));
+        }
+    }
+    all
 }
 
 /// The bits of a mode that are the file type.

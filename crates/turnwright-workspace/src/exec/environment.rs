@@ -248,7 +248,7 @@ impl Environment {
         let system_path = self.system_path();
         for (name, path) in &mut all {
             let is_path = is_same_name(name, "PATH");
-            if !is_path && name != LIBRARY_PATH {
+            if !is_path && *name != LIBRARY_PATH {
                 continue;
             }
             let parts = std::env::split_paths(path)

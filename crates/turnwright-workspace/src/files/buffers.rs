@@ -152,14 +152,14 @@ impl Files {
         let has_buffer = self.readable_editor(target).is_some();
         let unsaved = Arc::clone(&self.unsaved);
         let path = target.path.clone();
-        let encode = move || {
+        let preparing = disk::run_blocking(move || {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
                 unsaved.note_replaced(&path, content_hash(&now.text.text));
             }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))
-        };
-        let (precondition, bytes, text) = disk::run_blocking(encode).await?;
+        });
+        let (precondition, bytes, text) = preparing.await?;
         save::write(&target.path, precondition, bytes).await?;
         Ok(WriteOutcome { text, is_confirmed: true })
     }
@@ -178,11 +178,11 @@ impl Files {
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         // Not every editor makes the folders of a new file.
         let path = target.path.clone();
-        let prepare = move || {
+        let preparing = disk::run_blocking(move || {
             save::separate_from_other_names(&path)?;
             Ok(make_missing_folders(&path))
-        };
-        let made = disk::run_blocking(prepare).await?;
+        });
+        let made = preparing.await?;
         let written = request_write(editor, self, target, shown, cancel).await;
         if !matches!(written, Ok(EditorWrite::Done)) {
             disk::run_blocking(move || Ok(made.iter().try_for_each(fs::remove_dir).ok())).await?;
@@ -248,16 +248,18 @@ impl Files {
             }
             Err(_) => return Ok(()),
         };
-        let plain = |text: &str| {
-            let lines = with_lf(text.trim_start_matches('\u{feff}'));
-            lines.strip_suffix('\n').unwrap_or(&lines).to_owned()
-        };
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();
         let same = [text.text.as_str(), &String::from_utf8_lossy(&bytes)];
-        let is_saved = same.iter().any(|path| plain(path) == plain(&shown));
+        let is_saved = same.iter().any(|text| comparable(text) == comparable(&shown));
         if is_saved { Ok(()) } else { Err(FileError::Unsaved) }
     }
+}
+
+/// A text without what editors may show in another way.
+fn comparable(text: &str) -> String {
+    let lines = with_lf(text.trim_start_matches('\u{feff}'));
+    lines.strip_suffix('\n').unwrap_or(&lines).to_owned()
 }
 
 /// Requires the disk to be unchanged, if the text was read from it.
@@ -271,9 +273,12 @@ fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
 
 /// Makes the folders above a file, and returns those that were missing, the deepest first.
 fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
-    let above = path.ancestors().skip(1);
-    let missing = above.take_while(|folder| fs::symlink_metadata(folder).is_err());
-    let missing: Vec<_> = missing.map(Path::to_path_buf).collect();
+    let missing: Vec<_> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| fs::symlink_metadata(folder).is_err())
+        .map(Path::to_path_buf)
+        .collect();
     match missing.first().map(|deepest| nofollow::create_folder(deepest)) {
         Some(Ok(_)) => missing,
         _ => Vec::new(),

@@ -87,28 +87,31 @@ pub(super) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
 /// Returns true if these bytes cannot be the beginning of a text.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let head = &head[..head.len().min(PROBE_BYTES)];
-    let is_odd = |byte: &u8| byte.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(byte);
-    let odd = head.iter().filter(|byte| is_odd(byte)).count();
+    let odd = head
+        .iter()
+        .filter(|byte| byte.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(byte))
+        .count();
     // The last character may be incomplete.
-    let is_utf8 =
-        std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
-    let is_foreign =
-        !is_utf8 && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head));
+    let is_foreign = !is_utf8(head, true)
+        && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head));
     has_nul(head) || is_foreign || odd * 10 > head.len() * 3
 }
 
 /// Decodes some lines for display: what cannot be decoded becomes a replacement character.
 pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
-    let lossy = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
     if lines.iter().all(|line| std::str::from_utf8(line).is_ok()) {
-        return lines.iter().map(lossy).collect();
+        return decode_as_utf8(lines);
     }
     let all = lines.join(&b'\n');
     if mostly_utf8(&all) {
-        return lines.iter().map(lossy).collect();
+        return decode_as_utf8(lines);
     }
     let encoding = guess_charset(&all);
     lines.iter().map(|line| encoding.decode_without_bom_handling(line).0.into_owned()).collect()
+}
+
+fn decode_as_utf8(lines: &[Vec<u8>]) -> Vec<String> {
+    lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
 /// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
@@ -119,8 +122,8 @@ pub fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
         Charset::Other(encoding) => encoding,
         Charset::Utf8 | Charset::BrokenUtf8 => UTF_8,
     };
-    let text = encoding.decode(bytes).0;
-    let text = if is_cut { text.trim_end_matches('\u{fffd}') } else { &text };
+    let decoded = encoding.decode(bytes).0;
+    let text = if is_cut { decoded.trim_end_matches('\u{fffd}') } else { &decoded };
     Some(text.to_owned()).filter(|text| !text.contains('\0'))
 }
 
@@ -138,14 +141,10 @@ pub(crate) enum Charset {
 impl Charset {
     /// Finds out how to read bytes. If they are `is_cut` off, the last character may be incomplete.
     pub(crate) fn of(bytes: &[u8], is_cut: bool) -> Charset {
-        let is_utf8 = || match std::str::from_utf8(bytes) {
-            Ok(_) => true,
-            Err(error) => is_cut && error.error_len().is_none(),
-        };
         match utf16_from_bom(bytes) {
             Some(encoding) => Charset::Other(encoding),
             None if is_binary(bytes) => Charset::Binary,
-            None if is_utf8() => Charset::Utf8,
+            None if is_utf8(bytes, is_cut) => Charset::Utf8,
             None if mostly_utf8(bytes) => Charset::BrokenUtf8,
             None => Charset::Other(guess_charset(bytes)),
         }
@@ -187,6 +186,13 @@ impl fmt::Debug for LineDecoder {
     }
 }
 
+fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => is_cut && error.error_len().is_none(),
+    }
+}
+
 fn has_nul(bytes: &[u8]) -> bool {
     memchr::memchr(0, &bytes[..bytes.len().min(PROBE_BYTES)]).is_some()
 }
@@ -204,17 +210,16 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
     let encoding = guess_charset(bytes);
     let text = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
     // A single-byte encoding decodes any bytes; control characters show that they are not text.
-    let is_odd = |c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c);
-    let is_same = || encode_legacy(encoding, &text).is_ok_and(|encoded| encoded == bytes);
-    let is_text = !text.contains(is_odd) && is_same();
+    let has_odd = text.contains(|c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c));
+    let is_text = !has_odd && encode_legacy(encoding, &text).is_ok_and(|encoded| encoded == bytes);
     is_text.then(|| (text.into_owned(), TextEncoding { charset: encoding, has_bom: false }))
 }
 
 /// Guesses a legacy encoding. It is never UTF-8, and never one with escape sequences.
 fn guess_charset(bytes: &[u8]) -> &'static Encoding {
     let first = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
-    let part = &bytes[first.saturating_sub(1024)..];
-    let part = &part[..part.len().min(MAX_GUESS_BYTES)];
+    let rest = &bytes[first.saturating_sub(1024)..];
+    let part = &rest[..rest.len().min(MAX_GUESS_BYTES)];
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(part, true);
     detector.guess(None, Utf8Detection::Deny)
@@ -238,13 +243,13 @@ fn encode_legacy(encoding: &'static Encoding, text: &str) -> Result<Vec<u8>, cha
     if !unmappable && back == text {
         return Ok(bytes.into_owned());
     }
-    let fails = |c: &char| {
+    let failing = text.chars().find(|c| {
         let mut buffer = [0; 4];
         let one = c.encode_utf8(&mut buffer);
         let (bytes, _, unmappable) = encoding.encode(one);
         unmappable || encoding.decode_without_bom_handling(&bytes).0 != *one
-    };
-    Err(text.chars().find(fails).unwrap_or(char::REPLACEMENT_CHARACTER))
+    });
+    Err(failing.unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
 #[cfg(test)]

@@ -96,9 +96,9 @@ impl Files {
     /// Renames a file to a temporary name in its folder, from where it can be restored.
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let path = target.path.clone();
+        let old = target.path.clone();
         let path =
-            run_blocking(move || set_aside(&path).map_err(|error| map_open_error(&error))).await?;
+            run_blocking(move || set_aside(&old).map_err(|error| map_open_error(&error))).await?;
         self.forget_seen(target);
         Ok(ResolvedPath { path, scope: target.scope })
     }
@@ -257,20 +257,21 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
             "lies on another disk than its new place; use exec with mv".to_owned(),
         ));
     }
-    let copy = || -> io::Result<()> {
-        let folder = to.parent().unwrap_or(Path::new("/"));
-        let mut file = replacement::create(folder, 0o600)?;
-        io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
-        file.as_file().set_permissions(metadata.permissions())?;
-        file.as_file().sync_data()?;
-        replacement::place_new(file, to)?;
-        // The file must not stay in both places.
-        fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
-    };
-    copy().map_err(|error| match error.kind() {
+    copy_and_remove(from, to, metadata).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists,
         _ => map_io_error(&error),
     })
+}
+
+fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Result<()> {
+    let folder = to.parent().unwrap_or(Path::new("/"));
+    let mut file = replacement::create(folder, 0o600)?;
+    io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
+    file.as_file().set_permissions(metadata.permissions())?;
+    file.as_file().sync_data()?;
+    replacement::place_new(file, to)?;
+    // The file must not stay in both places.
+    fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
 }
 
 fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<usize, FileError> {

@@ -30,30 +30,35 @@ pub struct FileHead {
 /// Reads the first `limit` bytes of the text of a regular file, in any encoding that can be told. With `within`, a resolved path, the file must
 /// lie below it and must not be one that may hold secrets. Blocks.
 pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
-    let is_allowed =
-        |real: &Path| within.is_none_or(|folder| real.starts_with(folder) && !is_secret_path(real));
     // Most paths have no links, which the kernel finds out while it opens the file.
     if is_plain(path) && within.is_none_or(|folder| path.starts_with(folder)) {
         match nofollow::open_file(path) {
-            Ok(file) if is_allowed(path) => return read_opened(file, path.to_path_buf(), limit),
+            Ok(file) if is_allowed(path, within) => {
+                return read_opened(file, path.to_path_buf(), limit);
+            }
             Ok(_) => {}
             Err(error) if nofollow::is_link_error(&error) => {}
             Err(_) => return None,
         }
     }
     let real = real_path(path).ok()?;
-    if !is_allowed(&real) {
+    if !is_allowed(&real, within) {
         tracing::info!(path = %path.display(), "not read: a link leads out of the folder, or it may hold secrets");
         return None;
     }
     read_opened(nofollow::open_file(&real).ok()?, real, limit)
 }
 
+fn is_allowed(real: &Path, within: Option<&Path>) -> bool {
+    within.is_none_or(|folder| real.starts_with(folder) && !is_secret_path(real))
+}
+
 /// Returns true if a path that can be opened without following a link is its own resolved path. On other
 /// systems, names can be written in more than one way.
 fn is_plain(path: &Path) -> bool {
-    let is_name = |part| matches!(part, Component::RootDir | Component::Normal(_));
-    cfg!(target_os = "linux") && path.is_absolute() && path.components().all(is_name)
+    cfg!(target_os = "linux")
+        && path.is_absolute()
+        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
 fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {

@@ -51,10 +51,10 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 
 /// Detects the format of a file that begins with these bytes.
 pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
-    let has_signature = |(at, magic, _): &&(usize, &[u8], &str)| {
-        bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic))
-    };
-    let name = SIGNATURES.iter().find(has_signature)?.2;
+    let (_, _, name) = SIGNATURES
+        .iter()
+        .copied()
+        .find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)))?;
     let (image_mime, size) = match name {
         "PNG" => (Some("image/png"), png_size(bytes)),
         "JPEG" => (Some("image/jpeg"), jpeg_size(bytes)),

@@ -162,34 +162,45 @@ impl Files {
         window: LineWindow,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
-        let whole = async |on_disk| {
-            let loaded = self.prefer_editor(target, on_disk).await?;
-            Ok(ReadContent::Whole(loaded.text))
-        };
-        let part = async || {
-            let path = target.path.clone();
-            let cancel = cancel.clone();
-            let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
-            Ok(ReadContent::Excerpt(excerpt.await?))
-        };
         // All of it in one hop to a blocking thread, because that is most of what a read costs.
         let on_disk = self.unless_moved(target, |path| match disk::file_size(path)? {
             size if size > WHOLE_READ_LIMIT => Ok(None),
             _ => disk::read_text(path).map(Some),
         });
         match on_disk.await {
-            Ok(None) => match part().await {
+            Ok(None) => match self.read_excerpt(target, window, cancel).await {
                 // The text may be UTF-16, whose lines cannot be found in a stream of bytes.
                 Err(FileError::TooLarge(size)) if size <= READ_LIMIT => {
-                    whole(self.read_disk(target).await).await
+                    self.whole(target, self.read_disk(target).await).await
                 }
                 result => result,
             },
-            Ok(Some(text)) => whole(Ok(text)).await,
-            Err(FileError::NotFound) => whole(Err(FileError::NotFound)).await,
-            Err(FileError::Binary(_)) => part().await,
+            Ok(Some(text)) => self.whole(target, Ok(text)).await,
+            Err(FileError::NotFound) => self.whole(target, Err(FileError::NotFound)).await,
+            Err(FileError::Binary(_)) => self.read_excerpt(target, window, cancel).await,
             Err(error) => Err(error),
         }
+    }
+
+    async fn whole(
+        &self,
+        target: &ResolvedPath,
+        on_disk: Result<FileText, FileError>,
+    ) -> Result<ReadContent, FileError> {
+        let loaded = self.prefer_editor(target, on_disk).await?;
+        Ok(ReadContent::Whole(loaded.text))
+    }
+
+    async fn read_excerpt(
+        &self,
+        target: &ResolvedPath,
+        window: LineWindow,
+        cancel: &CancellationToken,
+    ) -> Result<ReadContent, FileError> {
+        let path = target.path.clone();
+        let cancel = cancel.clone();
+        let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
+        Ok(ReadContent::Excerpt(excerpt.await?))
     }
 
     /// Describes a file that is not text.
@@ -257,7 +268,7 @@ impl Files {
             Ok(())
         });
         // This fails only if the process is ending.
-        drop(noted.await);
+        noted.await.ok();
     }
 
     /// Compares the current text with what the model has seen.
@@ -292,8 +303,9 @@ impl Files {
         let path = target.path.clone();
         let near = disk::run_blocking(move || {
             let root = roots.resolve("").path;
-            let is_inside = |path: &PathBuf| roots.resolve(path).scope == PathScope::Workspace;
-            Ok(similar_paths::similar_paths(&path, &root).into_iter().filter(is_inside).collect())
+            let mut near = similar_paths::similar_paths(&path, &root);
+            near.retain(|path| roots.resolve(path).scope == PathScope::Workspace);
+            Ok(near)
         });
         near.await.unwrap_or_default()
     }
@@ -301,12 +313,12 @@ impl Files {
     /// Checks that a path is a folder, so that a command can start in it.
     pub async fn ensure_folder(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let path = target.path.clone();
-        let look = move || match std::fs::metadata(&path) {
+        let looking = disk::run_blocking(move || match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err(FileError::NotAFolder),
             Err(error) => Err(disk::map_io_error(&error)),
-        };
-        disk::run_blocking(look).await
+        });
+        looking.await
     }
 
     /// Resolves a path on a blocking thread, because a disk may be slow.

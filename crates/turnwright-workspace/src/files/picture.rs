@@ -25,8 +25,8 @@ pub enum PictureFault {
 pub fn read_picture(data: String) -> Result<Media, PictureFault> {
     let data = usual_base64(data).ok_or(PictureFault::NotBase64)?;
     let head = data.get(..data.len().min(SIGNATURE_CHARS)).unwrap_or_default();
-    let mime = BASE64.decode(head).ok().and_then(|bytes| picture_mime(&bytes));
-    let mime = mime.ok_or(PictureFault::UnknownFormat)?.to_owned();
+    let known = BASE64.decode(head).ok().and_then(|bytes| picture_mime(&bytes));
+    let mime = known.ok_or(PictureFault::UnknownFormat)?.to_owned();
     Ok(Media { mime, data })
 }
 

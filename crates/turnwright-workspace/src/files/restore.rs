@@ -142,19 +142,20 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let folder = path.parent().unwrap_or(Path::new("/"));
         let (_held, folder) =
             nofollow::create_folder(folder).map_err(|error| map_open_error(&error))?;
-        let write = || -> io::Result<()> {
-            let file = replacement::create(&folder, 0o600)?;
-            file.as_file().write_all(&bytes)?;
-            set_file_mode(file.as_file(), mode)?;
-            file.as_file().sync_data()?;
-            replacement::place_new(file, &folder.join(name))
-        };
-        write().map_err(|error| match error.kind() {
+        write_new(&folder.join(name), &bytes, mode).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => map_open_error(&error),
         })
     })
     .await
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let file = replacement::create(path.parent().unwrap_or(Path::new("/")), 0o600)?;
+    file.as_file().write_all(bytes)?;
+    set_file_mode(file.as_file(), mode)?;
+    file.as_file().sync_data()?;
+    replacement::place_new(file, path)
 }
 
 /// Makes a write-protected file writable and returns the mode it had. The user has asked for the

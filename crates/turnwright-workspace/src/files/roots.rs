@@ -112,10 +112,7 @@ impl Roots {
     /// clones of these roots. A folder that contains a folder of the session or a private one is
     /// not added.
     pub fn allow_read(&self, folder: PathBuf) {
-        let contains = |path: &Path| path.starts_with(&folder);
-        if self.folders.iter().any(|(_, real)| contains(real))
-            || self.private_folders().any(contains)
-        {
+        if self.folders().chain(self.private_folders()).any(|path| path.starts_with(&folder)) {
             return;
         }
         let mut readable = self.readable.write();
@@ -209,11 +206,10 @@ impl Roots {
     }
 
     fn place_in_tmp(&self, path: &Path) -> Option<PathBuf> {
-        let is_seen = |entry: &Path| {
+        self.tmp.as_ref()?.place(path, |entry| {
             self.folders().chain(self.private_folders()).any(|folder| folder.starts_with(entry))
-                || self.readable.read().iter().any(|path| path.starts_with(entry))
-        };
-        self.tmp.as_ref()?.place(path, is_seen)
+                || self.readable.read().iter().any(|folder| folder.starts_with(entry))
+        })
     }
 
     /// An entry of a folder. One of `/tmp` may be the session's or the machine's.
@@ -265,7 +261,6 @@ impl Roots {
 
     #[cfg(windows)]
     fn is_on_other_machine(&self, absolute: &Path) -> bool {
-        let is_device = |part: Component<'_>| matches!(part, Component::Normal(name) if is_device_name(&name.to_string_lossy()));
         let Some(place) = place_off_drives(absolute) else {
             return absolute.components().any(is_device);
         };
@@ -316,19 +311,27 @@ impl Roots {
     }
 }
 
+#[cfg(windows)]
+fn is_device(part: Component<'_>) -> bool {
+    matches!(part, Component::Normal(name) if is_device_name(&name.to_string_lossy()))
+}
+
+fn lower(name: &OsStr) -> String {
+    name.to_string_lossy().to_lowercase()
+}
+
 /// The share, device or volume at the beginning of a path, without case; `None` for a path on a drive.
 #[cfg(windows)]
 fn place_off_drives(path: &Path) -> Option<(String, String)> {
     use std::path::Prefix;
     let Some(Component::Prefix(prefix)) = path.components().next() else { return None };
-    let plain = |name: &std::ffi::OsStr| name.to_string_lossy().to_lowercase();
     match prefix.kind() {
         Prefix::Disk(_) | Prefix::VerbatimDisk(_) => None,
         Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
-            Some((plain(server), plain(share)))
+            Some((lower(server), lower(share)))
         }
         Prefix::Verbatim(_) | Prefix::DeviceNS(_) => {
-            Some((plain(prefix.as_os_str()), String::new()))
+            Some((lower(prefix.as_os_str()), String::new()))
         }
     }
 }
@@ -338,9 +341,8 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     if cfg!(not(windows)) {
         return path.starts_with(folder);
     }
-    let plain = |part: Component<'_>| part.as_os_str().to_string_lossy().to_lowercase();
-    let mut parts = path.components().map(plain);
-    folder.components().map(plain).all(|part| parts.next() == Some(part))
+    let mut parts = path.components().map(|part| lower(part.as_os_str()));
+    folder.components().all(|part| parts.next() == Some(lower(part.as_os_str())))
 }
 
 /// The scope of a path in the folder that commands have as `/tmp`.
@@ -354,16 +356,24 @@ fn private_tmp(folder: &Path) -> PathScope {
 #[cfg(windows)]
 fn unambiguous(path: PathBuf) -> PathBuf {
     let absolute = std::path::absolute(&path).unwrap_or(path);
-    let without_stream = |part: Component<'_>| match part {
-        Component::Normal(name) => OsString::from(file_of_stream(&name.to_string_lossy())),
-        part => part.as_os_str().to_owned(),
-    };
-    let has_stream = |part: Component<'_>| matches!(part, Component::Normal(name) if name.to_string_lossy().contains(':'));
     // A name that is no Unicode stays as it is unless it has a stream.
     if absolute.components().any(has_stream) {
         absolute.components().map(without_stream).collect()
     } else {
         absolute
+    }
+}
+
+#[cfg(windows)]
+fn has_stream(part: Component<'_>) -> bool {
+    matches!(part, Component::Normal(name) if name.to_string_lossy().contains(':'))
+}
+
+#[cfg(windows)]
+fn without_stream(part: Component<'_>) -> OsString {
+    match part {
+        Component::Normal(name) => OsString::from(file_of_stream(&name.to_string_lossy())),
+        part => part.as_os_str().to_owned(),
     }
 }
 

@@ -37,17 +37,17 @@ pub(super) async fn write(
         // If two sessions change a file, the second must see what the first has written.
         let _write_lock = lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let folder = match precondition {
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let opened = match precondition {
             // A file that must exist has a folder.
             WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => {
-                nofollow::open_folder(folder)
+                nofollow::open_folder(parent)
             }
-            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(folder),
+            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(parent),
         };
         // The folder is held open to the end, so that the file that is compared and the file that
         // is written are in the same folder.
-        let (_folder_handle, folder) = folder.map_err(|error| map_open_error(&error))?;
+        let (_folder_handle, folder) = opened.map_err(|error| map_open_error(&error))?;
         let path = folder.join(name);
         if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
@@ -202,19 +202,19 @@ fn replace_atomically(
 }
 
 /// Returns true if a file is unchanged since `old` was read. Writing the replacement may have taken long.
-#[cfg(unix)]
 fn is_unchanged(path: &Path, old: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let state = |metadata: &Metadata| {
-        (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
-    };
     fs::symlink_metadata(path).is_ok_and(|now| state(&now) == state(old))
 }
 
+#[cfg(unix)]
+fn state(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
+}
+
 #[cfg(not(unix))]
-fn is_unchanged(path: &Path, old: &Metadata) -> bool {
-    let state = |metadata: &Metadata| (metadata.len(), metadata.modified().ok());
-    fs::symlink_metadata(path).is_ok_and(|now| state(&now) == state(old))
+fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
+    (metadata.len(), metadata.modified().ok())
 }
 
 /// Returns true if a replacement failed because the folder accepts no new file, or because the file is a
@@ -292,8 +292,7 @@ fn link_count(path: &Path, _: &Metadata) -> u64 {
 #[cfg(unix)]
 fn preserve_owner(file: &File, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let ids = |metadata: &Metadata| (metadata.uid(), metadata.gid());
-    let is_same = file.metadata().is_ok_and(|now| ids(&now) == ids(old));
+    let is_same = file.metadata().is_ok_and(|now| now.uid() == old.uid() && now.gid() == old.gid());
     is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
 }
 

@@ -100,18 +100,15 @@ impl SeenState {
 }
 
 fn line_hashes(text: &str) -> Option<Box<[u32]>> {
-    let hash = |line: &str| {
-        let mut hasher = DefaultHasher::new();
-        line.hash(&mut hasher);
-        // 32 bits are enough: at worst a changed line is not reported.
-        (hasher.finish() >> 32) as u32
-    };
     let mut all = Vec::new();
     for line in lines(text) {
         if all.len() == MAX_HASHED_LINES {
             return None;
         }
-        all.push(hash(line));
+        let mut hasher = DefaultHasher::new();
+        line.hash(&mut hasher);
+        // 32 bits are enough: at worst a changed line is not reported.
+        all.push((hasher.finish() >> 32) as u32);
     }
     Some(all.into_boxed_slice())
 }
@@ -119,11 +116,10 @@ fn line_hashes(text: &str) -> Option<Box<[u32]>> {
 /// The regions of `new` that differ. The common beginning and end are left out. If the rest has as
 /// many lines on both sides, they are compared one by one; else the whole rest is one region.
 fn changed_regions(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    let same = |(a, b): &(&u32, &u32)| a == b;
-    let head = old.iter().zip(new).take_while(same).count();
+    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let old = &old[head..];
     let new = &new[head..];
-    let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     let old = &old[..old.len() - tail];
     let new = &new[..new.len() - tail];
     let whole = (head + 1, head + new.len().max(1));
@@ -131,7 +127,7 @@ fn changed_regions(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
         return vec![whole];
     }
     let mut regions: Vec<(usize, usize)> = Vec::new();
-    for (number, _) in (head + 1..).zip(old.iter().zip(new)).filter(|(_, pair)| !same(pair)) {
+    for (number, _) in (head + 1..).zip(old.iter().zip(new)).filter(|(_, (a, b))| a != b) {
         match regions.last_mut() {
             Some(last) if last.1 + 1 == number => last.1 = number,
             _ => regions.push((number, number)),

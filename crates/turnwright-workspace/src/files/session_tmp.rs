@@ -51,8 +51,9 @@ impl SessionTmp {
                 fs::create_dir(&inner)?;
                 Ok((folder, inner))
             });
-            let error = |error: &_| tracing::warn!(%error, "commands get no /tmp of their own");
-            folder.inspect_err(error).ok()
+            folder
+                .inspect_err(|error| tracing::warn!(%error, "commands get no /tmp of their own"))
+                .ok()
         });
         made.as_ref().map(|made| made.1.as_path())
     }
@@ -91,11 +92,9 @@ impl SessionTmp {
         {
             return None;
         }
-        let is_in = |folder: &Path| {
-            let name = entry.file_name().unwrap_or_default();
-            fs::symlink_metadata(folder.join(name)).is_ok()
-        };
-        let is_own = known.is_some_and(is_in) || !is_in(Path::new(TMP));
+        let name = entry.file_name().unwrap_or_default();
+        let is_own = known.is_some_and(|folder| fs::symlink_metadata(folder.join(name)).is_ok())
+            || fs::symlink_metadata(Path::new(TMP).join(name)).is_err();
         let folder = if is_own { self.folder()? } else { return None };
         Some(folder.join(path.strip_prefix(TMP).ok()?))
     }

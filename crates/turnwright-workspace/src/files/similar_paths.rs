@@ -1,5 +1,6 @@
 //! Suggests existing paths for a path that does not exist.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,8 +30,7 @@ pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {
-    let lower = |name: &std::ffi::OsStr| composed(&name.to_string_lossy()).to_lowercase();
-    let name = lower(path.file_name().unwrap_or_default());
+    let name = plain_name(path.file_name().unwrap_or_default());
     let Ok(entries) = fs::read_dir(path.parent().unwrap_or(Path::new("/"))) else {
         return Vec::new();
     };
@@ -38,13 +38,18 @@ fn similar_siblings(path: &Path) -> Vec<PathBuf> {
         .filter_map(Result::ok)
         .take(MAX_SIBLINGS)
         .map(|entry| {
-            let other = lower(&entry.file_name());
+            let other = plain_name(&entry.file_name());
             (strsim::normalized_damerau_levenshtein(&name, &other), entry.path())
         })
         .filter(|(similarity, _)| *similarity > 0.6)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     near.into_iter().take(MAX_SUGGESTIONS).map(|(_, path)| path).collect()
+}
+
+/// A name in the form in which names are compared.
+fn plain_name(name: &OsStr) -> String {
+    composed(&name.to_string_lossy()).to_lowercase()
 }
 
 fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {

@@ -38,8 +38,7 @@ impl Files {
             return None;
         }
         let spellings = spellings(sent);
-        let plain = |path: String| FileLink { path, symbol: None, lines: None };
-        let literal = spellings.iter().map(|path| plain(path.clone().into_owned()));
+        let literal = spellings.iter().map(|path| plain_link(path.clone().into_owned()));
         let mut links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
         let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
         let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
@@ -56,7 +55,7 @@ impl Files {
                 return Some(MeantPath { link, note: is_shown.then_some(note) });
             }
         }
-        let link = links.next_back().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
+        let link = links.next_back().unwrap_or_else(|| plain_link(self.name_of_new(&spellings)));
         let path = with_code_points(&link.path);
         let others = twins.join(", ");
         let note = format!(
@@ -187,10 +186,14 @@ fn unquoted(name: &str) -> Option<String> {
 /// The path that is escaped as for a shell, such as `my\ file.txt`. On Windows the name of a folder may begin
 /// with an opening bracket behind a backslash, but with none of the other characters.
 fn without_escapes(path: &str) -> Option<String> {
-    let escaped = || path.split('\\').skip(1);
+    let mut escaped = path.split('\\').skip(1);
     let are_escapes =
-        escaped().all(|rest| rest.starts_with([OPENING, ESCAPED].concat().as_slice()));
-    (are_escapes && escaped().any(|rest| rest.starts_with(ESCAPED))).then(|| path.replace('\\', ""))
+        escaped.clone().all(|rest| rest.starts_with([OPENING, ESCAPED].concat().as_slice()));
+    (are_escapes && escaped.any(|rest| rest.starts_with(ESCAPED))).then(|| path.replace('\\', ""))
+}
+
+fn plain_link(path: String) -> FileLink {
+    FileLink { path, symbol: None, lines: None }
 }
 
 /// The path that a model writes as on Windows where folders are separated by slashes. What the Windows

@@ -197,8 +197,8 @@ impl LineReader<'_> {
     ) -> Result<Excerpt, FileError> {
         let from_end = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
         let LinePosition { offset, from_end } = self.find_line_from_end(buffer, size, from_end)?;
-        let last = window.end.filter(|end| *end < 0).map_or(1, i64::unsigned_abs);
-        let last = usize::try_from(last).unwrap_or(usize::MAX);
+        let end = window.end.filter(|end| *end < 0).map_or(1, i64::unsigned_abs);
+        let last = usize::try_from(end).unwrap_or(usize::MAX);
         let line_count = (from_end + 1).saturating_sub(last);
         self.seek(SeekFrom::Start(offset))?;
         let lines = self.read_lines(buffer, 0, line_count, window)?.lines;

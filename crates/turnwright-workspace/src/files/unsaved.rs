@@ -110,8 +110,11 @@ impl UnsavedFiles {
 
     fn below(&self, folder: Option<&Path>) -> Vec<PathBuf> {
         let buffers = self.0.lock();
-        let is_below = |path: &&PathBuf| folder.is_none_or(|folder| path.starts_with(folder));
-        buffers.unsaved.iter().filter(is_below).cloned().collect()
+        let below = buffers
+            .unsaved
+            .iter()
+            .filter(|path| folder.is_none_or(|folder| path.starts_with(folder)));
+        below.cloned().collect()
     }
 }
 

@@ -38,8 +38,9 @@ fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
             if before.ends_with(|char: char| char.is_ascii()) {
                 continue;
             }
-            let path = path.trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?']);
-            let path = path.trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
+            let path = path
+                .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
+                .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
             if !path.is_empty() && !path.starts_with(['/', '~']) && !found.contains(&path) {
                 found.push(path);
             }

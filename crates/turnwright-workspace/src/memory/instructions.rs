@@ -56,9 +56,12 @@ pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<
     }
     let mut seen = Vec::new();
     for (folder, root) in projects {
-        let above =
-            folder.ancestors().take_while(|folder| folder.starts_with(root)).take(MAX_FOLDERS);
-        let above: Vec<_> = above.filter(|folder| !seen.contains(folder)).collect();
+        let above: Vec<_> = folder
+            .ancestors()
+            .take_while(|folder| folder.starts_with(root))
+            .take(MAX_FOLDERS)
+            .filter(|folder| !seen.contains(folder))
+            .collect();
         for folder in above.into_iter().rev() {
             seen.push(folder);
             reader.add_first(folder, Some(root), FILE_NAMES);

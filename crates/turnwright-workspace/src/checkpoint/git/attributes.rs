@@ -49,9 +49,9 @@ impl ConvertedFiles {
                 .ancestors()
                 .take_while(|folder| folder.starts_with(&repository.top));
             files.extend(above.map(|folder| (folder.join(FILE_NAME), folder.to_path_buf())));
-            let more = watched.attribute_files(&repository.root);
+            let given = watched.attribute_files(&repository.root);
             // The user's may be links.
-            let more = more.into_iter().filter_map(|path| crate::real_path(path).ok());
+            let more = given.into_iter().filter_map(|path| crate::real_path(path).ok());
             files.extend(more.map(|path| (path, repository.top.clone())));
         }
         if !files.is_empty() {
@@ -79,18 +79,17 @@ impl ConvertedFiles {
 
     /// Returns true if git may have converted this file.
     pub(in super::super) fn contains(&self, path: &Path) -> bool {
-        let applies = |rule: &Gitignore| {
-            path.starts_with(rule.path()) && rule.matched(path, false).is_ignore()
-        };
-        self.rules.iter().any(applies)
+        self.rules
+            .iter()
+            .any(|rule| path.starts_with(rule.path()) && rule.matched(path, false).is_ignore())
     }
 }
 
 /// Returns the patterns of each file that has such attributes.
 fn rules(files: &[AttributeFile]) -> Vec<Gitignore> {
     // A file that cannot be read may say so of any other.
-    let text = |file: &AttributeFile| read_small(&file.path).unwrap_or("* ident".to_owned());
-    let texts: Vec<_> = files.iter().map(text).collect();
+    let texts: Vec<_> =
+        files.iter().map(|file| read_small(&file.path).unwrap_or("* ident".to_owned())).collect();
     let mut macros = HashSet::new();
     for line in texts.iter().flat_map(|text| text.lines()) {
         let mut words = line.split_whitespace();
@@ -102,10 +101,10 @@ fn rules(files: &[AttributeFile]) -> Vec<Gitignore> {
     }
     let rules = files.iter().zip(&texts).filter_map(|(file, text)| {
         let mut builder = GitignoreBuilder::new(&file.base);
-        drop(builder.case_insensitive(true));
+        builder.case_insensitive(true).ok();
         for (pattern, attributes) in text.lines().filter_map(split_line) {
             if attributes.split_whitespace().any(|word| converts(word, &macros)) {
-                drop(builder.add_line(None, &broadened(pattern)));
+                builder.add_line(None, &broadened(pattern)).ok();
             }
         }
         builder.build().ok()

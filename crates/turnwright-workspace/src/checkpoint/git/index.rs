@@ -65,15 +65,17 @@ impl IndexEntry {
     /// Returns true if the stat data of a file match the entry. Numbers are truncated to 32 bits, as git
     /// does it. Permission bits may differ: changing them changes `ctime`.
     pub(super) fn matches(&self, stat: &FileStat) -> bool {
-        let cut = |value: u64| u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default();
-        let moment = |(seconds, nanos): (u64, u32)| (cut(seconds), nanos);
-        self.mtime == moment(stat.mtime)
-            && self.ctime == moment(stat.ctime)
+        self.mtime == (low_bits(stat.mtime.0), stat.mtime.1)
+            && self.ctime == (low_bits(stat.ctime.0), stat.ctime.1)
             // Git for Windows stores none.
-            && (cfg!(windows) || self.ino == cut(stat.ino))
+            && (cfg!(windows) || self.ino == low_bits(stat.ino))
             && u64::from(self.size) == stat.size
             && self.mode & TYPE_MASK == stat.mode & TYPE_MASK
     }
+}
+
+fn low_bits(value: u64) -> u32 {
+    u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }
 
 /// An entry as it is stored: a file, a link, a submodule or, in a sparse index, a folder.

@@ -55,11 +55,10 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
     if index.read_array(0)? != *b"\xfftOc\0\0\0\x02" {
         return None;
     }
-    let number = |at: u64| Some(u64::from(u32::from_be_bytes(index.read_array(at)?)));
     let first = u64::from(hash[0]);
-    let mut low = if first == 0 { 0 } else { number(8 + (first - 1) * 4)? };
-    let mut high = number(8 + first * 4)?;
-    let count = number(8 + 255 * 4)?;
+    let mut low = if first == 0 { 0 } else { read_number(index, 8 + (first - 1) * 4)? };
+    let mut high = read_number(index, 8 + first * 4)?;
+    let count = read_number(index, 8 + 255 * 4)?;
     if high > count {
         return None;
     }
@@ -72,7 +71,7 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
             std::cmp::Ordering::Equal => {
                 // After the ids follow 4-byte checksums, then 4-byte offsets, then 8-byte offsets.
                 let places = IDS_OFFSET + count * 24;
-                let place = number(places + middle * 4)?;
+                let place = read_number(index, places + middle * 4)?;
                 if place >> 31 == 0 {
                     return Some(place);
                 }
@@ -82,6 +81,10 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
         }
     }
     None
+}
+
+fn read_number(index: &impl ReadAt, at: u64) -> Option<u64> {
+    Some(u64::from(u32::from_be_bytes(index.read_array(at)?)))
 }
 
 /// Reads an entry of a pack: a blob, or a delta.

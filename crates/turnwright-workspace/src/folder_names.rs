@@ -26,9 +26,9 @@ impl ComparableNames {
         ComparableNames::of(&list(folder))
     }
 
-    /// Some file systems make no difference between capital and small letters, so these names have none. How those
-    /// compare other letters differs, so a folder with such names may hold anything. Other systems than Linux have
-    /// further spellings of one name.
+    /// Names in lower case, because some file systems ignore the case of letters. They differ in how they compare
+    /// letters outside of ASCII, so a folder with such names may hold anything. Systems other than Linux have further
+    /// spellings of one name.
     fn of(listed: &io::Result<Vec<OsString>>) -> ComparableNames {
         let names = match listed {
             Ok(names) => names.as_slice(),

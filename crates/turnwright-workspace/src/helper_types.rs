@@ -17,7 +17,7 @@ pub struct HelperType {
     pub description: String,
     /// The names of its only tools, as they are written; `None` if it has all.
     pub tools: Option<Vec<String>>,
-    /// Its model, if it is not that of the session.
+    /// Its model, if it differs from the session's.
     pub model: Option<String>,
     /// Instructions for the helper in addition to the usual ones.
     pub instructions: String,

@@ -27,11 +27,11 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Resolves many paths that have their first folders in common, and looks at each of these once. Knows
-/// nothing of later changes, so it is made for one task that takes no time to speak of.
+/// Resolves many paths with common parent folders, and looks at each folder once. It does not see later
+/// changes, so use one for a single short task.
 #[derive(Debug, Default)]
 pub struct RealPaths {
-    /// The folders that were resolved. Not by `PathBuf`, of which a hash takes longer.
+    /// The folders that were resolved. Not by `PathBuf`, which takes longer to hash.
     known: RefCell<HashMap<OsString, Option<PathBuf>>>,
     looked_up: RefCell<HashMap<OsString, LookedUpFolder>>,
 }

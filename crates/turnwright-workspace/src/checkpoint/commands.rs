@@ -26,8 +26,8 @@ use turnwright_types::file_change::{FileChange, FileState};
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);
 /// How long a snapshot may take after a cancel.
 const SNAPSHOT_LIMIT_AFTER_CANCEL: Duration = Duration::from_secs(1);
-/// If a snapshot took no longer than this, a new one is taken before each command, so that changes
-/// of the user since the last command are not attributed to the next one.
+/// If a snapshot took no longer than this, a new one is taken before each command, so that the user's
+/// changes since the last command are not attributed to the next one.
 const CHEAP_SNAPSHOT: Duration = Duration::from_millis(30);
 /// A slower snapshot is reused if it is no older than this many times the time it took.
 const MAX_AGE_FACTOR: u32 = 5;

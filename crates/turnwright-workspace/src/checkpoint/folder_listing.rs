@@ -289,13 +289,11 @@ impl<'a> FolderLister<'a> {
             let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
             if is_temporary_name(name) && entry.kind(*file_type) == FileType::RegularFile {
                 remove_left_file(&path);
-                path.pop();
-                relative.pop();
-                continue;
+            } else {
+                self.add(&mut listing, folder, &entry, *file_type, |is_folder| {
+                    rules.ignores(&path, is_folder)
+                });
             }
-            self.add(&mut listing, folder, &entry, *file_type, |is_folder| {
-                rules.ignores(&path, is_folder)
-            });
             path.pop();
             relative.pop();
         }

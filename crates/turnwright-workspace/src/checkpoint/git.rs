@@ -2,9 +2,9 @@
 //! checkout. The repository is read directly instead of running git, because its configuration
 //! could start programs. What is not understood is treated as missing.
 //!
-//! A content is that of a file if the stat data in the index match the file, unless git has converted it
-//! ([`attributes`]). Ends of lines are converted here as git does it, whatever attribute or setting
-//! says so.
+//! A file has the content in the index if its stat data match, unless git has converted it
+//! ([`attributes`]). Line ends are converted here as git does it, whichever attribute or setting asks for
+//! that.
 
 pub(super) mod attributes;
 pub(super) mod index;
@@ -200,9 +200,8 @@ impl Repository {
     }
 }
 
-/// Returns the file of this size for a blob from which it differs at most by ends of lines: by a CR that
-/// git has added or removed before some line feeds. Returns `None` if that is neither before none nor
-/// before all of them.
+/// Returns the file of this size that differs from a blob at most by CRs before line feeds, which git adds at
+/// checkout or removes in a commit. Returns `None` unless none or all of the line feeds have one.
 fn with_ends_of_lines(blob: Vec<u8>, size: usize) -> Option<Vec<u8>> {
     let added = size.checked_sub(blob.len())?;
     if added == 0 {

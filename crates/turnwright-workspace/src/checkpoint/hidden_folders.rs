@@ -1,5 +1,5 @@
-//! Looks for git repositories in folders that snapshots leave out though they were once listed: an ignore
-//! rule excludes them that a command may have made, or they cannot be listed; and in those to which links lead.
+//! Looks for git repositories in folders that were once listed and that snapshots now leave out, because they
+//! cannot be listed or an ignore rule, perhaps a command's, excludes them; and in folders behind links.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::newly_ignored;
 use super::snapshot::{StatSnapshot, WatchedFolders};
 use turnwright_types::git_layout::GitLayout;
 
-/// How long is looked, and at how many entries at most.
+/// The limits of a scan: its time, and the number of entries.
 const LIMIT: Duration = Duration::from_secs(2);
 const MAX_ENTRIES: usize = 400_000;
 
@@ -57,7 +57,7 @@ impl HiddenFolders {
     }
 
     /// Adds the folders that an earlier snapshot listed and a later one does not, and finds the
-    /// repositories in all. The flag says whether for the first time not everything could be looked at.
+    /// repositories in all of them. The flag is true if this scan was cut short, and the one before was not.
     /// Blocks.
     pub(super) fn look(
         &mut self,
@@ -129,7 +129,7 @@ impl RepositoryScan<'_> {
         }
     }
 
-    /// Looks at a folder and at all below it, whatever ignore rules say. Follows no links.
+    /// Scans a folder and everything below it, whatever ignore rules say. Follows no links.
     fn scan(&mut self, folder: &Path) {
         let mut pending = vec![folder.to_path_buf()];
         while let Some(folder) = pending.pop() {
@@ -187,7 +187,7 @@ fn is_own(_: &Path) -> bool {
     true
 }
 
-/// Lets this user list a folder that belongs to him and has no right for that. Returns true if that has changed something.
+/// Lets this user list a folder of their own that denies it. Returns true if its mode was changed.
 #[cfg(target_os = "linux")]
 pub(super) fn make_readable(folder: &Path) -> bool {
     use rustix::fs::{Mode, OFlags, chmod, fstat, open};

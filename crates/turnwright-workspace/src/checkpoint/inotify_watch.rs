@@ -164,8 +164,8 @@ struct IgnoredFolder {
 }
 
 impl InotifyWatch {
-    /// A watch for folders below these, of which it has none yet; `None` if the system offers none, or
-    /// if others than the processes of this machine may change the folders.
+    /// Creates a watch for folders below these, still without any folder; `None` if the system has no watches, or
+    /// if other machines may change the folders.
     pub(super) fn new(roots: &[PathBuf]) -> Option<InotifyWatch> {
         if !roots.iter().all(|root| is_local(root)) {
             return None;

@@ -1,5 +1,5 @@
-//! Finds what a command has made and hidden by ignore rules of its own: the rules from before the command decide
-//! which files count as changed.
+//! Finds files that a command has created and hidden with its own ignore rules: the rules from before the command
+//! decide which files count as changed.
 
 use std::path::{Path, PathBuf};
 

@@ -250,7 +250,7 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
 }
 
 /// Determines the endings of the new lines: an unchanged or changed line keeps its ending, and an
-/// added one gets that of the line before.
+/// added one gets the ending of the line before.
 fn merge_eols(old: &str, before: &[Eol], new: &str, first: Eol, ends: &mut Vec<Eol>) {
     let old: Vec<_> = old.split_inclusive('\n').collect();
     let new: Vec<_> = new.split_inclusive('\n').collect();

@@ -38,7 +38,7 @@ const FILLER_WORDS: &[&str] = &[
 ];
 
 /// Finds the first line of `new`, counted from 1, that is a placeholder. A line that `old`
-/// contains, too, is none.
+/// contains as well does not count.
 pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
     for (index, line) in new.lines().enumerate() {

@@ -95,8 +95,8 @@ impl CommandNamespace {
         self.program.wait().await
     }
 
-    /// The children of the first process and of the program, zombies included. Whatever else runs is among them or
-    /// below one: who loses its parent becomes a child of the first process.
+    /// The children of the first process and of the program, zombies included. All other processes are among or
+    /// below them: an orphan becomes a child of the first process.
     fn others(&self) -> Vec<Pid> {
         self.children().flat_map(descendants::of).collect()
     }

@@ -1,5 +1,5 @@
-//! The processes below this one, from `/proc`. So that all of them stay below it, this process becomes
-//! the parent of those whose own parent has ended.
+//! The descendants of this process, from `/proc`. To keep all of them, this process becomes the parent of
+//! descendants whose own parent has ended.
 
 use std::fs;
 use std::io;
@@ -46,7 +46,7 @@ fn adopts_orphans() -> bool {
 #[derive(Debug)]
 pub(super) struct StartedChildren(Vec<Pid>);
 
-/// Starts a process, and with it those of its namespace. The lock is held meanwhile, so that
+/// Starts a process and the processes of its namespace. The lock is held meanwhile, so that
 /// [`reap_orphans`] knows every child that it sees.
 pub(super) fn start(
     spawn: impl FnOnce() -> io::Result<(Child, Option<CommandNamespace>)>,
@@ -81,17 +81,17 @@ pub(super) fn reap_abandoned() {
     });
 }
 
-/// Reaps children that have ended and that nobody waits for: those that were abandoned, and what a command
-/// or a server has left behind that still runs. `is_ours` tells whether a process descends from one.
+/// Reaps ended children that nobody waits for: abandoned ones, and orphans of a command or server that still
+/// runs. `is_ours` returns true for such an orphan.
 pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
     reap_abandoned();
-    // To find out which children there are takes many system calls, and there is hardly ever one.
+    // Listing the children takes many system calls, and there is hardly ever one to reap.
     if !has_ended_child() {
         return;
     }
     let mut ended = of_this_process().unwrap_or_default();
     ended.retain(|process| is_zombie(*process) && is_ours(*process));
-    // In this order: whoever abandons a child does it before the child is removed from the others.
+    // In this order: a child is added to the abandoned ones before it is removed from the others.
     let mut others = STARTED.lock().clone();
     others.extend(&*ABANDONED.lock());
     for child in ended.into_iter().filter(|child| !others.contains(child)) {

@@ -12,10 +12,10 @@ const SECRET_WORDS: &[&str] =
 const NON_SECRET_NAMES: &[&str] =
     &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
 
-/// Variables that change what the words of a command mean, so that it would not do what it was
-/// judged by: files and options that a shell reads even with `--norc`, where `cd` goes, what a
-/// pattern leaves out, additional options of programs, programs that they start and libraries that
-/// they load. `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
+/// Variables that change the meaning of a command, which would then not do what its words say: files and
+/// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
+/// options of programs, programs that they start and libraries that they load. `LD_LIBRARY_PATH` is not here,
+/// because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -74,7 +74,7 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// Variables that lead to the user's terminal, where nobody would see a question for a passphrase.
+/// Variables that name the user's terminal, where a question for a passphrase would not be seen.
 const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
@@ -257,7 +257,7 @@ impl Environment {
             let is_missing = trusted.is_empty() && is_path;
             *path = if is_missing { system_path.clone() } else { trusted };
         }
-        // To the loader an empty part is the current folder, and so is an empty list to some.
+        // An empty part means the current folder to the loader; to some loaders, so does an empty list.
         all.retain(|(name, path)| name != LIBRARY_PATH || !path.is_empty());
         Environment(all)
     }

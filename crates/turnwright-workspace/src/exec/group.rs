@@ -43,7 +43,7 @@ use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
-/// How long what is left of a command that has ended may take to end by itself, as helpers of Python's
+/// How long processes that an ended command has left may take to end by themselves, as helpers of Python's
 /// `multiprocessing` do.
 #[cfg(unix)]
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
@@ -403,7 +403,7 @@ fn prefer_as_memory_victim() -> io::Result<()> {
 }
 
 impl ProcessGroup {
-    /// Kills what has left the group. Returns whether there was anything.
+    /// Kills the processes that have left the group. Returns true if there were any.
     async fn kill_strays(&mut self) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(namespace) = self.process.namespace_mut() {

@@ -36,7 +36,7 @@ pub struct JobEnd {
     pub duration: Duration,
     /// Tells if it had left processes running.
     pub leftover: Leftover,
-    /// The connections that came to nothing because of its sandbox.
+    /// The connections that its sandbox has refused.
     pub refused_connections: Vec<SocketAddr>,
 }
 

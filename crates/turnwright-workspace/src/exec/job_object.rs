@@ -74,8 +74,8 @@ impl JobObject {
     }
 }
 
-/// Lets the threads of a process run. Nothing else tells the first thread of a process that the standard
-/// library has started.
+/// Resumes the threads of a process. There is no other way to find the first thread of a process that the
+/// standard library has started.
 #[expect(unsafe_code, reason = "calls of the system whose pointers live as long as the call")]
 fn resume(process: u32) -> io::Result<()> {
     let mut entry =

@@ -68,7 +68,7 @@ impl Jobs {
         }
     }
 
-    /// Sets what ids begin with, so that they differ from those of another list.
+    /// Sets the prefix of ids, so that they differ from the ids of another list.
     #[must_use]
     pub fn with_prefix(mut self, prefix: String) -> Jobs {
         self.prefix = prefix;

@@ -1,4 +1,4 @@
-//! The memory that a command holds. One that would take all of the machine's is stopped before.
+//! The memory that a command holds. A command is stopped before it takes all memory of the machine.
 
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use tokio::task::spawn_blocking;
 
-/// The shortest and the longest time between two looks.
+/// The shortest and the longest time between two measurements.
 #[cfg(target_os = "linux")]
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// More bytes than a command can fill in a second: the kernel clears each page first.
@@ -35,7 +35,7 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
         match measuring.await {
             Ok(Some(Measured::Above(bytes))) => return bytes,
             Ok(Some(Measured::Below(free))) => pause = pause_before(free),
-            // For the moment, for example because too many files are open.
+            // Fails for now, for example because too many files are open.
             Ok(None) => pause = PAUSES.0,
             // The process is ending.
             Err(_) => std::future::pending().await,
@@ -49,7 +49,7 @@ pub(super) async fn wait_until_above(_: MemoryMeter, _: u64) -> u64 {
     std::future::pending().await
 }
 
-/// A command that waits far below its limit is not a reason to wake the processor four times a second.
+/// Measures rarely while a command is far below its limit, so that the processor need not wake up often.
 #[cfg(target_os = "linux")]
 fn pause_before(free: u64) -> Duration {
     let until_full = Duration::from_millis(free / (GROWTH_PER_SECOND / 1000));
@@ -66,8 +66,8 @@ enum Measured {
     Below(u64),
 }
 
-/// The limit if the settings name none: three quarters of the machine's memory, or of what the container
-/// may use. Read once: the kernel counts the free memory for each reader of it.
+/// The default limit: three quarters of the machine's memory, or of the container's. Read once: the kernel
+/// counts the free memory for each reader.
 pub fn default_memory_limit() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
@@ -95,7 +95,7 @@ struct MemInfo {
 
 #[cfg(target_os = "linux")]
 fn meminfo() -> Option<MemInfo> {
-    // The kernel makes the text anew for each read, and does not say how long it is.
+    // The kernel generates the text for each read, and does not say how long it is.
     let mut text = String::with_capacity(4096);
     File::open("/proc/meminfo").ok()?.read_to_string(&mut text).ok()?;
     let total = bytes_of(&text, "MemTotal:")?;
@@ -113,7 +113,7 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
 impl MemoryMeter {
     fn measure(&self, limit: u64) -> Option<Measured> {
         let machine = meminfo()?;
-        // The whole machine does not use as much.
+        // The whole machine uses less than the limit.
         let used = machine.total.saturating_sub(machine.available);
         if used < limit {
             return Some(Measured::Below(limit - used));
@@ -132,20 +132,20 @@ impl MemoryMeter {
             processes.extend(super::descendants::of(*process));
             next += 1;
         }
-        // A file that is mapped is among both.
+        // A mapped file is counted in both.
         let held = own + mapped.max(files.bytes);
         let free = limit.checked_sub(held);
         Some(free.map_or(Measured::Above(held), Measured::Below))
     }
 }
 
-/// The open files that are nothing but memory: those of `memfd_create`, and those without a name on a file system
-/// in memory. Nobody else counts them until a process maps them.
+/// Open files that exist only in memory: from `memfd_create`, or unlinked on a file system in memory. They are
+/// counted nowhere else until a process maps them.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
 struct MemoryFiles {
     bytes: u64,
-    /// The devices and inodes of those that were counted. A command cannot have more of them than open files.
+    /// The devices and inodes of counted files, at most as many as a command can open.
     counted: std::collections::HashSet<(u64, u64)>,
 }
 

@@ -39,13 +39,13 @@ impl HeadTailBuffer {
             return;
         }
         self.tail.extend(piece.as_bytes());
-        // Dropping something for each line would take longer than all else that is done with it.
+        // Trimming after every line would cost more than everything else.
         if self.tail.len() > 2 * MAX_TAIL {
             self.trim();
         }
     }
 
-    /// Drops what is too much.
+    /// Drops what exceeds the limit.
     fn trim(&mut self) {
         if self.tail.len() > MAX_TAIL {
             self.drop_middle(self.tail.len() - MAX_TAIL);
@@ -175,7 +175,7 @@ impl CommandOutput {
         let CommandOutput { cleaner, repeats, untaken, file_output, taken_line, .. } = self;
         work(cleaner, &mut |piece| {
             file_output.push(piece.as_bytes());
-            // A line that was taken before and has only got its line end is not new.
+            // A line that was taken before, and of which only the line end was missing, is not new.
             let seen = std::mem::take(taken_line);
             if seen.is_empty() || piece.trim_end_matches('\n') != seen {
                 repeats.push(piece, &mut |piece| untaken.push(piece));
@@ -215,7 +215,7 @@ impl CommandOutput {
             || self.cleaner.line() != self.taken_line
     }
 
-    /// The last lines of what was not taken, for a card that is still changing.
+    /// The last lines of the untaken output, for a card that is still changing.
     pub fn last_lines(&self, limit: usize) -> String {
         let mut text = if self.untaken.tail.is_empty() {
             self.untaken.head.clone()

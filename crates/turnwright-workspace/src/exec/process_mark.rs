@@ -22,8 +22,8 @@ const MARKS_PER_PROCESS: u64 = 100_000_000;
 #[cfg(target_os = "linux")]
 const MAX_ROUNDS: usize = 5;
 
-/// The prefix of all marks of this process. It is unique even among containers that count processes
-/// anew.
+/// The prefix of all marks of this process. It is unique even among containers that number processes
+/// from 1.
 fn process_prefix() -> &'static str {
     static PREFIX: OnceLock<String> = OnceLock::new();
     PREFIX.get_or_init(|| format!("{}-", uuid::Uuid::new_v4().simple()))
@@ -143,7 +143,7 @@ fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> 
     found
 }
 
-/// Reaps what commands that still run have left behind and what has ended.
+/// Reaps ended orphans of commands that still run.
 #[cfg(target_os = "linux")]
 pub(super) fn reap_orphans() {
     let pattern = limit_pattern();

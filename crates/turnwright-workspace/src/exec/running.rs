@@ -28,12 +28,12 @@ pub trait RunningCommand: Send {
     /// Asks the command to end and kills it after `grace`. Afterwards nothing of it is running.
     fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover>;
 
-    /// Its memory, if the system tells it.
+    /// Measures its memory, where the system allows that.
     fn memory(&self) -> Option<MemoryMeter> {
         None
     }
 
-    /// The connections that came to nothing because of its sandbox, each returned once.
+    /// The connections that its sandbox has refused, each returned once.
     fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
         Vec::new()
     }

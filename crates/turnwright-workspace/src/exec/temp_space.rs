@@ -31,8 +31,8 @@ impl Default for SpaceLimits {
     }
 }
 
-/// Waits until folders on one disk hold more than they may together, and returns their size. Waits for ever if the
-/// system does not tell how much is free.
+/// Waits until folders on one disk exceed their common limit, and returns their size. Waits for ever if the
+/// free space is unknown.
 pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) -> u64 {
     let folders: Arc<[PathBuf]> = folders.into();
     // The free space when the folder was measured last.

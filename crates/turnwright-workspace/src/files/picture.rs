@@ -6,7 +6,7 @@ use turnwright_types::message::Media;
 
 use super::file_kind::picture_mime;
 
-/// How many characters of base64 the beginning of a picture has that tells its format.
+/// The characters of base64 at the beginning of a picture that suffice to detect its format.
 const SIGNATURE_CHARS: usize = 64;
 
 /// Why a text is not a picture.

@@ -49,7 +49,7 @@ fn without_path(error: io::Error) -> io::Error {
 /// Gives a file its final name, where nothing may be yet.
 ///
 /// # Errors
-/// `AlreadyExists`, or those of the system. The file is removed then.
+/// `AlreadyExists`, or an error of the system. The file is removed then.
 pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {

@@ -406,8 +406,8 @@ fn resolve_missing(path: &Path) -> PathBuf {
     with_real_folder(walk(path, |path| path.clone()))
 }
 
-/// Follows the links and dots of a path. `place` tells where the path that it is given is on the disk, and may replace
-/// it with another name for the same.
+/// Follows the links and dots of a path. `place` returns the place of a path on the disk, and may replace the path
+/// with another name for the same file.
 fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
     let mut real = PathBuf::new();
     let mut rest: VecDeque<OsString> = VecDeque::new();

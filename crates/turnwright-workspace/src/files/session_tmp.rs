@@ -12,18 +12,18 @@ use crate::real_path;
 use crate::temp_folder::PrivateTempFolder;
 
 const TMP: &str = "/tmp";
-/// At most this many places of the machine's are seen by commands.
+/// At most this many places in the machine's `/tmp` are visible to commands.
 const MAX_SHOWN: usize = 48;
 
-/// Where the folder lies in one that only its user may enter: a command may open its own `/tmp` to everybody.
+/// The folder's name in a parent that only its user may enter: a command may open its own `/tmp` to everybody.
 const INNER: &str = "tmp";
 
 /// The folder, made when it is needed first, and removed with the session.
 pub struct SessionTmp {
-    /// Tells whether commands have a `/tmp` of their own now.
+    /// Returns true if commands have a `/tmp` of their own now.
     is_used: Box<dyn Fn() -> bool + Send + Sync>,
     folder: OnceLock<Option<(PrivateTempFolder, PathBuf)>>,
-    /// The entries of the machine's that commands see, as real paths.
+    /// Real paths in the machine's `/tmp` that commands see.
     // Held only to access a short list.
     shown: RwLock<Vec<PathBuf>>,
 }
@@ -64,7 +64,7 @@ impl SessionTmp {
         (self.is_used)().then_some(made.1.as_path())
     }
 
-    /// Notes what commands are to see of the machine's, and returns all of it. Blocks.
+    /// Lets commands see these paths in the machine's `/tmp`, and returns all such paths. Blocks.
     pub fn show(&self, paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
         let mut shown = self.shown.write();
         for path in paths {
@@ -78,8 +78,8 @@ impl SessionTmp {
         shown.clone()
     }
 
-    /// Where commands find an absolute path that names `/tmp` or something in it; `None` if that is where it is on the
-    /// machine. `is_seen` tells whether they see a folder of the machine's all the same, or what is in it. Blocks.
+    /// Where commands find an absolute path in `/tmp`; `None` if it is the same on the machine. `is_seen` returns
+    /// true for a folder of the machine's that commands see nonetheless, or in which they see something. Blocks.
     pub(super) fn place(&self, path: &Path, is_seen: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         if path == Path::new(TMP) {
             return self.folder().map(Path::to_path_buf);

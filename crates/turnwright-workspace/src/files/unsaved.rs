@@ -123,7 +123,7 @@ pub(super) fn content_hash(text: &str) -> String {
     hex(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
-/// The hashes of what an editor may show as this text: it has line ends of its own, and may leave out the last.
+/// The hashes of the forms in which an editor may show this text: with other line ends, or without the last one.
 fn forms(shown: &str) -> Vec<String> {
     let lines = with_lf(shown);
     let open = lines.strip_suffix('\n').unwrap_or(&lines);
@@ -163,11 +163,11 @@ impl Files {
         if files.is_empty() {
             return String::new();
         }
-        let name = |path: &PathBuf| {
+        let shown = files.iter().take(MAX_NAMED).map(|path| {
             self.roots
                 .display_path(&ResolvedPath { path: path.clone(), scope: PathScope::Workspace })
-        };
-        let mut names: Vec<_> = files.iter().take(MAX_NAMED).map(name).collect();
+        });
+        let mut names: Vec<_> = shown.collect();
         if files.len() > MAX_NAMED {
             names.push(format!("{} more", files.len() - MAX_NAMED));
         }

@@ -1,5 +1,5 @@
-//! The ignore rules of a folder, for those who list each folder themselves and so know which ignore files it
-//! has. They are the rules of [`ignore_rules`](super::walk::ignore_rules).
+//! The ignore rules of a folder, for callers that list each folder themselves and so know its ignore files.
+//! They are the rules of [`ignore_rules`](super::walk::ignore_rules).
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -66,8 +66,8 @@ impl FolderRules {
         rules
     }
 
-    /// The rules in a folder, if these apply to it and `has` tells which entries it has; `None` if they must
-    /// not be read. Blocks.
+    /// The rules in a folder to which these apply; `has` returns true for its entries. `None` if they must not be
+    /// read. Blocks.
     pub(crate) fn below(&self, folder: &Path, has: impl Fn(&str) -> bool) -> Option<FolderRules> {
         let present = RULE_ENTRIES.map(has);
         if !present.contains(&true) {

@@ -335,7 +335,7 @@ impl TreeReader {
         Some((alt.to_owned(), source))
     }
 
-    /// Ends the elements whose end tag may be left out before such a start tag.
+    /// Ends the elements whose end tag may be omitted before this start tag.
     fn end_before(&mut self, name: &str) {
         let ended: &[&str] = match name {
             "li" => &["li"],

@@ -223,8 +223,8 @@ fn clean_title(text: &str) -> String {
     remove_invisible(&text::one_line(text)).chars().take(200).collect()
 }
 
-/// Removes invisible characters, with which a page could tell the model something that no person
-/// sees.
+/// Removes invisible characters, with which a page could tell the model something that people do not
+/// see.
 fn remove_invisible(text: &str) -> String {
     text.chars().filter(|c| is_seen(*c)).collect()
 }

@@ -100,7 +100,7 @@ fn locate_within<'h>(
     matching::find(text, &MatchQuery { old, new, all: false, within, whole_lines: true })
 }
 
-/// The only match among those of several blocks.
+/// Returns the match in the blocks, unless they have different ones.
 fn single_match<'h>(
     tries: impl Iterator<Item = Result<TextMatch<'h>, MatchError>>,
 ) -> Result<TextMatch<'h>, MatchError> {

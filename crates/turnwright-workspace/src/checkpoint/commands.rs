@@ -46,11 +46,11 @@ const CLOCK_LAG: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct CommandBaseline {
     snapshot: Arc<StatSnapshot>,
-    /// The last snapshot of which all contents were cached that are stored nowhere else.
+    /// The last snapshot for which all contents that are stored nowhere else were cached.
     cached: Arc<StatSnapshot>,
     /// The repositories, with their indexes from before the command.
     repositories: Arc<[Arc<Repository>]>,
-    /// The files for which these have another content.
+    /// The files whose content in the repositories differs.
     converted: Arc<ConvertedFiles>,
 }
 
@@ -165,8 +165,8 @@ impl super::ChangeTracker {
     }
 
     /// The git repositories in the folders before the last command: each `.git`, or the folder that is
-    /// one; and the files in subfolders that programs obey. In ignored folders those below further folders
-    /// are left out: see [`find_in_ignored`](Self::find_in_ignored).
+    /// one; and the files in subfolders that programs obey. Repositories deeper in ignored folders are left
+    /// out: see [`find_in_ignored`](Self::find_in_ignored).
     pub fn repositories(&self) -> Arc<BTreeSet<PathBuf>> {
         Arc::clone(&self.0.inner.lock().repositories)
     }
@@ -321,8 +321,7 @@ pub(super) fn is_restorable(state: &FileState) -> bool {
     }
 }
 
-/// Identifies a content by metadata that stays the same when a file is renamed: inode, size and
-/// modification time.
+/// Identifies a content by metadata that a rename does not change: inode, size and modification time.
 type ContentKey = (u64, u64, (u64, u32));
 
 fn content_key(stat: &FileStat) -> ContentKey {

@@ -30,7 +30,7 @@ use turnwright_types::ids::hex;
 pub(super) const MAX_OBJECT_BYTES: usize = 10 * 1024 * 1024;
 /// The most bytes of an index.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
-/// The most bytes of the small files that point to others.
+/// The most bytes of a small file that points to another.
 const MAX_POINTER_BYTES: u64 = 256 * 1024;
 /// The most object folders, alternates included.
 const MAX_OBJECT_FOLDERS: usize = 16;
@@ -104,7 +104,7 @@ impl Repository {
             Some(path) => crate::real_path(git.join(path.trim_end())).ok()?,
             None => git.clone(),
         };
-        // A repository around the folder that belongs to somebody else may contain anything.
+        // Another user's repository around the folder may contain anything.
         if ![&git, &common].iter().all(|folder| has_trusted_owner(root, folder)) {
             return None;
         }

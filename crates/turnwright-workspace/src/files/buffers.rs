@@ -86,7 +86,7 @@ impl Files {
         on_disk.map(|text| LoadedText { text, is_lf_normalized: false, is_conflicting: false })
     }
 
-    /// Decides what counts: the editor's text, or the disk's if the editor has only not loaded that yet.
+    /// Chooses between the editor's text and the disk's, if the editor has merely not loaded that yet.
     fn compare_buffer(&self, path: &Path, on_disk: Option<FileText>, shown: String) -> LoadedText {
         let mut loaded = as_on_disk(on_disk.as_ref(), shown);
         let saved = on_disk.as_ref().map(|saved| saved.text.as_str());
@@ -173,8 +173,7 @@ impl Files {
         is_lf_normalized: bool,
         cancel: &CancellationToken,
     ) -> Result<bool, FileError> {
-        // In the form in which the editor showed it: most editors restore the line endings of their
-        // files.
+        // In the form that the editor showed: most editors restore the line endings of their files.
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         // Not every editor makes the folders of a new file.
         let path = target.path.clone();
@@ -256,7 +255,7 @@ impl Files {
     }
 }
 
-/// A text without what editors may show in another way.
+/// A text without a byte order mark, CRs and the last line end, which editors may show or not.
 fn comparable(text: &str) -> String {
     let lines = with_lf(text.trim_start_matches('\u{feff}'));
     lines.strip_suffix('\n').unwrap_or(&lines).to_owned()

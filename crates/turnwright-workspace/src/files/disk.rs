@@ -114,8 +114,8 @@ pub(super) async fn describe_binary(path: &Path) -> Result<BinaryFile, FileError
 /// How many copies of a text there are while it is read, edited, compared and stored.
 const COPIES: usize = 5;
 
-/// Fails if the copies of a text of this size do not fit into the memory that the process may have: an
-/// allocation that fails later would end the process.
+/// Fails if the copies of a text of this size exceed the memory that the process may use: an allocation
+/// that fails later would end the process.
 fn ensure_memory(length: usize) -> Result<(), FileError> {
     let mut room = Vec::<u8>::new();
     let reserved = room.try_reserve_exact(length.saturating_mul(COPIES));

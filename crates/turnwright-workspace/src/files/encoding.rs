@@ -13,8 +13,8 @@ pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 /// From how many bytes a legacy encoding is guessed.
 const MAX_GUESS_BYTES: usize = 256 * 1024;
 
-/// How many wrong bytes beside a character that has three or more bytes in UTF-8 are more likely mistakes than
-/// another encoding, in which they rarely look like such a character.
+/// At most this many wrong bytes for each character of three or more bytes in UTF-8 count as mistakes. Other
+/// encodings rarely look like such a character.
 const MAX_WRONG_FOR_WIDE: usize = 8;
 
 /// The encoding of a text file.
@@ -151,16 +151,16 @@ impl Charset {
     }
 }
 
-/// Decodes lines that are not UTF-8. What encoding they have shows line by line.
+/// Decodes lines that are not UTF-8. Their encoding is guessed line by line.
 #[derive(Default)]
 pub(crate) struct LineDecoder(Option<Box<EncodingDetector>>);
 
 impl LineDecoder {
-    /// Decodes a line, or the end of one. What is no text becomes replacement characters.
+    /// Decodes a line, or the end of one. Bytes that are not text become replacement characters.
     pub(crate) fn decode(&mut self, line: &[u8]) -> String {
         let wide = line.utf8_chunks().filter(has_wide_char).count();
         let wrong = line.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
-        // Once a line had another encoding, the others probably have it, too.
+        // After one line in another encoding, the others probably have it as well.
         let most_wrong = if self.0.is_some() { wide } else { wide * MAX_WRONG_FOR_WIDE };
         if wrong == 0 || most_wrong > wrong || is_binary(line) {
             return String::from_utf8_lossy(line).into_owned();

@@ -30,7 +30,7 @@ pub struct EntryInfo {
     pub files: usize,
     /// The number of folders below it.
     pub folders: usize,
-    /// How deep the folders are nested, as far as that was looked at.
+    /// How deep the folders are nested, as far as they were examined.
     pub depth: usize,
     /// The first few entries, relative to the folder.
     pub names: Vec<PathBuf>,
@@ -58,7 +58,7 @@ impl Roots {
     pub fn resolve_entry(&self, path: &Path) -> ResolvedPath {
         let all = self.resolve(path);
         let Some(name) = path.file_name() else { return all };
-        // Windows has many spellings of a name, of which only a link has to be kept.
+        // Windows has many spellings of a name. Only the spelling of a link has to be kept.
         if cfg!(windows) && !self.is_link(path) {
             return all;
         }
@@ -74,7 +74,7 @@ impl Roots {
 }
 
 impl Files {
-    /// Inspects what is at a path.
+    /// Inspects the entry at a path.
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
@@ -178,7 +178,7 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
             }
             if entry.file_type()?.is_dir() {
                 info.folders += 1;
-                // Each level takes longer to reach, and with a deeper one nothing is done.
+                // Each level takes longer to reach, and deeper ones are never removed.
                 info.depth = info.depth.max(name.components().count());
                 open.push(name);
             } else {
@@ -192,7 +192,7 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
 /// Opens a folder some levels below a held one; `None` if it is not a folder any more.
 fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File>, PathBuf)>> {
     let mut at = (None, path.to_path_buf());
-    // Windows holds no folder open, and those above were opened before.
+    // Windows holds no folder open, and the folders above were opened before.
     let mut steps: Vec<_> =
         if cfg!(windows) { vec![below.as_os_str()] } else { below.iter().collect() };
     steps.retain(|step| !step.is_empty());

@@ -1,5 +1,5 @@
-//! Reads the beginning of small text files that the agent reads on its own account and not for a
-//! call: instructions, notes, skills. The reads are bounded, and links in a project cannot lead
+//! Reads the beginning of small text files that the agent needs itself, not for a call: instructions, notes,
+//! skills. The reads are bounded, and links in a project cannot lead
 //! them outside of it.
 
 use std::fs::{self, File};
@@ -27,8 +27,8 @@ pub struct FileHead {
     pub modified: Option<SystemTime>,
 }
 
-/// Reads the first `limit` bytes of the text of a regular file, in any encoding that can be told. With `within`, a resolved path, the file must
-/// lie below it and must not be one that may hold secrets. Blocks.
+/// Reads the first `limit` bytes of the text of a regular file, in any encoding that can be detected. With
+/// `within`, a resolved path, the file must lie below it and must not be one that may hold secrets. Blocks.
 pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
     // Most paths have no links, which the kernel finds out while it opens the file.
     if is_plain(path) && within.is_none_or(|folder| path.starts_with(folder)) {

@@ -162,7 +162,7 @@ impl Files {
         window: LineWindow,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
-        // All of it in one hop to a blocking thread, because that is most of what a read costs.
+        // One hop to a blocking thread for all of it, because the hop is most of the cost of a read.
         let on_disk = self.unless_moved(target, |path| match disk::file_size(path)? {
             size if size > WHOLE_READ_LIMIT => Ok(None),
             _ => disk::read_text(path).map(Some),

@@ -1,4 +1,4 @@
-//! Reads pictures that come in base64, in each form in which clients and servers send them. Does no I/O.
+//! Reads pictures in base64, in all forms that clients and servers send. Does no I/O.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,7 +18,7 @@ pub enum PictureFault {
     UnknownFormat,
 }
 
-/// Reads a picture. Its type is the one that its bytes show, because labels are often wrong.
+/// Reads a picture. Its type is detected from its bytes, because labels are often wrong.
 ///
 /// # Errors
 /// The provider would refuse every later request that contains such data.

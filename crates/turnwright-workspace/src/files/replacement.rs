@@ -1,5 +1,5 @@
-//! New files that are written beside the path that they are going to have. Their writer holds a lock on
-//! each, so that another process can tell which ones were left behind by a process that was killed.
+//! New files, which are written beside their final path. Their writer holds a lock on each, so that another
+//! process can recognize files that a killed process has left.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,14 +19,14 @@ const SUFFIX: &str = ".tmp";
 const RANDOM_CHARS: usize = 6;
 /// A file that is younger may not be locked yet.
 const MIN_AGE: Duration = Duration::from_secs(10);
-/// The most entries of a folder that are looked at.
+/// The most entries of a folder that are examined.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Creates a file with a temporary name in a folder that is held open. It is removed on drop unless it
 /// is kept. Files that processes have left in the folder when they were killed are removed first.
 ///
 /// # Errors
-/// Those of the system, without the path: the folder's leads through its descriptor.
+/// Errors of the system, without the path: the folder's path leads through its descriptor.
 pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     remove_abandoned(folder, MIN_AGE);
     let mut builder = tempfile::Builder::new();
@@ -76,7 +76,7 @@ fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     options.open(path)
 }
 
-/// Removes the temporary files of this user that nobody has locked.
+/// Removes this user's temporary files that are not locked.
 fn remove_abandoned(folder: &Path, min_age: Duration) {
     for entry in fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten() {
         if is_temporary_name(&entry.file_name()) {
@@ -108,7 +108,7 @@ pub(crate) fn remove_left_file(path: &Path) {
     remove_if_abandoned(path, MIN_AGE);
 }
 
-/// Returns true for a name that only new files have. They are left out of what is listed and searched.
+/// Returns true for the name of such a file. Lists and searches leave these files out.
 pub(crate) fn is_temporary_name(name: &OsStr) -> bool {
     let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
     random.is_some_and(|random| {
@@ -121,7 +121,7 @@ fn is_abandoned(path: &Path, min_age: Duration) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(false);
     }
-    // On Windows its writer lets nobody else open it for writing.
+    // On Windows its writer locks others out from opening it for writing.
     let file = nofollow::open_pinned_file(path, cfg!(windows))?;
     let metadata = file.metadata()?;
     let age = metadata.modified()?.elapsed().unwrap_or_default();

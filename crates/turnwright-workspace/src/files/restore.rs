@@ -81,8 +81,8 @@ impl Files {
         }
     }
 
-    /// Restores through the editor. If the disk has to be written, too, returns what is there now: there is
-    /// no editor for the file, it would not preserve the bytes, or it has formatted them or not saved them.
+    /// Restores through the editor. Returns the disk's present state if the disk has to be written as well: there
+    /// is no editor for the file, or it would not preserve the bytes, has formatted them, or has not saved them.
     async fn restore_in_editor(
         &self,
         target: &ResolvedPath,

@@ -84,8 +84,8 @@ impl Roots {
         self
     }
 
-    /// Has paths in `/tmp` lead to what the session's commands find there, unless `/tmp` belongs to the session's
-    /// folders.
+    /// Makes paths in `/tmp` lead where they lead for the session's commands, unless `/tmp` belongs to the
+    /// session's folders.
     #[must_use]
     pub fn with_session_tmp(self, tmp: SessionTmp) -> Roots {
         let is_usual =
@@ -183,7 +183,7 @@ impl Roots {
         ResolvedPath { path, scope: place }
     }
 
-    /// Where a path leads. One in `/tmp` leads to what commands find there, and so does a link.
+    /// Where a path leads. A path in `/tmp`, or a link to one, leads where it leads for commands.
     fn find(&self, absolute: &Path) -> PathBuf {
         let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let tmp = Path::new("/tmp");
@@ -264,7 +264,7 @@ impl Roots {
         let Some(place) = place_off_drives(absolute) else {
             return absolute.components().any(is_device);
         };
-        // The folders of a recording are on a machine that somebody else has chosen.
+        // The folders of a recording may be on any machine.
         let folders = if self.is_recorded { &[] } else { self.folders.as_slice() };
         let named = folders.iter().flat_map(|(named, real)| [named, real]).cloned();
         let own = named.chain(self.private.iter().cloned()).chain(self.readable_folders());
@@ -351,12 +351,12 @@ fn private_tmp(folder: &Path) -> PathScope {
 }
 
 /// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`
-/// begins in the folder of the drive. What is behind a `:` names another stream of the same file, and
-/// counts as the file.
+/// begins in the folder of the drive. The text after a `:` names another stream of the same file, and counts
+/// as the file.
 #[cfg(windows)]
 fn unambiguous(path: PathBuf) -> PathBuf {
     let absolute = std::path::absolute(&path).unwrap_or(path);
-    // A name that is no Unicode stays as it is unless it has a stream.
+    // A name that is not Unicode stays as it is unless it has a stream.
     if absolute.components().any(has_stream) {
         absolute.components().map(without_stream).collect()
     } else {

@@ -57,8 +57,8 @@ pub(super) async fn write(
     .await
 }
 
-/// Gives a file with several names (hard links) to its path alone, before another program writes it there in place.
-/// Blocks.
+/// Separates a path from the other names (hard links) of its file, before another program writes the file in
+/// place. Blocks.
 pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.is_file() || link_count(path, &metadata) < 2 {

@@ -11,7 +11,7 @@ use turnwright_types::look_alike::{Resemblance, is_invisible, resemblance, with_
 
 use super::{Files, Roots};
 
-/// The most entries of a folder that a name is compared with.
+/// A name is compared with at most this many entries of a folder.
 const MAX_COMPARED: usize = 100_000;
 /// The characters that models put around a path.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')];
@@ -24,7 +24,7 @@ const ESCAPED: &[char] =
 /// A path argument as it was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeantPath {
-    /// The path, and the lines that the argument names besides.
+    /// The path, and the lines that the argument names as well.
     pub link: FileLink,
     /// A note about other names that look the same.
     pub note: Option<String>,
@@ -93,8 +93,8 @@ impl Files {
         unescaped.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Finds what is shown like a path that leads to nothing, or looks the same. Adds to `twins` what may be
-    /// meant and may not.
+    /// Finds an entry that is shown like a path that does not exist, or looks the same. Adds ambiguous ones to
+    /// `twins`.
     fn similar_path(
         &self,
         path: &str,

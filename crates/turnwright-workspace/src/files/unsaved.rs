@@ -1,4 +1,4 @@
-//! Remembers what is known of the editor's buffers: which files had unsaved changes when they were last read
+//! Remembers the state of the editor's buffers: which files had unsaved changes when they were last read
 //! through it, and which were changed behind its back. Searches and commands see only the disk, so the model
 //! has to be told; and an editor may go on showing what was there before.
 
@@ -31,8 +31,8 @@ struct KnownBuffers {
     unsaved: BTreeSet<PathBuf>,
     /// The editor's text and the disk's after the editor had converted it on saving.
     converted: BTreeMap<PathBuf, (ContentHash, ContentHash)>,
-    /// The files that a call has changed on the disk since the editor showed what is there, with the SHA-256
-    /// of the contents before.
+    /// The files that a call has changed on the disk since the editor last showed the disk's text, with the
+    /// SHA-256 of the contents before.
     replaced: BTreeMap<PathBuf, Vec<String>>,
 }
 
@@ -41,9 +41,9 @@ struct KnownBuffers {
 pub(super) enum BufferState {
     Saved,
     Unsaved,
-    /// It is what was on the disk before one of our calls has changed that: the editor has not reloaded it.
+    /// It is the text from before one of our calls changed the file: the editor has not reloaded it.
     Stale,
-    /// The user has changed it, and one of our calls the file on the disk.
+    /// The user has changed it, and one of our calls has changed the file on the disk.
     Conflict,
 }
 
@@ -102,7 +102,7 @@ impl UnsavedFiles {
         converted.insert(path.to_path_buf(), (shown.hash(), on_disk.hash()));
     }
 
-    /// Returns true if the two texts are the same, or are what was recorded so.
+    /// Returns true if the two texts are the same, or were recorded as such.
     pub(super) fn is_saved(&self, path: &Path, shown: &FileText, on_disk: &FileText) -> bool {
         let both = (shown.hash(), on_disk.hash());
         both.0 == both.1 || self.0.lock().converted.get(path) == Some(&both)

@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn commands_are_named_by_their_files_and_the_first_of_a_name_counts() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         let own = base.join("own");
         let ws = base.join("ws");
         let of_ws = |name: &str| ws.join("commands").join(name);

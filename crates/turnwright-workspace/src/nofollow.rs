@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn step_by_step_opening_gives_the_same_result() {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = crate::real_path(folder.path()).unwrap();
         fs::create_dir_all(base.join("d/e")).unwrap();
         fs::write(base.join("d/e/f"), "text").unwrap();
         std::os::unix::fs::symlink("d", base.join("link")).unwrap();
@@ -326,8 +326,8 @@ mod tests {
 
     #[test]
     fn missing_folders_are_never_created_behind_a_link() {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = crate::real_path(folder.path()).unwrap();
         fs::create_dir_all(base.join("out")).unwrap();
         fs::create_dir_all(base.join("ws")).unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/link")).unwrap();

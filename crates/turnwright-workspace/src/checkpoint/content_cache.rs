@@ -300,8 +300,7 @@ mod tests {
             &snapshot_of(&top, &names),
             none(&ConvertedFiles::default()),
         );
-        let copied: Vec<_> = names.iter().map(|name| top.join(name)).collect();
-        let copied = copied.iter().map(|path| contents.files.contains_key(path));
+        let copied = names.iter().map(|name| contents.files.contains_key(&top.join(name)));
         assert_eq!(copied.collect::<Vec<_>>(), [true, true, false]);
         assert_eq!(contents.uncopied.len(), 1);
     }

@@ -57,11 +57,11 @@ fn not_cancelled() -> Arc<AtomicBool> {
 
 /// The changed files by name, with `!` if the old content is unknown.
 fn names(changes: &CallChanges) -> Vec<String> {
-    let name = |change: &FileChange| {
+    let names = changes.files.iter().map(|change| {
         let sign = if matches!(change.before, FileState::Unknown { .. }) { "!" } else { "" };
         format!("{}{sign}", change.path.file_name().unwrap().to_string_lossy())
-    };
-    changes.files.iter().map(name).collect()
+    });
+    names.collect()
 }
 
 /// The permissions of a file, which depend on the umask of the tests.
@@ -112,8 +112,8 @@ fn two_snapshots_differ_in_added_removed_and_changed_files() {
         let map = |stat: Option<FileStat>| {
             StatSnapshot::of_folder(Path::new("/d"), stat.map(|found| ("f", found)))
         };
-        let expected = StatChange { path: "/d/f".into(), before, after };
-        let expected: &[StatChange] = if is_other { &[expected] } else { &[] };
+        let change = StatChange { path: "/d/f".into(), before, after };
+        let expected: &[StatChange] = if is_other { &[change] } else { &[] };
         assert_eq!(map(before).compare(&map(after)), expected);
     }
 }
@@ -215,13 +215,14 @@ fn a_command_cannot_hide_a_new_file_by_ignore_rules() {
         write(hidden, "payload");
         write("d/x.log", "");
         let changes = tracker.changes_since(&before, false);
-        let trap = changes.files.iter().find(|change| change.path == fixture.path(hidden));
-        let trap = trap.unwrap_or_else(|| panic!("{rules}: {:?}", names(&changes)));
+        let found = changes.files.iter().find(|change| change.path == fixture.path(hidden));
+        let trap = found.unwrap_or_else(|| panic!("{rules}: {:?}", names(&changes)));
         assert_eq!(trap.before, FileState::Absent, "{rules}");
-        let is_ignored = |change: &FileChange| {
-            ["d/x.log", "old"].iter().any(|name| change.path == fixture.path(name))
-        };
-        assert!(!changes.files.iter().any(is_ignored), "{rules}: {:?}", names(&changes));
+        let has_ignored = changes
+            .files
+            .iter()
+            .any(|change| ["d/x.log", "old"].iter().any(|name| change.path == fixture.path(name)));
+        assert!(!has_ignored, "{rules}: {:?}", names(&changes));
     }
 }
 
@@ -273,7 +274,7 @@ fn the_editors_text_counts_for_a_file_with_unsaved_changes() {
         let FileState::File { hash, .. } = ObservedState::file(text.into(), 0).state else {
             return false;
         };
-        matches!(state, FileState::File { hash: it, .. } if *it == hash)
+        matches!(state, FileState::File { hash: found, .. } if *found == hash)
     };
     let intent = begin().intent();
     assert!(is_of(&intent.files[0].before, "unsaved"));
@@ -377,8 +378,8 @@ fn new_repositories_are_found() {
         fs::create_dir_all(fixture.path(part)).unwrap();
         fs::create_dir_all(fixture.path("lib/out").join(part.replace("bare/", ""))).unwrap();
     }
-    let expected = ["bare", "lib/out", "new/.git", "new/deep/.git", "out/.git"];
-    let expected = expected.map(|name| fixture.path(name));
+    let expected =
+        ["bare", "lib/out", "new/.git", "new/deep/.git", "out/.git"].map(|name| fixture.path(name));
     let changes = tracker.changes_since(&before, false);
     assert_eq!(changes.new_repositories, expected);
     assert_eq!(tracker.find_new_repositories(&tracker.repositories()).0, expected);
@@ -412,8 +413,8 @@ fn every_form_of_a_repository_is_found_wherever_it_is() {
     expected.extend(cfg!(unix).then_some("links"));
     expected.sort_unstable();
     let changes = tracker.changes_since(&before, false);
-    let found = changes.new_repositories.iter();
-    let found = found.map(|path| path.strip_prefix(fixture.path("")).unwrap());
+    let repositories = changes.new_repositories.iter();
+    let found = repositories.map(|path| path.strip_prefix(fixture.path("")).unwrap());
     assert_eq!(found.collect::<Vec<_>>(), expected.iter().map(Path::new).collect::<Vec<_>>());
 }
 

@@ -343,8 +343,8 @@ mod tests {
     fn a_complete_text_is_cut_alike_and_saved() {
         let base = tempfile::tempdir().unwrap();
         let lines: Vec<_> = (0..100_000).map(|number| format!("line {number}")).collect();
-        let lines = lines.join("\n") + "\n";
-        for (number, text) in [lines, "é".repeat(2_000_000)].iter().enumerate() {
+        let many_lines = lines.join("\n") + "\n";
+        for (number, text) in [many_lines, "é".repeat(2_000_000)].iter().enumerate() {
             let file = base.path().join(format!("{number}.txt"));
             let part = excerpt(text, &file);
             assert!(part.truncated && part.text.len() < 32 * 1024, "{}", part.text.len());

@@ -201,8 +201,9 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-            assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+            let modes = [path.as_path(), path.parent().unwrap()]
+                .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+            assert_eq!(modes, [0o600, 0o700]);
         }
     }
 

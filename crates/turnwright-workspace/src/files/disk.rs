@@ -178,22 +178,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_that_appeared_after_the_permission_check_is_not_followed() {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = crate::real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("out/below")).unwrap();
         fs::create_dir(base.join("ws")).unwrap();
         fs::write(base.join("out/f"), "secret").unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
-        let any = || save::WritePrecondition::Any;
         // Permission was given when `ws/d` was a folder; now it is a link.
         assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
         assert_eq!(
-            save::write(&base.join("ws/d/new"), any(), b"x".to_vec()).await,
+            save::write(&base.join("ws/d/new"), save::WritePrecondition::Any, b"x".to_vec()).await,
             Err(FileError::Moved)
         );
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
         // A path without links works, and the temporary file is gone.
-        save::write(&base.join("out/f"), any(), b"new".to_vec()).await.unwrap();
+        let any = save::WritePrecondition::Any;
+        save::write(&base.join("out/f"), any, b"new".to_vec()).await.unwrap();
         assert_eq!(read(&base.join("out/f")).await.unwrap().text, "new");
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
     }

@@ -13,7 +13,7 @@ pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 /// From how many bytes a legacy encoding is guessed.
 const MAX_GUESS_BYTES: usize = 256 * 1024;
 
-/// At most this many wrong bytes for each character of three or more bytes in UTF-8 count as mistakes. Other
+/// Fewer wrong bytes than this for each character of three or more bytes in UTF-8 count as mistakes. Other
 /// encodings rarely look like such a character.
 const MAX_WRONG_FOR_WIDE: usize = 8;
 

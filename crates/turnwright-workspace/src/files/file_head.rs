@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn only_the_beginning_of_regular_files_of_the_project_is_seen() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         let ws = base.join("ws");
         fs::create_dir_all(ws.join("folder")).unwrap();
         fs::write(base.join("outside"), "x").unwrap();

@@ -469,8 +469,8 @@ mod tests {
 
     #[test]
     fn links_and_dots_are_resolved_before_the_scope_is_decided() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = real_path(folder.path()).unwrap();
         fs::create_dir_all(base.join("ws/src")).unwrap();
         fs::create_dir_all(base.join("other")).unwrap();
         #[cfg(unix)]
@@ -538,13 +538,13 @@ mod tests {
     #[cfg(windows)]
     #[test]
     fn a_file_that_does_not_exist_yet_is_in_the_folder_that_is_on_the_disk() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         for folder in ["ws/.git/hooks", "ws/.vscode-of-the-project", "ws/state"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
-        let roots = Roots::new(&base.join("ws")).unwrap();
-        let roots = roots.with_private_folder(&base.join("ws/STATE/not-yet"));
+        let private = base.join("ws/STATE/not-yet");
+        let roots = Roots::new(&base.join("ws")).unwrap().with_private_folder(&private);
         let short = short_name(&base.join("ws/.vscode-of-the-project"));
         let upper = base.join("ws").to_str().unwrap().to_uppercase();
         for (spelling, expected, scope) in [
@@ -626,8 +626,8 @@ mod tests {
 
     #[test]
     fn relative_paths_start_in_the_first_of_several_folders() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         for folder in ["ws", "more/sub", "secret"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
@@ -677,8 +677,8 @@ mod tests {
 
     #[test]
     fn a_folder_can_be_made_readable_unless_it_contains_other_ones() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("home/ws")).unwrap();
         let roots =
             Roots::new(&base.join("home/ws")).unwrap().with_private_folder(&base.join("config"));

@@ -322,8 +322,8 @@ mod tests {
     fn a_stream_gives_the_lines_that_the_whole_text_gives() {
         let folder = tempfile::tempdir().unwrap();
         let path = crate::real_path(folder.path()).unwrap().join("f");
-        let numbers: Vec<_> = (1..=12).map(|number| format!("line {number}\r\n")).collect();
-        let numbers = numbers.concat();
+        let lines: Vec<_> = (1..=12).map(|number| format!("line {number}\r\n")).collect();
+        let numbers = lines.concat();
         let wide = format!("{}\nshort\n{}", "ä".repeat(30), "b".repeat(15));
         for text in ["", "a", "a\n", "\n\n", &numbers, &wide] {
             std::fs::write(&path, text).unwrap();

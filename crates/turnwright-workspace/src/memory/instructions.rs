@@ -142,8 +142,8 @@ mod tests {
     /// Checks which of these files are read for `ws/a/b`, as names and texts.
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: &[&str]) {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = crate::real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
         for folder in ["config", "ws/c/.claude", "ws/docs", "d"] {
             fs::create_dir_all(base.join(folder)).unwrap();
@@ -248,8 +248,8 @@ mod tests {
         let long = format!("@a.md @b.md\n{}", "x".repeat(40_000));
         let files = [("ws/AGENTS.md", long.as_str()), ("ws/a.md", "a"), ("ws/b.md", "b")];
         check(&files, &["ws/AGENTS.md 32768 …"]);
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = crate::real_path(folder.path()).unwrap();
         let list = |from: usize, count: usize| {
             let names: Vec<_> =
                 (from..from + count).map(|number| format!("@{number}.md")).collect();
@@ -265,10 +265,11 @@ mod tests {
 
     #[test]
     fn imports_are_followed_only_so_deep() {
-        let file = |number: usize| (format!("ws/{number}.md"), format!("@{}.md", number + 1));
-        let files: Vec<_> = (1..9).map(file).collect();
+        let chain: Vec<_> = (1..9)
+            .map(|number| (format!("ws/{number}.md"), format!("@{}.md", number + 1)))
+            .collect();
         let files: Vec<_> =
-            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+            chain.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         check(
             &[&[("ws/AGENTS.md", "@1.md")], &files[..]].concat(),
             &["ws/AGENTS.md @1.md", "ws/1.md @2.md", "ws/2.md @3.md", "ws/3.md @4.md"],

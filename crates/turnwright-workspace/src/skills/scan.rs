@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn skills_are_found_once_whatever_the_folders_look_like() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         let ws = base.join("ws");
         let user = base.join("user");
         put(&ws.join("skills/deploy"), &skill("deploy", "of the project"));

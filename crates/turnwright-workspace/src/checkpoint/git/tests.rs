@@ -277,14 +277,14 @@ fn git_files() -> Option<[Vec<u8>; 4]> {
         let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         all.find(|path| path.to_string_lossy().ends_with(end)).unwrap()
     };
-    let loose = fs::read_dir(git.join("objects")).unwrap().map(|entry| entry.unwrap().path());
-    let loose = loose.filter(|path| path.file_name().unwrap().len() == 2).last().unwrap();
-    let packs = || git.join("objects/pack");
+    let folders = fs::read_dir(git.join("objects")).unwrap().map(|entry| entry.unwrap().path());
+    let loose = folders.filter(|path| path.file_name().unwrap().len() == 2).last().unwrap();
+    let packs = git.join("objects/pack");
     Some([
         fs::read(git.join("index")).unwrap(),
         fs::read(found(loose, "")).unwrap(),
-        fs::read(found(packs(), ".pack")).unwrap(),
-        fs::read(found(packs(), ".idx")).unwrap(),
+        fs::read(found(packs.clone(), ".pack")).unwrap(),
+        fs::read(found(packs, ".idx")).unwrap(),
     ])
 }
 
@@ -304,8 +304,8 @@ fn damaged_data_is_survived() {
     let Some([index, loose, pack, pack_index]) = git_files() else { return };
     assert_eq!(index::parse(&index).unwrap().entries().len(), 3);
     assert_eq!(zlib::parse_loose_blob(&loose), Some(lines(7, 20).into_bytes()));
-    let names = pack_index[8 + 1024..].chunks_exact(20);
-    let names: Vec<[u8; 20]> = names.map(|name| name.try_into().unwrap()).take(20).collect();
+    let ids = pack_index[8 + 1024..].chunks_exact(20);
+    let names: Vec<[u8; 20]> = ids.map(|id| id.try_into().unwrap()).take(20).collect();
     let changes = prop::collection::vec((any::<usize>(), any::<u8>()), 0..6);
     let damages = (changes, prop_oneof![Just(0), any::<usize>()]);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));

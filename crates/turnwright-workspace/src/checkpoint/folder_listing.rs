@@ -495,7 +495,6 @@ impl<'a> FolderLister<'a> {
             let is_folder = stat_kind(&stat) == StatKind::Folder;
             let is_link = stat_kind(&stat) == StatKind::Link;
             relative.push(&name);
-            let is_ignored = rules.ignores(&path, is_folder);
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
@@ -503,7 +502,7 @@ impl<'a> FolderLister<'a> {
             if is_link {
                 listing.links.push(name.clone());
             }
-            if is_ignored {
+            if rules.ignores(&path, is_folder) {
                 self.add_ignored(&mut listing, path, is_folder);
                 continue;
             }
@@ -513,8 +512,7 @@ impl<'a> FolderLister<'a> {
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            listing.has_linked_rules |=
-                is_link && IGNORE_FILES.iter().any(|ignore_file| name == *ignore_file);
+            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|rules| name == *rules);
             listing.entries.push(&name, stat);
         }
         if layout.is_repository() {

@@ -12,7 +12,7 @@ use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
 use super::snapshot::{SnapshotError, StatChange, StatSnapshot, WatchedFolders};
 use super::{CallChanges, ChangeTracker, ExpectedChange, TrackedEdit};
 use crate::files::{FileText, Roots, TextEncoding, TextSource};
-use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::file_change::FileState;
 
 /// A project, and a folder outside of it where commands can write.
 struct TrackerFixture(tempfile::TempDir, tempfile::TempDir);

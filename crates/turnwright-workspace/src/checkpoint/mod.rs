@@ -259,10 +259,10 @@ impl ChangeTracker {
             let was_said = std::mem::replace(&mut self.0.inner.lock().told_unknown, true);
             return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
-        let lost = changes.files.iter().filter(|change| {
+        let not_restorable = changes.files.iter().filter(|change| {
             !is_restorable(&change.before) && change.after.as_ref() != Some(&change.before)
         });
-        let lost: Vec<_> = lost.collect();
+        let lost: Vec<_> = not_restorable.collect();
         let mut names: Vec<_> =
             lost.iter().take(MAX_NAMED).map(|change| describe(change, roots)).collect();
         let more = lost.len() - names.len() + changes.omitted;

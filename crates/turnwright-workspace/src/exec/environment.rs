@@ -380,8 +380,8 @@ mod tests {
             ("BASH_ENV", "/tmp/start"),
             ("GPG_TTY", "/dev/pts/1"),
             ("BASH_FUNC_ls%%", "() { rm; }"),
-        ];
-        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        ]
+        .map(|(name, value)| (name.into(), value.into()));
         let environment = Environment::scrubbed(variables, &["sk-12345678"]);
         let names: Vec<_> =
             environment.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();

@@ -374,8 +374,8 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
         ("PATH", "/usr/bin:/bin"),
         ("SSH_AUTH_SOCK", "/tmp/agent"),
         ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/0/bus"),
-    ];
-    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    ]
+    .map(|(name, value)| (name.into(), value.into()));
     spec.environment = Environment::scrubbed(variables, &[]);
     spec.sandbox =
         Some(SandboxProfile { writable: vec![inside.clone()], ..SandboxProfile::default() });

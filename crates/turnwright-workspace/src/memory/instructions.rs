@@ -159,12 +159,11 @@ mod tests {
         let all = read(Some(&base.join("config")), &projects);
         let line = |instructions: &Instructions| {
             let path = crate::files::display(instructions.path.strip_prefix(&base).unwrap());
-            let text = if instructions.text.len() > 9 {
-                instructions.text.len().to_string()
-            } else {
-                instructions.text.clone()
+            let text = match &instructions.text {
+                _ if !instructions.is_text => "(not text)".to_owned(),
+                long if long.len() > 9 => long.len().to_string(),
+                short => short.clone(),
             };
-            let text = if instructions.is_text { text } else { "(not text)".to_owned() };
             format!("{path} {text}{}", if instructions.is_complete { "" } else { " …" })
         };
         assert_eq!(all.iter().map(line).collect::<Vec<_>>(), expected);

@@ -80,12 +80,12 @@ impl FolderRules {
         let paths =
             [Some(folder.join(".ignore")), Some(folder.join(".gitignore")), excludes(folder)];
         let mut origin = self.origin;
-        let mut own = paths.into_iter().zip(present).map(|(path, is_present)| {
+        let mut found = paths.into_iter().zip(present).map(|(path, is_present)| {
             let Some(path) = path.filter(|_| is_present) else { return Gitignore::empty() };
             origin = hash((origin, &path, fs::read(&path).ok()));
             read(folder, &path)
         });
-        let own = std::array::from_fn(|_| own.next().unwrap_or_else(Gitignore::empty));
+        let own = std::array::from_fn(|_| found.next().unwrap_or_else(Gitignore::empty));
         if own.iter().all(Gitignore::is_empty) {
             return Some(self.clone());
         }

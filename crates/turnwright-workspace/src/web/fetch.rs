@@ -298,14 +298,14 @@ impl WebFetcher {
         url: &Url,
         private_client: Option<&Client>,
     ) -> Result<Response, FetchError> {
-        let client = match private_client {
+        let built = match private_client {
             Some(client) => Ok(client),
             None => match self.host_access(url)? {
                 HostAccess::Public => self.get_or_build_client(&self.public_client, true).await,
                 HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
             },
         };
-        let client = client
+        let client = built
             .map_err(|reason| FetchError::RequestFailed { host: host_and_port(url), reason })?;
         let request = client.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.classify_error(url, &error))

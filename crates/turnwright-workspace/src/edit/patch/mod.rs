@@ -270,11 +270,11 @@ impl Hunk {
 fn parse_anchor(rest: &str) -> Option<String> {
     let rest = rest.trim();
     let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
-    let anchor = match rest.split_once("@@") {
+    let text = match rest.split_once("@@") {
         Some((_, anchor)) if is_numbers => anchor,
         _ if is_numbers => "",
         _ => rest.strip_suffix("@@").unwrap_or(rest),
     };
-    let anchor = anchor.trim();
+    let anchor = text.trim();
     (!anchor.is_empty()).then(|| anchor.to_owned())
 }

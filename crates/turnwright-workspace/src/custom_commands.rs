@@ -33,7 +33,7 @@ const MAX_LINE_CHARS: usize = 200;
 pub struct CustomCommand {
     /// Without the slash.
     pub name: String,
-    /// What the command does, in one line.
+    /// Describes the command in one line.
     pub description: String,
     pub argument_hint: Option<String>,
     pub path: PathBuf,
@@ -41,7 +41,7 @@ pub struct CustomCommand {
 }
 
 impl CustomCommand {
-    /// Whether the file is the project's, and not the user's own.
+    /// Returns true if the file is the project's, and not the user's own.
     pub fn is_of_project(&self) -> bool {
         self.within.is_some()
     }
@@ -64,7 +64,7 @@ pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<CustomCom
     let mut found = Vec::new();
     for place in places {
         let Ok(real) = real_path(&place.folder) else { continue };
-        if place.within.as_deref().is_none_or(|it| real.starts_with(it)) {
+        if place.within.as_deref().is_none_or(|folder| real.starts_with(folder)) {
             visit(&real, place.within.as_deref(), "", stop, &mut found);
         }
     }
@@ -86,7 +86,8 @@ fn visit(
         if found.len() >= MAX_COMMANDS || stop.is_cancelled() {
             return;
         }
-        let (name, path) = (entry.file_name(), entry.path());
+        let name = entry.file_name();
+        let path = entry.path();
         let (Some(name), Ok(kind)) = (name.to_str(), entry.file_type()) else { continue };
         if kind.is_dir()
             && prefix.matches(':').count() + 1 < MAX_DEPTH
@@ -97,7 +98,7 @@ fn visit(
         let stem = name.strip_suffix(".md").or_else(|| name.strip_suffix(".MD"));
         let Some(name) = stem.and_then(name_part) else { continue };
         let name = format!("{prefix}{name}");
-        if !kind.is_dir() && found.iter().all(|it| it.name != name) {
+        if !kind.is_dir() && found.iter().all(|command| command.name != name) {
             found.extend(read_command(name, path, within));
         }
     }
@@ -106,20 +107,23 @@ fn visit(
 fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<CustomCommand> {
     let seen = read_head(&path, within, FRONT_MATTER_BYTES)?;
     let (head, body) = front_matter::split(&seen.text);
-    let line = |text: &str| -> String {
-        escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
-    };
-    let first =
-        || body.lines().map(|it| it.trim_start_matches('#').trim()).find(|it| !it.is_empty());
-    let description = head.description.as_deref().or_else(first).map(line)?;
-    let argument_hint = head.argument_hint.as_deref().map(line);
+    let description = head.description.as_deref().or_else(|| first_line(body))?;
     Some(CustomCommand {
         name,
-        description,
-        argument_hint,
+        description: in_one_line(description),
+        argument_hint: head.argument_hint.as_deref().map(in_one_line),
         path,
         within: within.map(Path::to_path_buf),
     })
+}
+
+fn in_one_line(text: &str) -> String {
+    escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
+}
+
+/// The first line that is not blank, without the marks of a heading.
+fn first_line(body: &str) -> Option<&str> {
+    body.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty())
 }
 
 /// The part of a command's name that stands for a file or folder, in characters that can be typed: `my tool`
@@ -149,9 +153,10 @@ mod tests {
 
     #[test]
     fn commands_are_named_by_their_files_and_the_first_of_a_name_counts() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
-        let (own, ws) = (base.join("own"), base.join("ws"));
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
+        let own = base.join("own");
+        let ws = base.join("ws");
         let of_ws = |name: &str| ws.join("commands").join(name);
         put(&own.join("deploy.md"), "Deploy mine.");
         put(&of_ws("deploy.md"), "Deploy theirs.");
@@ -178,9 +183,9 @@ mod tests {
         ];
         let stop = CancellationToken::new();
         let found = scan(&places, &stop);
-        let line = |it: &CustomCommand| {
-            let hint = it.argument_hint.as_deref().unwrap_or("-");
-            format!("{} {} {hint} {}", it.name, it.description, it.is_of_project())
+        let line = |command: &CustomCommand| {
+            let hint = command.argument_hint.as_deref().unwrap_or("-");
+            format!("{} {} {hint} {}", command.name, command.description, command.is_of_project())
         };
         assert_eq!(
             found.iter().map(line).collect::<Vec<_>>(),

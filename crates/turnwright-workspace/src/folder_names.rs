@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct ComparableNames(Option<HashSet<OsString>>);
 
-/// What was in the listed folders, and in the folders below them that were asked about.
+/// The names in the listed folders, and in the folders below them that were asked about.
 #[derive(Debug, Default)]
 pub struct FolderNames {
     /// Not by `PathBuf`, of which a hash takes longer.
@@ -26,9 +26,9 @@ impl ComparableNames {
         ComparableNames::of(&list(folder))
     }
 
-    /// Some file systems make no difference between capital and small letters, so these names have none. How those
-    /// compare other letters differs, so a folder with such names may hold anything. Other systems than Linux have
-    /// further spellings of one name.
+    /// Names in lower case, because some file systems ignore the case of letters. They differ in how they compare
+    /// letters outside of ASCII, so a folder with such names may hold anything. Systems other than Linux have further
+    /// spellings of one name.
     fn of(listed: &io::Result<Vec<OsString>>) -> ComparableNames {
         let names = match listed {
             Ok(names) => names.as_slice(),
@@ -37,9 +37,10 @@ impl ComparableNames {
         };
         let is_plain = cfg!(target_os = "linux")
             && names.len() <= MAX_NAMES
-            && names.iter().all(|it| it.is_ascii());
-        let small_letters = || names.iter().map(|it| it.to_ascii_lowercase()).collect();
-        ComparableNames(is_plain.then(small_letters))
+            && names.iter().all(|name| name.is_ascii());
+        ComparableNames(
+            is_plain.then(|| names.iter().map(|name| name.to_ascii_lowercase()).collect()),
+        )
     }
 
     pub(crate) fn may_contain(&self, name: &OsStr) -> bool {
@@ -49,7 +50,7 @@ impl ComparableNames {
 
 fn list(folder: &Path) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(folder)?.take(MAX_NAMES + 1);
-    entries.map(|entry| entry.map(|it| it.file_name())).collect()
+    entries.map(|entry| entry.map(|found| found.file_name())).collect()
 }
 
 impl FolderNames {
@@ -64,7 +65,7 @@ impl FolderNames {
     pub fn may_exist(&mut self, path: &Path) -> bool {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return true };
         if !self.folders.contains_key(folder.as_os_str()) {
-            if !folder.ancestors().any(|it| self.folders.contains_key(it.as_os_str())) {
+            if !folder.ancestors().any(|ancestor| self.folders.contains_key(ancestor.as_os_str())) {
                 return true;
             }
             if self.may_exist(folder) {

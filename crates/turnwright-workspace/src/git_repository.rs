@@ -37,18 +37,18 @@ impl GitRepository {
     pub fn at(top: &Path) -> Result<Option<GitRepository>, GitPointerError> {
         let dot = top.join(".git");
         let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
-        let real = |it: &Path| real_path(it).map_err(|_| GitPointerError::LeadsNowhere);
         let top = top.to_path_buf();
         if metadata.is_dir() {
-            let is_elsewhere = fs::symlink_metadata(&dot).is_ok_and(|it| it.is_symlink());
-            return Ok(Some(GitRepository { top, git: real(&dot)?, is_elsewhere }));
+            let is_elsewhere =
+                fs::symlink_metadata(&dot).is_ok_and(|metadata| metadata.is_symlink());
+            return Ok(Some(GitRepository { top, git: real_target(&dot)?, is_elsewhere }));
         }
-        let text = read_head(&dot, None, MAX_POINTER_BYTES)
-            .filter(|it| it.is_complete && !it.text.contains('\0'));
-        let text = text.ok_or(GitPointerError::NotUnderstood)?.text;
-        let named = text.trim_end().strip_prefix("gitdir:");
-        let named = named.ok_or(GitPointerError::NotUnderstood)?;
-        let git = real(&top.join(named.trim_start()))?;
+        let pointer = read_head(&dot, None, MAX_POINTER_BYTES)
+            .filter(|head| head.is_complete && !head.text.contains('\0'))
+            .ok_or(GitPointerError::NotUnderstood)?;
+        let named = pointer.text.trim_end().strip_prefix("gitdir:");
+        let target = named.ok_or(GitPointerError::NotUnderstood)?.trim_start();
+        let git = real_target(&top.join(target))?;
         Ok(Some(GitRepository { top, git, is_elsewhere: true }))
     }
 
@@ -58,4 +58,8 @@ impl GitRepository {
         let shared = named.and_then(|head| real_path(self.git.join(head.text.trim_end())).ok());
         [self.git].into_iter().chain(shared).collect()
     }
+}
+
+fn real_target(path: &Path) -> Result<PathBuf, GitPointerError> {
+    real_path(path).map_err(|_| GitPointerError::LeadsNowhere)
 }

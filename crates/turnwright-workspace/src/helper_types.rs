@@ -13,13 +13,13 @@ const MAX_TOOLS: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperType {
     pub name: String,
-    /// What it is for, in one line for the model.
+    /// Describes its purpose to the model, in one line.
     pub description: String,
     /// The names of its only tools, as they are written; `None` if it has all.
     pub tools: Option<Vec<String>>,
-    /// Its model, if it is not that of the session.
+    /// Its model, if it differs from the session's.
     pub model: Option<String>,
-    /// What the helper is told in addition to the usual instructions.
+    /// Instructions for the helper in addition to the usual ones.
     pub instructions: String,
 }
 
@@ -34,13 +34,13 @@ impl HelperType {
         if !is_slug(&name) {
             return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
         }
-        let description = head.description.ok_or("has no description")?;
-        let description = escape_hidden_line(&description);
+        let given = head.description.ok_or("has no description")?;
+        let description = escape_hidden_line(&given);
         Ok(HelperType {
             name,
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             tools: head.tools.as_deref().and_then(tool_names),
-            model: head.model.filter(|it| !is_alias(it)),
+            model: head.model.filter(|model| !is_alias(model)),
             instructions: body.trim().to_owned(),
         })
     }
@@ -49,13 +49,16 @@ impl HelperType {
 /// The names in a list that is separated by commas or written with brackets or dashes; `None` if all
 /// tools are meant.
 fn tool_names(list: &str) -> Option<Vec<String>> {
-    let is_separator = |it: char| it.is_whitespace() || matches!(it, ',' | '[' | ']' | '"' | '\'');
-    let names = list.split(is_separator).filter(|it| !matches!(*it, "" | "-"));
-    let names: Vec<_> = names.take(MAX_TOOLS).map(str::to_owned).collect();
-    (!names.is_empty() && !names.iter().any(|it| it == "*")).then_some(names)
+    let names: Vec<_> = list
+        .split(|c: char| c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\''))
+        .filter(|name| !matches!(*name, "" | "-"))
+        .take(MAX_TOOLS)
+        .map(str::to_owned)
+        .collect();
+    (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
 }
 
-/// Whether it is a name that files of another agent use for models that only its provider has, or that
+/// Returns true for a name that files of another agent use for models that only its provider has, or that
 /// means the model of the session.
 fn is_alias(model: &str) -> bool {
     ["inherit", "sonnet", "opus", "haiku"].contains(&model.to_ascii_lowercase().as_str())
@@ -68,7 +71,7 @@ mod tests {
     #[test]
     fn a_file_has_a_name_a_description_tools_and_a_model() {
         let head = "---\nname: reviewer\ndescription: Reviews changes\n";
-        let names = |list: &[&str]| Some(list.iter().map(|it| (*it).to_owned()).collect());
+        let names = |list: &[&str]| Some(list.iter().map(|name| (*name).to_owned()).collect());
         for (lines, tools, model) in [
             ("", None, None),
             (

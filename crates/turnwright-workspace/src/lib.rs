@@ -1,4 +1,4 @@
-//! What a coding agent does on the user's machine: reading, searching and editing files, running
+//! The work of a coding agent on the user's machine: reading, searching and editing files, running
 //! commands, fetching web pages, loading notes and skills, and tracking which files have changed.
 
 pub mod git_repository;

@@ -74,7 +74,7 @@ pub fn set_permission_bits(_: &File, _: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether opening failed because there is a link on the path.
+/// Returns true if opening failed because there is a link on the path.
 #[cfg(unix)]
 pub fn is_link_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
@@ -184,7 +184,7 @@ mod windows {
     /// is none of them.
     pub(super) fn refuse_links(path: &Path) -> io::Result<()> {
         refuse_link(path)?;
-        for folder in path.ancestors().skip(1).filter(|it| it.file_name().is_some()) {
+        for folder in path.ancestors().skip(1).filter(|folder| folder.file_name().is_some()) {
             refuse_link(folder)?;
             if folder.is_file() {
                 return Err(io::ErrorKind::NotADirectory.into());
@@ -194,7 +194,7 @@ mod windows {
     }
 
     pub(super) fn refuse_link(path: &Path) -> io::Result<()> {
-        let is_link = std::fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink());
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         if is_link { Err(io::Error::from_raw_os_error(STOPPED_ON_LINK)) } else { Ok(()) }
     }
 }
@@ -289,7 +289,7 @@ mod unix {
 
     fn is_link(folder: &OwnedFd, name: &OsStr) -> bool {
         statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Symlink)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 }
 
@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn step_by_step_opening_gives_the_same_result() {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = crate::real_path(folder.path()).unwrap();
         fs::create_dir_all(base.join("d/e")).unwrap();
         fs::write(base.join("d/e/f"), "text").unwrap();
         std::os::unix::fs::symlink("d", base.join("link")).unwrap();
@@ -326,8 +326,8 @@ mod tests {
 
     #[test]
     fn missing_folders_are_never_created_behind_a_link() {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = crate::real_path(folder.path()).unwrap();
         fs::create_dir_all(base.join("out")).unwrap();
         fs::create_dir_all(base.join("ws")).unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/link")).unwrap();

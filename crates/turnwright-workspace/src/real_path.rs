@@ -27,11 +27,11 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Resolves many paths that have their first folders in common, and looks at each of these once. Knows
-/// nothing of later changes, so it is made for one task that takes no time to speak of.
+/// Resolves many paths with common parent folders, and looks at each folder once. It does not see later
+/// changes, so use one for a single short task.
 #[derive(Debug, Default)]
 pub struct RealPaths {
-    /// The folders that were resolved. Not by `PathBuf`, of which a hash takes longer.
+    /// The folders that were resolved. Not by `PathBuf`, which takes longer to hash.
     known: RefCell<HashMap<OsString, Option<PathBuf>>>,
     looked_up: RefCell<HashMap<OsString, LookedUpFolder>>,
 }
@@ -101,17 +101,17 @@ fn plain_windows_path(path: &str) -> Option<&str> {
     (fits && plain.len() > 2).then_some(plain)
 }
 
-/// Whether Windows takes a name as it is: it removes dots and blanks at its end, and some names are
-/// devices.
+/// Returns true if Windows takes a name as it is: it removes dots and blanks at its end, and some names
+/// are devices.
 fn is_plain_name(name: &str) -> bool {
     !name.ends_with(['.', ' ']) && !is_device_name(name)
 }
 
-/// Whether a name may be a device in every folder of Windows.
+/// Returns true if a name may be a device in every folder of Windows.
 pub(crate) fn is_device_name(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let numbered = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));
-    let is_port = numbered.is_some_and(|it| it.chars().count() == 1);
+    let is_port = numbered.is_some_and(|number| number.chars().count() == 1);
     is_port || DEVICES.contains(&stem.as_str())
 }
 
@@ -156,7 +156,7 @@ mod tests {
             "../..",
         ];
         let all = RealPaths::default();
-        let paths = names.iter().map(|it| base.join(it));
+        let paths = names.iter().map(|name| base.join(name));
         for path in paths.chain(["/".into(), "".into(), "src".into()]) {
             for _ in 0..2 {
                 assert_eq!(all.get(&path), real_path(&path).ok(), "{}", path.display());

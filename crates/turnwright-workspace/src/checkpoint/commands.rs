@@ -26,8 +26,8 @@ use turnwright_types::file_change::{FileChange, FileState};
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);
 /// How long a snapshot may take after a cancel.
 const SNAPSHOT_LIMIT_AFTER_CANCEL: Duration = Duration::from_secs(1);
-/// If a snapshot took no longer than this, a new one is taken before each command, so that changes
-/// of the user since the last command are not attributed to the next one.
+/// If a snapshot took no longer than this, a new one is taken before each command, so that the user's
+/// changes since the last command are not attributed to the next one.
 const CHEAP_SNAPSHOT: Duration = Duration::from_millis(30);
 /// A slower snapshot is reused if it is no older than this many times the time it took.
 const MAX_AGE_FACTOR: u32 = 5;
@@ -46,11 +46,11 @@ const CLOCK_LAG: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct CommandBaseline {
     snapshot: Arc<StatSnapshot>,
-    /// The last snapshot of which all contents were cached that are stored nowhere else.
+    /// The last snapshot for which all contents that are stored nowhere else were cached.
     cached: Arc<StatSnapshot>,
     /// The repositories, with their indexes from before the command.
     repositories: Arc<[Arc<Repository>]>,
-    /// The files for which these have another content.
+    /// The files whose content in the repositories differs.
     converted: Arc<ConvertedFiles>,
 }
 
@@ -118,29 +118,31 @@ impl super::ChangeTracker {
             }
             inner.last_baseline.take()
         };
-        let known: &[_] = last.as_ref().map_or(&[], |it| &it.repositories);
-        let open = |folder: &PathBuf| Repository::open_or_reuse(folder, known);
-        let repositories: Arc<[_]> = watched.folders().iter().filter_map(open).collect();
-        let is_known = |it: &Arc<Repository>| known.iter().any(|known| Arc::ptr_eq(known, it));
-        let is_index_unchanged =
-            repositories.len() == known.len() && repositories.iter().all(is_known);
-        let known_converted = last.as_ref().map(|it| Arc::clone(&it.converted));
+        let known: &[_] = last.as_ref().map_or(&[], |last| &last.repositories);
+        let folders = watched.folders().iter();
+        let repositories: Arc<[_]> =
+            folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect();
+        let is_index_unchanged = repositories.len() == known.len()
+            && repositories.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)));
+        let known_converted = last.as_ref().map(|last| Arc::clone(&last.converted));
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
         {
             self.0.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
-            let (snapshot, cached) = (Arc::clone(&last.snapshot), Arc::clone(&last.cached));
+            let snapshot = Arc::clone(&last.snapshot);
+            let cached = Arc::clone(&last.cached);
             let converted = Arc::clone(&last.converted);
             return Some(CommandBaseline { snapshot, cached, repositories, converted });
         }
-        let (previous, cached) = last.map(|it| (it.snapshot, it.cached)).unzip();
-        let refreshed =
-            previous.as_ref().and_then(|it| it.refresh(watched, SNAPSHOT_LIMIT, cancelled));
+        let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
+        let refreshed = previous
+            .as_ref()
+            .and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
         let snapshot = match refreshed {
             Some(snapshot) => snapshot,
             None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
         };
-        // What git has stored may be another content now.
+        // Git may store other content by now.
         let converted =
             ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
@@ -163,8 +165,8 @@ impl super::ChangeTracker {
     }
 
     /// The git repositories in the folders before the last command: each `.git`, or the folder that is
-    /// one; and the files in subfolders that programs obey. In ignored folders those below further folders
-    /// are left out: see [`find_in_ignored`](Self::find_in_ignored).
+    /// one; and the files in subfolders that programs obey. Repositories deeper in ignored folders are left
+    /// out: see [`find_in_ignored`](Self::find_in_ignored).
     pub fn repositories(&self) -> Arc<BTreeSet<PathBuf>> {
         Arc::clone(&self.0.inner.lock().repositories)
     }
@@ -188,7 +190,7 @@ impl super::ChangeTracker {
         snapshot.map(|snapshot| snapshot.hard_linked())
     }
 
-    /// Whether there are ignored folders.
+    /// Returns true if there are ignored folders.
     pub fn has_ignored(&self) -> bool {
         !self.0.inner.lock().ignored.is_empty()
     }
@@ -198,16 +200,15 @@ impl super::ChangeTracker {
     pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {
         let Some(watched) = self.watched() else { return (Vec::new(), false) };
         let inner = self.0.inner.lock();
-        let last = inner.last_baseline.as_ref().map(|it| Arc::clone(&it.snapshot));
+        let last = inner.last_baseline.as_ref().map(|last| Arc::clone(&last.snapshot));
         if inner.is_unsearched {
             return (Vec::new(), true);
         }
         drop(inner);
-        let limit = SNAPSHOT_LIMIT;
-        let take = |folders: &WatchedFolders| StatSnapshot::take(folders, limit, &Arc::default());
-        let Ok(now) = take(&watched).or_else(|_| take(&watched.without_files())) else {
-            return (Vec::new(), true);
-        };
+        let taken = StatSnapshot::take(&watched, SNAPSHOT_LIMIT, &Arc::default()).or_else(|_| {
+            StatSnapshot::take(&watched.without_files(), SNAPSHOT_LIMIT, &Arc::default())
+        });
+        let Ok(now) = taken else { return (Vec::new(), true) };
         let (hidden, may_be_more) = self.0.hidden.lock().look(last.as_deref(), &now, &watched);
         let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
         (new, may_be_more)
@@ -247,7 +248,8 @@ impl super::ChangeTracker {
             contents.insert(&path, stat, found);
         }
         drop(contents);
-        let (cached, repositories) = (Arc::clone(&before.cached), Arc::clone(&before.repositories));
+        let cached = Arc::clone(&before.cached);
+        let repositories = Arc::clone(&before.repositories);
         let converted = Arc::clone(&before.converted);
         self.0.inner.lock().ignored = Arc::new(now.ignored());
         let snapshot = Arc::new(now);
@@ -301,16 +303,16 @@ impl super::ChangeTracker {
     }
 }
 
-/// Whether the user hardly had time to change anything since the snapshot, and finding out what is
+/// Returns true if the user hardly had time to change anything since the snapshot, and a new one is
 /// expensive.
 fn is_fresh(snapshot: &StatSnapshot) -> bool {
     let age = snapshot.at.elapsed();
     !snapshot.is_watched()
         && snapshot.took > CHEAP_SNAPSHOT
-        && age.is_ok_and(|it| it <= snapshot.took * MAX_AGE_FACTOR)
+        && age.is_ok_and(|age| age <= snapshot.took * MAX_AGE_FACTOR)
 }
 
-/// Whether undo can restore this state.
+/// Returns true if undo can restore this state.
 pub(super) fn is_restorable(state: &FileState) -> bool {
     match state {
         FileState::Absent | FileState::Link { .. } | FileState::Folder { .. } => true,
@@ -319,8 +321,7 @@ pub(super) fn is_restorable(state: &FileState) -> bool {
     }
 }
 
-/// Identifies a content by metadata that stays the same when a file is renamed: inode, size and
-/// modification time.
+/// Identifies a content by metadata that a rename does not change: inode, size and modification time.
 type ContentKey = (u64, u64, (u64, u32));
 
 fn content_key(stat: &FileStat) -> ContentKey {
@@ -343,7 +344,8 @@ struct ChangeComparison<'a> {
 
 impl<'a> ChangeComparison<'a> {
     fn new(before: &'a CommandBaseline, contents: &'a ContentCache) -> ChangeComparison<'a> {
-        let (inodes, renamed) = (HashSet::new(), HashMap::new());
+        let inodes = HashSet::new();
+        let renamed = HashMap::new();
         ChangeComparison { before, contents, start: Instant::now(), bytes: 0, inodes, renamed }
     }
 
@@ -351,14 +353,14 @@ impl<'a> ChangeComparison<'a> {
     fn into_changes(mut self, mut changed: Vec<StatChange>) -> (CallChanges, Vec<KnownContent>) {
         let files = changed
             .iter()
-            .filter_map(|it| it.before)
-            .filter(|it| stat_kind(it) != StatKind::Folder);
-        self.inodes = files.map(|it| it.ino).collect();
-        changed.retain(|it| !self.is_only_visibility_change(it));
-        let is_ignore_file = |change: &StatChange| {
-            change.path.file_name().is_some_and(|it| IGNORE_FILES.iter().any(|rule| it == *rule))
-        };
-        let ignore_rules_changed = changed.iter().any(is_ignore_file);
+            .filter_map(|change| change.before)
+            .filter(|stat| stat_kind(stat) != StatKind::Folder);
+        self.inodes = files.map(|stat| stat.ino).collect();
+        changed.retain(|change| !self.is_only_visibility_change(change));
+        let ignore_rules_changed = changed.iter().any(|change| {
+            let name = change.path.file_name();
+            name.is_some_and(|name| IGNORE_FILES.iter().any(|rule| name == *rule))
+        });
         let mut changes = CallChanges {
             omitted: changed.len().saturating_sub(MAX_CHANGES),
             ..CallChanges::default()
@@ -368,13 +370,13 @@ impl<'a> ChangeComparison<'a> {
         let mut unchanged = Vec::new();
         for change in changed {
             let after = self.observe(&change);
-            if let Some(stat) = change.after.filter(|it| stat_kind(it) == StatKind::File) {
+            if let Some(stat) = change.after.filter(|stat| stat_kind(stat) == StatKind::File) {
                 self.renamed.insert(content_key(&stat), after.clone());
             }
             observed.push((change, after));
         }
-        for (change, after) in observed {
-            let (mut after, came_from_outside) = (after, self.came_from_outside(&change));
+        for (change, mut after) in observed {
+            let came_from_outside = self.came_from_outside(&change);
             let before = match change.before {
                 None if ignore_rules_changed
                     && was_created_before(&change.path, self.before.snapshot.at) =>
@@ -393,19 +395,22 @@ impl<'a> ChangeComparison<'a> {
                 // Two contents that are both unknown need not be equal.
                 if !matches!(before.state, FileState::Unknown { .. }) {
                     let stat = change.after.filter(|_| is_restorable(&after.state));
-                    unchanged.extend(stat.map(|it| (change.path, it, after)));
+                    unchanged.extend(stat.map(|stat| (change.path, stat, after)));
                     continue;
                 }
                 after = ObservedState::unknown("is unknown, too");
             }
             changes.contents.extend(before.bytes.into_iter().chain(after.bytes));
-            let (before, after) = (before.state, Some(after.state));
-            changes.files.push(FileChange { path: change.path, before, after });
+            changes.files.push(FileChange {
+                path: change.path,
+                before: before.state,
+                after: Some(after.state),
+            });
         }
         (changes, unchanged)
     }
 
-    /// Whether a file only became ignored, or is no longer ignored. A file that was not modified
+    /// Returns true if a file only became ignored, or is no longer ignored. A file that was not modified
     /// has not changed.
     fn is_only_visibility_change(&self, change: &StatChange) -> bool {
         match (change.before, change.after) {
@@ -421,13 +426,13 @@ impl<'a> ChangeComparison<'a> {
         }
     }
 
-    /// Whether a file existed before, but outside of the snapshot. It may be the only copy, so undo
+    /// Returns true if a file existed before, but outside of the snapshot. It may be the only copy, so undo
     /// must not remove it.
     fn came_from_outside(&self, change: &StatChange) -> bool {
-        let is_new =
-            |it: &FileStat| stat_kind(it) != StatKind::Folder && !self.inodes.contains(&it.ino);
-        change.after.as_ref().is_some_and(is_new)
-            && was_created_before(&change.path, self.before.snapshot.at)
+        let is_new = change.after.is_some_and(|stat| {
+            stat_kind(&stat) != StatKind::Folder && !self.inodes.contains(&stat.ino)
+        });
+        is_new && was_created_before(&change.path, self.before.snapshot.at)
     }
 
     fn observe(&mut self, change: &StatChange) -> ObservedState {
@@ -439,7 +444,7 @@ impl<'a> ChangeComparison<'a> {
             return FileState::Absent.into();
         }
         let found = observe(&change.path, self.bytes < MAX_BYTES && !is_secret_path(&change.path));
-        self.bytes += found.bytes.as_ref().map_or(0, |it| it.len());
+        self.bytes += found.bytes.as_ref().map_or(0, |bytes| bytes.len());
         found
     }
 
@@ -460,7 +465,7 @@ impl<'a> ChangeComparison<'a> {
             return found;
         }
         // Only the name, the mode or other metadata changed.
-        if change.after.is_some_and(|it| content_key(&it) == content_key(&stat)) {
+        if change.after.is_some_and(|after| content_key(&after) == content_key(&stat)) {
             return with_mode(after, mode);
         }
         if let Some(found) = self.renamed.get(&content_key(&stat)) {
@@ -488,8 +493,11 @@ impl<'a> ChangeComparison<'a> {
         {
             return None;
         }
-        let found =
-            self.before.repositories.iter().find_map(|it| it.read(&it.clean_blob(path, stat)?))?;
+        let found = self
+            .before
+            .repositories
+            .iter()
+            .find_map(|repository| repository.read(&repository.clean_blob(path, stat)?))?;
         self.bytes += found.len();
         Some(ObservedState::file(found, mode))
     }
@@ -509,11 +517,11 @@ fn system_time((seconds, nanos): (u64, u32)) -> SystemTime {
 
 fn has_no_link_above(path: &Path) -> bool {
     let folder = path.parent();
-    folder.is_some_and(|it| real_path(it).is_ok_and(|real| real == it))
+    folder.is_some_and(|folder| real_path(folder).is_ok_and(|real| real == folder))
 }
 
-/// Whether a file was created before a point in time, as far as the file system knows.
+/// Returns true if a file was created before a point in time, as far as the file system knows.
 fn was_created_before(path: &PathBuf, then: SystemTime) -> bool {
-    let made = std::fs::symlink_metadata(path).and_then(|it| it.created());
-    made.is_ok_and(|it| it + CLOCK_LAG < then)
+    let made = std::fs::symlink_metadata(path).and_then(|metadata| metadata.created());
+    made.is_ok_and(|time| time + CLOCK_LAG < then)
 }

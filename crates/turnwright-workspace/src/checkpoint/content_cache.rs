@@ -49,11 +49,11 @@ struct UncopiedFile {
 
 impl UncopiedFile {
     fn stat(&self) -> FileStat {
-        self.listing.entries.at(self.index).map(|it| *it.1).unwrap_or_default()
+        self.listing.entries.at(self.index).map(|(_, stat)| *stat).unwrap_or_default()
     }
 
     fn path(&self) -> PathBuf {
-        let name = self.listing.entries.at(self.index).map(|it| it.0);
+        let name = self.listing.entries.at(self.index).map(|(name, _)| name);
         self.folder.join(name.unwrap_or_default())
     }
 }
@@ -68,13 +68,13 @@ pub(super) struct StoredContents<'a> {
 impl ContentCache {
     /// The state of a path for these stat data.
     pub(super) fn get(&self, path: &Path, stat: &FileStat) -> Option<&ObservedState> {
-        self.files.get(path).filter(|it| it.0 == *stat).map(|it| &it.1)
+        self.files.get(path).filter(|known| known.0 == *stat).map(|known| &known.1)
     }
 
     /// Caches the state of a path. Contents that the store has need not be included.
     pub(super) fn insert(&mut self, path: &Path, stat: FileStat, found: ObservedState) {
         self.remove(path);
-        let bytes = found.bytes.as_ref().map_or(0, |it| it.len());
+        let bytes = found.bytes.as_ref().map_or(0, |bytes| bytes.len());
         if self.files.len() < MAX_FILES && self.bytes + bytes <= MAX_BYTES {
             self.bytes += bytes;
             self.files.insert(path.to_path_buf(), (stat, found));
@@ -83,7 +83,7 @@ impl ContentCache {
 
     pub(super) fn remove(&mut self, path: &Path) {
         if let Some((_, found)) = self.files.remove(path) {
-            self.bytes -= found.bytes.map_or(0, |it| it.len());
+            self.bytes -= found.bytes.map_or(0, |bytes| bytes.len());
         }
     }
 
@@ -110,7 +110,7 @@ impl ContentCache {
         let mut wanted = wanted(previous, snapshot, stored);
         // Files that were changed last are most likely to be changed again. What has changed since the previous
         // snapshot was changed after what is still to be copied.
-        wanted.sort_unstable_by_key(|it| it.stat().mtime);
+        wanted.sort_unstable_by_key(|file| file.stat().mtime);
         let late_files = self.uncopied.len();
         self.uncopied.append(&mut wanted);
         let mut count = 0;
@@ -124,7 +124,7 @@ impl ContentCache {
                 self.uncopied.push(file);
                 break;
             }
-            if usize::try_from(stat.size).map_or(true, |it| self.bytes + it > MAX_BYTES) {
+            if usize::try_from(stat.size).map_or(true, |size| self.bytes + size > MAX_BYTES) {
                 too_large.push(file);
                 continue;
             }
@@ -145,11 +145,10 @@ impl ContentCache {
 
     /// Removes the states of files that have changed, and what is still to be copied of changed folders.
     fn remove_stale(&mut self, previous: Option<&StatSnapshot>, snapshot: &StatSnapshot) {
-        let is_stale = |path: &Path, stat: &FileStat| snapshot.get(path) != Some(*stat);
         let Some(previous) = previous else {
-            self.files.retain(|path, it| !is_stale(path, &it.0));
-            let bytes = self.files.values().filter_map(|it| it.1.bytes.as_ref());
-            self.bytes = bytes.map(|it| it.len()).sum();
+            self.files.retain(|path, known| snapshot.get(path) == Some(known.0));
+            let bytes = self.files.values().filter_map(|known| known.1.bytes.as_ref());
+            self.bytes = bytes.map(|bytes| bytes.len()).sum();
             self.uncopied.clear();
             return;
         };
@@ -158,13 +157,13 @@ impl ContentCache {
             outdated.insert(Arc::as_ptr(listing));
             for (name, _) in listing.entries.iter() {
                 let path = folder.join(name);
-                if self.files.get(&path).is_some_and(|it| is_stale(&path, &it.0)) {
+                if self.files.get(&path).is_some_and(|known| snapshot.get(&path) != Some(known.0)) {
                     self.remove(&path);
                 }
             }
         }
         if !outdated.is_empty() {
-            self.uncopied.retain(|it| !outdated.contains(&Arc::as_ptr(&it.listing)));
+            self.uncopied.retain(|file| !outdated.contains(&Arc::as_ptr(&file.listing)));
         }
     }
 }
@@ -178,20 +177,23 @@ fn wanted(
     let mut wanted = Vec::new();
     for (folder, listing) in snapshot.folders_since(previous) {
         let mut indexed: Vec<_> =
-            stored.repositories.iter().filter_map(|it| it.folder(folder)).collect();
+            stored.repositories.iter().filter_map(|repository| repository.folder(folder)).collect();
         for (index, (name, stat)) in listing.entries.iter().enumerate() {
-            let mut is_stored = || {
-                indexed.iter_mut().any(|it| it.next_clean_blob(name, stat).is_some())
-                    && (stored.converted.is_empty()
-                        || !stored.converted.contains(&folder.join(name)))
-            };
             let is_wanted = match stat_kind(stat) {
                 StatKind::Folder => false,
                 StatKind::Link => true,
-                StatKind::File => stat.size <= MAX_CACHED_FILE && !is_stored(),
+                StatKind::File if stat.size > MAX_CACHED_FILE => false,
+                StatKind::File => {
+                    let is_stored =
+                        indexed.iter_mut().any(|index| index.next_clean_blob(name, stat).is_some())
+                            && (stored.converted.is_empty()
+                                || !stored.converted.contains(&folder.join(name)));
+                    !is_stored
+                }
             };
             if is_wanted {
-                let (folder, listing) = (Arc::clone(folder), Arc::clone(listing));
+                let folder = Arc::clone(folder);
+                let listing = Arc::clone(listing);
                 wanted.push(UncopiedFile { folder, listing, index });
             }
         }
@@ -239,13 +241,13 @@ mod tests {
     }
 
     fn snapshot_of(folder: &Path, names: &[String]) -> StatSnapshot {
-        let entries = names.iter().map(|it| (it.as_str(), lstat(&folder.join(it)).unwrap()));
+        let entries = names.iter().map(|name| (name.as_str(), lstat(&folder.join(name)).unwrap()));
         StatSnapshot::of_folder(folder, entries)
     }
 
     /// Names of files with their names as contents.
     fn write_files(folder: &Path, count: usize) -> Vec<String> {
-        let names: Vec<_> = (0..count).map(|it| format!("file{it}")).collect();
+        let names: Vec<_> = (0..count).map(|number| format!("file{number}")).collect();
         for name in &names {
             std::fs::write(folder.join(name), name).unwrap();
         }
@@ -298,8 +300,7 @@ mod tests {
             &snapshot_of(&top, &names),
             none(&ConvertedFiles::default()),
         );
-        let copied: Vec<_> = names.iter().map(|it| top.join(it)).collect();
-        let copied = copied.iter().map(|it| contents.files.contains_key(it));
+        let copied = names.iter().map(|name| contents.files.contains_key(&top.join(name)));
         assert_eq!(copied.collect::<Vec<_>>(), [true, true, false]);
         assert_eq!(contents.uncopied.len(), 1);
     }
@@ -325,8 +326,8 @@ mod tests {
             none(&ConvertedFiles::default()),
         );
         assert_eq!((contents.files.len(), contents.uncopied.len()), (names.len(), 0));
-        let copies: Vec<_> = contents.files.values().map(|it| it.1.bytes.as_deref()).collect();
-        assert!(copies.iter().all(|it| *it == Some(b"changed")));
+        let copies: Vec<_> = contents.files.values().map(|file| file.1.bytes.as_deref()).collect();
+        assert!(copies.iter().all(|copy| *copy == Some(b"changed")));
         assert_eq!(contents.bytes, "changed".len() * names.len());
     }
 }

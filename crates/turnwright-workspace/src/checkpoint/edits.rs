@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 20 * 1024 * 1024;
 /// The assumed mode of a file that only the editor knows.
 const DEFAULT_MODE: u32 = 0o644;
 
-/// What a call is going to make of a file.
+/// The state in which a call is going to leave a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedChange<'a> {
     /// The path with links resolved.
@@ -53,7 +53,7 @@ impl TrackedEdit {
     ) -> TrackedEdit {
         let targets: Vec<_> = written.iter().chain(&deleted).cloned().collect();
         let mut before = observe_all(&targets);
-        for folder in written.iter().flat_map(|it| missing_parents(it)) {
+        for folder in written.iter().flat_map(|path| missing_parents(path)) {
             before.insert(folder, FileState::Absent.into());
         }
         let mut edit = TrackedEdit {
@@ -71,9 +71,9 @@ impl TrackedEdit {
 
     fn add_expected(&mut self, change: &ExpectedChange<'_>) {
         let mode = self.before.get(change.path).and_then(mode_of).unwrap_or(DEFAULT_MODE);
-        if let Some(text) = change.before.filter(|it| it.source == TextSource::Editor) {
-            let on_disk = self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
-            let on_disk = on_disk.map_or(FileState::Absent, |it| it.state);
+        if let Some(text) = change.before.filter(|text| text.source == TextSource::Editor) {
+            let old = self.before.insert(change.path.to_path_buf(), state_of_text(text, mode));
+            let on_disk = old.map_or(FileState::Absent, |file| file.state);
             self.in_editor.insert(change.path.to_path_buf(), on_disk);
         }
         if let Some((text, form)) = change.after
@@ -87,16 +87,18 @@ impl TrackedEdit {
 
     /// The intent that is stored before the call runs. The mode of a new file is a guess.
     pub fn intent(&self) -> ChangeIntent {
-        let goes = |path: &Path| self.deleted.iter().any(|it| path.starts_with(it));
-        let to_change = |(path, found): (&PathBuf, &ObservedState)| FileChange {
-            path: path.clone(),
-            before: found.state.clone(),
-            after: self.expected.get(path).cloned().or(goes(path).then_some(FileState::Absent)),
-        };
-        ChangeIntent {
-            files: self.before.iter().map(to_change).collect(),
-            bytes: self.before.values().filter_map(|it| it.bytes.clone()).collect(),
+        let mut intent = ChangeIntent { files: Vec::new(), bytes: Vec::new() };
+        for (path, found) in &self.before {
+            let is_deleted = self.deleted.iter().any(|deleted| path.starts_with(deleted));
+            let expected = self.expected.get(path).cloned();
+            intent.files.push(FileChange {
+                path: path.clone(),
+                before: found.state.clone(),
+                after: expected.or(is_deleted.then_some(FileState::Absent)),
+            });
+            intent.bytes.extend(found.bytes.clone());
         }
+        intent
     }
 
     /// The paths that the call may have written.
@@ -113,14 +115,16 @@ impl TrackedEdit {
         mut written: HashMap<PathBuf, Option<FileText>>,
     ) -> CallChanges {
         let mut after = observe_all(&self.targets);
-        for path in self.before.keys().filter(|it| !self.targets.contains(it)) {
+        for path in self.before.keys().filter(|path| !self.targets.contains(path)) {
             after.entry(path.clone()).or_insert_with(|| observe(path, true));
         }
         let mut unsaved = Vec::new();
         for path in &self.targets {
             let Some(there) = after.get(path) else { continue };
-            let on_disk = self.in_editor.get(path);
-            let on_disk = on_disk.or(self.before.get(path).map(|it| &it.state));
+            let on_disk = self
+                .in_editor
+                .get(path)
+                .or_else(|| self.before.get(path).map(|before| &before.state));
             let shown = match written.remove(path) {
                 // The editor has saved it, and may have converted it.
                 Some(Some(_)) if on_disk != Some(&there.state) => continue,
@@ -145,7 +149,8 @@ impl TrackedEdit {
         all.sort();
         all.dedup();
         for path in all {
-            let before = self.before.get(&path).map_or(FileState::Absent, |it| it.state.clone());
+            let before =
+                self.before.get(&path).map_or(FileState::Absent, |before| before.state.clone());
             let now = after.remove(&path).unwrap_or_else(|| FileState::Absent.into());
             changes.contents.extend(now.bytes.filter(|_| before != now.state));
             changes.files.push(FileChange { path, before, after: Some(now.state) });
@@ -170,8 +175,11 @@ fn mode_of(found: &ObservedState) -> Option<u32> {
 
 /// The missing parent folders of a path.
 fn missing_parents(path: &Path) -> Vec<PathBuf> {
-    let is_missing = |it: &&Path| fs::symlink_metadata(it).is_err_and(|it| is_not_found(&it));
-    path.ancestors().skip(1).take_while(is_missing).map(Path::to_path_buf).collect()
+    path.ancestors()
+        .skip(1)
+        .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))
+        .map(Path::to_path_buf)
+        .collect()
 }
 
 /// The states of these paths and of everything below them.

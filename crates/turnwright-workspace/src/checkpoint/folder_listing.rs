@@ -42,7 +42,7 @@ pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
 pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// What is in a folder.
+/// The contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FolderListing {
     pub(super) entries: ListedEntries,
@@ -69,8 +69,8 @@ impl FolderListing {
     fn add_tracked(&mut self, name: &OsStr, stat: &rustix::fs::Stat, is_folder: bool) {
         let has_other_names = !is_folder && stat.st_nlink > 1;
         if let Some(stat) = FileStat::tracked(stat) {
-            self.has_linked_rules |=
-                stat_kind(&stat) == StatKind::Link && IGNORE_FILES.iter().any(|it| name == *it);
+            self.has_linked_rules |= stat_kind(&stat) == StatKind::Link
+                && IGNORE_FILES.iter().any(|ignore_file| name == *ignore_file);
             self.hard_linked.extend(has_other_names.then_some(stat.ino));
             self.entries.push(name, stat);
         }
@@ -78,8 +78,8 @@ impl FolderListing {
 
     /// The folders among the entries, with their paths.
     pub(super) fn subfolders<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-        let folders = self.entries.iter().filter(|it| stat_kind(it.1) == StatKind::Folder);
-        folders.map(|it| folder.join(it.0))
+        let folders = self.entries.iter().filter(|(_, stat)| stat_kind(stat) == StatKind::Folder);
+        folders.map(|(name, _)| folder.join(name))
     }
 }
 
@@ -153,7 +153,7 @@ fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
 }
 
-/// Whether anything is at a path.
+/// Returns true if anything is at a path.
 #[cfg(unix)]
 fn exists(path: &Path) -> bool {
     let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
@@ -196,27 +196,34 @@ impl<'a> FolderLister<'a> {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let others = thread::scope(|scope| {
             // If the system starts no more threads, this one does all of it.
-            let start = |_| {
-                let work = || self.work(&queue, usize::MAX);
-                thread::Builder::new().spawn_scoped(scope, work).ok()
-            };
-            let started: Vec<_> = (1..threads).map_while(start).collect();
+            let started: Vec<_> = (1..threads)
+                .map_while(|_| {
+                    thread::Builder::new()
+                        .spawn_scoped(scope, || self.work(&queue, usize::MAX))
+                        .ok()
+                })
+                .collect();
             found.extend(self.work(&queue, usize::MAX));
-            started.into_iter().filter_map(|it| it.join().ok()).flatten().collect::<Vec<_>>()
+            started
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .flatten()
+                .collect::<Vec<_>>()
         });
         found.extend(others);
         found
     }
 
     fn work(&self, queue: &FolderQueue, most: usize) -> Vec<ListedFolder> {
-        let (mut names, mut found) = (FolderNames::default(), Vec::new());
+        let mut names = FolderNames::default();
+        let mut found = Vec::new();
         while found.len() < most
             && let Some((folder, rules)) = queue.next(self.stop)
         {
             let folder: Arc<Path> = folder.into();
             let (listing, rules) =
                 self.list(&folder, &rules, &mut names).unwrap_or_else(|| (unknown(), rules));
-            queue.done(listing.subfolders(&folder).map(|it| (it, rules.clone())));
+            queue.done(listing.subfolders(&folder).map(|subfolder| (subfolder, rules.clone())));
             found.push((folder, Arc::new(listing)));
         }
         found
@@ -224,18 +231,18 @@ impl<'a> FolderLister<'a> {
 
     pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
         let rules = self.rules_above(folder);
-        self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |it| it.0)
+        self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |found| found.0)
     }
 
     /// The rules from above a folder that is the root or below it.
     fn rules_above(&self, folder: &Path) -> FolderRules {
-        let above = folder.parent().filter(|it| it.starts_with(self.root));
+        let above = folder.parent().filter(|parent| parent.starts_with(self.root));
         let Some(above) = above else { return self.rules.clone() };
         if let Some(known) = self.known_rules.lock().get(above) {
             return known.clone();
         }
-        let rules = self.rules_above(above);
-        let rules = rules.below(above, |_| true).unwrap_or(rules);
+        let inherited = self.rules_above(above);
+        let rules = inherited.below(above, |_| true).unwrap_or(inherited);
         self.known_rules.lock().insert(above.to_path_buf(), rules.clone());
         rules
     }
@@ -253,7 +260,7 @@ impl<'a> FolderLister<'a> {
         let mut handle = rustix::fs::Dir::new(self.open_and_watch(folder)?).ok()?;
         self.read_names(&mut handle, names)?;
         let handle = handle.fd().ok()?;
-        let Some(rules) = above.below(folder, |it| names.get(it.as_ref()).is_some()) else {
+        let Some(rules) = above.below(folder, |name| names.get(name.as_ref()).is_some()) else {
             return Some(without_rules(above));
         };
         let mut path = folder.to_path_buf();
@@ -282,12 +289,11 @@ impl<'a> FolderLister<'a> {
             let entry = UnlistedEntry { handle, name, path: &path, relative: &relative };
             if is_temporary_name(name) && entry.kind(*file_type) == FileType::RegularFile {
                 remove_left_file(&path);
-                path.pop();
-                relative.pop();
-                continue;
+            } else {
+                self.add(&mut listing, folder, &entry, *file_type, |is_folder| {
+                    rules.ignores(&path, is_folder)
+                });
             }
-            let is_ignored = |is_folder| rules.ignores(&path, is_folder);
-            self.add(&mut listing, folder, &entry, *file_type, is_ignored);
             path.pop();
             relative.pop();
         }
@@ -379,8 +385,8 @@ impl<'a> FolderLister<'a> {
     /// The names of our own folders that are in a folder.
     #[cfg(unix)]
     fn private_names(&self, folder: &Path) -> impl Iterator<Item = &'a OsStr> {
-        let own = self.private.iter().filter(move |it| it.parent() == Some(folder));
-        own.filter_map(|it| it.file_name())
+        let own = self.private.iter().filter(move |path| path.parent() == Some(folder));
+        own.filter_map(|path| path.file_name())
     }
 
     /// Opens a folder. It is watched before that, so that no change after the listing is missed.
@@ -405,7 +411,8 @@ impl<'a> FolderLister<'a> {
     /// The files in an ignored folder that programs obey, if it is one of the few that may hold such.
     #[cfg(unix)]
     fn obeyed_in_ignored(&self, folder: &Path, listed: &Arc<Path>) -> Vec<PathBuf> {
-        let (mut found, mut pending) = (Vec::new(), vec![folder.to_path_buf()]);
+        let mut found = Vec::new();
+        let mut pending = vec![folder.to_path_buf()];
         let mut left = MAX_OBEYED;
         while let Some(folder) = pending.pop() {
             if let Some(watch) = self.watch {
@@ -416,10 +423,11 @@ impl<'a> FolderLister<'a> {
                 if left == 0 {
                     return found;
                 }
-                let (path, kind) = (entry.path(), entry.file_type());
+                let path = entry.path();
+                let kind = entry.file_type();
                 let Ok(relative) = path.strip_prefix(self.root) else { continue };
                 let is_link = kind.as_ref().is_ok_and(std::fs::FileType::is_symlink);
-                if kind.is_ok_and(|it| it.is_dir()) {
+                if kind.is_ok_and(|kind| kind.is_dir()) {
                     if (self.obeyed.may_hold)(relative) {
                         pending.push(path);
                     }
@@ -468,7 +476,8 @@ impl<'a> FolderLister<'a> {
             if self.stop.is_expired() {
                 return None;
             }
-            let (name, path) = (entry.file_name(), entry.path());
+            let name = entry.file_name();
+            let path = entry.path();
             if self.private.contains(&path) {
                 continue;
             }
@@ -483,10 +492,9 @@ impl<'a> FolderLister<'a> {
             layout.note(&name);
             let Ok(metadata) = entry.metadata() else { continue };
             let stat = FileStat::tracked(&metadata);
-            let (is_folder, is_link) =
-                (stat_kind(&stat) == StatKind::Folder, stat_kind(&stat) == StatKind::Link);
+            let is_folder = stat_kind(&stat) == StatKind::Folder;
+            let is_link = stat_kind(&stat) == StatKind::Link;
             relative.push(&name);
-            let is_ignored = rules.ignores(&path, is_folder);
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
@@ -494,7 +502,7 @@ impl<'a> FolderLister<'a> {
             if is_link {
                 listing.links.push(name.clone());
             }
-            if is_ignored {
+            if rules.ignores(&path, is_folder) {
                 self.add_ignored(&mut listing, path, is_folder);
                 continue;
             }
@@ -504,7 +512,7 @@ impl<'a> FolderLister<'a> {
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|it| name == *it);
+            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|rules| name == *rules);
             listing.entries.push(&name, stat);
         }
         if layout.is_repository() {
@@ -531,7 +539,7 @@ impl<'a> FolderLister<'a> {
     }
 }
 
-/// Whether more entries were listed than a snapshot may have.
+/// Returns true if more entries were listed than a snapshot may have.
 pub(super) fn are_too_many(count: usize) -> bool {
     count > MAX_ENTRIES
 }

@@ -8,7 +8,7 @@ use super::git::{Repository, index, pack, zlib};
 /// The paths in a git index.
 pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let index = index::parse(bytes)?;
-    Some(index.entries().iter().map(|it| index.name(it).to_vec()).collect())
+    Some(index.entries().iter().map(|entry| index.name(entry).to_vec()).collect())
 }
 
 pub fn loose_blob(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -22,7 +22,7 @@ pub fn pack_offset(index: &[u8], hash: &[u8; 20]) -> Option<u64> {
 
 /// The data of a pack entry.
 pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
-    pack::read_entry(&pack, offset).map(|it| it.1)
+    pack::read_entry(&pack, offset).map(|entry| entry.1)
 }
 
 pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {

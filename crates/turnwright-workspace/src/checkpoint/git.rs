@@ -2,9 +2,9 @@
 //! checkout. The repository is read directly instead of running git, because its configuration
 //! could start programs. What is not understood is treated as missing.
 //!
-//! A content is that of a file if the stat data in the index match the file, unless git has converted it
-//! ([`attributes`]). Ends of lines are converted here as git does it, whatever attribute or setting
-//! says so.
+//! A file has the content in the index if its stat data match, unless git has converted it
+//! ([`attributes`]). Line ends are converted here as git does it, whichever attribute or setting asks for
+//! that.
 
 pub(super) mod attributes;
 pub(super) mod index;
@@ -30,7 +30,7 @@ use turnwright_types::ids::hex;
 pub(super) const MAX_OBJECT_BYTES: usize = 10 * 1024 * 1024;
 /// The most bytes of an index.
 const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
-/// The most bytes of the small files that point to others.
+/// The most bytes of a small file that points to another.
 const MAX_POINTER_BYTES: u64 = 256 * 1024;
 /// The most object folders, alternates included.
 const MAX_OBJECT_FOLDERS: usize = 16;
@@ -83,37 +83,40 @@ impl Repository {
     /// Opens the repository that contains a folder, unless it is among those that were opened before
     /// and its index is still the same. Blocks.
     pub(super) fn open_or_reuse(root: &Path, known: &[Arc<Repository>]) -> Option<Arc<Repository>> {
-        let known = known.iter().find(|it| it.root == root && it.is_current());
+        let known =
+            known.iter().find(|repository| repository.root == root && repository.is_current());
         known.cloned().or_else(|| Repository::open(root).map(Arc::new))
     }
 
-    /// Whether the index is still the one that was read.
+    /// Returns true if the index is still the one that was read.
     fn is_current(&self) -> bool {
-        let now =
-            fs::metadata(&self.index_file).ok().and_then(|it| Some((modified(&it)?, it.len())));
+        let now = fs::metadata(&self.index_file)
+            .ok()
+            .and_then(|metadata| Some((modified(&metadata)?, metadata.len())));
         now == Some((self.written, self.index_size))
     }
 
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
     pub(super) fn open(root: &Path) -> Option<Repository> {
-        let found = root.ancestors().find_map(|it| GitRepository::at(it).transpose())?;
+        let found = root.ancestors().find_map(|folder| GitRepository::at(folder).transpose())?;
         let GitRepository { top, git, .. } = found.ok()?;
         let common = match read_small(&git.join("commondir")) {
             Some(path) => crate::real_path(git.join(path.trim_end())).ok()?,
             None => git.clone(),
         };
-        // A repository around the folder that belongs to somebody else may contain anything.
-        if ![&git, &common].iter().all(|it| has_trusted_owner(root, it)) {
+        // Another user's repository around the folder may contain anything.
+        if ![&git, &common].iter().all(|folder| has_trusted_owner(root, folder)) {
             return None;
         }
         let config = read_small(&common.join("config"))?.to_ascii_lowercase();
-        if config.lines().any(|it| it.contains("objectformat") && it.contains("sha256")) {
+        if config.lines().any(|line| line.contains("objectformat") && line.contains("sha256")) {
             return None;
         }
         let index_file = git.join("index");
         let opened = open_regular(&index_file)?;
         let about = opened.metadata().ok()?;
-        let (written, index_size) = (modified(&about)?, about.len());
+        let written = modified(&about)?;
+        let index_size = about.len();
         let index = index::parse(&read_limited(opened, MAX_INDEX_BYTES)?)?;
         let objects = with_alternates(&common.join("objects"));
         Some(Repository {
@@ -138,11 +141,13 @@ impl Repository {
         if !prefix.is_empty() {
             prefix.push(b'/');
         }
-        let (index, entries) = (&self.index, self.index.entries());
-        let start = entries.partition_point(|it| *index.name(it) < *prefix);
+        let index = &self.index;
+        let entries = self.index.entries();
+        let start = entries.partition_point(|entry| *index.name(entry) < *prefix);
         let below = entries.get(start..)?;
-        let end = below.partition_point(|it| index.name(it).starts_with(&prefix));
-        let (entries, prefix) = (below.get(..end)?, prefix.len());
+        let end = below.partition_point(|entry| index.name(entry).starts_with(&prefix));
+        let entries = below.get(..end)?;
+        let prefix = prefix.len();
         Some(IndexedFolder { index, entries, prefix, written: self.written })
     }
 
@@ -158,7 +163,8 @@ impl Repository {
 
     /// Reads an object and applies its deltas.
     fn read_object(&self, hash: ObjectId) -> Option<Vec<u8>> {
-        let (mut location, mut unpacked) = (self.locate(hash)?, 0);
+        let mut location = self.locate(hash)?;
+        let mut unpacked = 0;
         let mut deltas = Vec::new();
         let mut bytes = loop {
             let (file, offset) = match location {
@@ -194,9 +200,8 @@ impl Repository {
     }
 }
 
-/// Returns the file of this size for a blob from which it differs at most by ends of lines: by a CR that
-/// git has added or removed before some line feeds. Returns `None` if that is neither before none nor
-/// before all of them.
+/// Returns the file of this size that differs from a blob at most by CRs before line feeds, which git adds at
+/// checkout or removes in a commit. Returns `None` unless none or all of the line feeds have one.
 fn with_ends_of_lines(blob: Vec<u8>, size: usize) -> Option<Vec<u8>> {
     let added = size.checked_sub(blob.len())?;
     if added == 0 {
@@ -233,8 +238,9 @@ impl IndexedFolder<'_> {
     /// the order of their names, of which those up to the last one are forgotten.
     pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
         let name = name.as_encoded_bytes();
-        let (index, prefix) = (self.index, self.prefix);
-        let is_before = |it: &index::IndexEntry| index.name(it)[prefix..] < *name;
+        let index = self.index;
+        let prefix = self.prefix;
+        let is_before = |entry: &index::IndexEntry| index.name(entry)[prefix..] < *name;
         // The next file is near, unless there are folders in between.
         let mut near = 1;
         while self.entries.get(near).is_some_and(is_before) {
@@ -243,8 +249,8 @@ impl IndexedFolder<'_> {
         let far = self.entries.len().min(near + 1);
         let skipped = near / 2 + self.entries.get(near / 2..far)?.partition_point(is_before);
         self.entries = self.entries.get(skipped..)?;
-        let entry = self.entries.first().filter(|it| index.name(it)[prefix..] == *name)?;
-        let size = usize::try_from(stat.size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+        let entry = self.entries.first().filter(|entry| index.name(entry)[prefix..] == *name)?;
+        let size = usize::try_from(stat.size).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
         // A file that was modified at the moment when the index was written looks unmodified (racy
         // git).
         let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
@@ -277,11 +283,11 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
 
 fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let folder = crate::real_path(folder.join("pack")).ok()?;
-    let files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
-    let indexes = files.filter(|it| it.extension().is_some_and(|it| it == "idx"));
-    let found = indexes.take(MAX_PACKS).find_map(|it| {
-        let offset = pack::find_offset(&open_regular(&it)?, &hash)?;
-        Some((open_regular(&it.with_extension("pack"))?, offset))
+    let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let indexes = files.filter(|path| path.extension().is_some_and(|extension| extension == "idx"));
+    let found = indexes.take(MAX_PACKS).find_map(|path| {
+        let offset = pack::find_offset(&open_regular(&path)?, &hash)?;
+        Some((open_regular(&path.with_extension("pack"))?, offset))
     });
     found.map(|(file, offset)| ObjectLocation::Packed(file, offset))
 }
@@ -292,11 +298,11 @@ fn with_alternates(first: &Path) -> Vec<PathBuf> {
     let mut next = 0;
     while let Some(folder) = folders.get(next) {
         let text = read_small(&folder.join("info/alternates")).unwrap_or_default();
-        let lines = text.lines().filter(|it| !it.is_empty() && !it.starts_with('#'));
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let more: Vec<_> = lines
             .take(MAX_OBJECT_FOLDERS)
-            .filter_map(|it| crate::real_path(folder.join(it)).ok())
-            .filter(|it| !folders.contains(it))
+            .filter_map(|line| crate::real_path(folder.join(line)).ok())
+            .filter(|path| !folders.contains(path))
             .collect();
         folders.extend(more);
         folders.truncate(MAX_OBJECT_FOLDERS);
@@ -339,10 +345,14 @@ fn read_small(path: &Path) -> Option<String> {
 
 #[cfg(unix)]
 fn has_trusted_owner(root: &Path, folder: &Path) -> bool {
+    let Some(by) = owner(folder) else { return false };
+    by == rustix::process::geteuid().as_raw() || owner(root) == Some(by)
+}
+
+#[cfg(unix)]
+fn owner(path: &Path) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
-    let owner = |it: &Path| fs::metadata(it).map(|it| it.uid());
-    let Ok(by) = owner(folder) else { return false };
-    by == rustix::process::geteuid().as_raw() || owner(root).is_ok_and(|it| it == by)
+    Some(fs::metadata(path).ok()?.uid())
 }
 
 #[cfg(not(unix))]
@@ -355,26 +365,29 @@ fn modified(about: &Metadata) -> Option<(u64, u32)> {
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
+/// Converts a time of Windows, which is in units of 100 ns since 1601, to seconds and nanoseconds.
+#[cfg(not(unix))]
+fn since_1970(ticks: u64) -> (u64, u32) {
+    let ticks = ticks.saturating_sub(116_444_736_000_000_000);
+    let nanos = u32::try_from(ticks % 10_000_000 * 100).unwrap_or(u32::MAX);
+    (ticks / 10_000_000, nanos)
+}
+
 #[cfg(not(unix))]
 impl FileStat {
     /// The same of the metadata that Windows has. The time of creation is kept when a file is moved, and
     /// hardly any other file has the same, so it stands for the inode, too.
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
-        // In units of 100 ns since 1601.
-        let time = |it: u64| {
-            let since_1970 = it.saturating_sub(116_444_736_000_000_000);
-            let nanos = u32::try_from(since_1970 % 10_000_000 * 100).unwrap_or(u32::MAX);
-            (since_1970 / 10_000_000, nanos)
-        };
         let is_read_only = metadata.permissions().readonly();
         let mode = match metadata.file_type() {
-            it if it.is_symlink() => 0o120_777,
-            it if it.is_dir() => 0o040_755,
+            kind if kind.is_symlink() => 0o120_777,
+            kind if kind.is_dir() => 0o040_755,
             _ if is_read_only => 0o100_444,
             _ => 0o100_644,
         };
-        let (mtime, ctime) = (time(metadata.last_write_time()), time(metadata.creation_time()));
+        let mtime = since_1970(metadata.last_write_time());
+        let ctime = since_1970(metadata.creation_time());
         let ino = metadata.creation_time();
         FileStat { size: metadata.len(), mtime, ctime, ino, mode }
     }
@@ -400,13 +413,14 @@ impl FileStat {
     )]
     pub(super) fn new(stat: &rustix::fs::Stat) -> FileStat {
         // A time before 1970 must not equal any other.
-        let seconds = |it: i64| u64::try_from(it).unwrap_or(u64::MAX);
+        let mtime_seconds = u64::try_from(stat.st_mtime).unwrap_or(u64::MAX);
+        let ctime_seconds = u64::try_from(stat.st_ctime).unwrap_or(u64::MAX);
         let mtime_nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(u32::MAX);
         let ctime_nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(u32::MAX);
         FileStat {
             size: u64::try_from(stat.st_size).unwrap_or_default(),
-            mtime: (seconds(stat.st_mtime), mtime_nanos),
-            ctime: (seconds(stat.st_ctime), ctime_nanos),
+            mtime: (mtime_seconds, mtime_nanos),
+            ctime: (ctime_seconds, ctime_nanos),
             ino: stat.st_ino,
             mode: u32::from(stat.st_mode),
         }

@@ -1,5 +1,5 @@
-//! Looks for git repositories in folders that snapshots leave out though they were once listed: an ignore
-//! rule excludes them that a command may have made, or they cannot be listed; and in those to which links lead.
+//! Looks for git repositories in folders that were once listed and that snapshots now leave out, because they
+//! cannot be listed or an ignore rule, perhaps a command's, excludes them; and in folders behind links.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::newly_ignored;
 use super::snapshot::{StatSnapshot, WatchedFolders};
 use turnwright_types::git_layout::GitLayout;
 
-/// How long is looked, and at how many entries at most.
+/// The limits of a scan: its time, and the number of entries.
 const LIMIT: Duration = Duration::from_secs(2);
 const MAX_ENTRIES: usize = 400_000;
 
@@ -20,7 +20,7 @@ pub(super) struct HiddenFolders {
     folders: BTreeSet<PathBuf>,
     /// The repositories in them.
     repositories: BTreeSet<PathBuf>,
-    /// Whether the last look at them saw everything.
+    /// True if the last scan of them was cut short.
     is_incomplete: bool,
     /// The folders that the user cannot list, either; `None` until they are known.
     unreadable: Option<BTreeSet<PathBuf>>,
@@ -30,7 +30,7 @@ pub(super) struct HiddenFolders {
 #[derive(Debug, Default)]
 pub(super) struct NewRepositories {
     pub(super) found: BTreeSet<PathBuf>,
-    /// Whether there may be more, because for the first time not everything could be looked at.
+    /// True if this scan was cut short, and the one before was not: there may be more.
     pub(super) may_be_more: bool,
 }
 
@@ -57,7 +57,7 @@ impl HiddenFolders {
     }
 
     /// Adds the folders that an earlier snapshot listed and a later one does not, and finds the
-    /// repositories in all. The flag says whether for the first time not everything could be looked at.
+    /// repositories in all of them. The flag is true if this scan was cut short, and the one before was not.
     /// Blocks.
     pub(super) fn look(
         &mut self,
@@ -69,7 +69,7 @@ impl HiddenFolders {
         if let Some(earlier) = earlier {
             self.folders.extend(newly_ignored::find(earlier, later, watched).folders);
         }
-        self.folders.retain(|it| !later.lists(it));
+        self.folders.retain(|folder| !later.lists(folder));
         let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
         let mut scan = RepositoryScan::new(&is_obeyed);
         for folder in &self.folders {
@@ -129,7 +129,7 @@ impl RepositoryScan<'_> {
         }
     }
 
-    /// Looks at a folder and at all below it, whatever ignore rules say. Follows no links.
+    /// Scans a folder and everything below it, whatever ignore rules say. Follows no links.
     fn scan(&mut self, folder: &Path) {
         let mut pending = vec![folder.to_path_buf()];
         while let Some(folder) = pending.pop() {
@@ -137,7 +137,7 @@ impl RepositoryScan<'_> {
                 self.is_complete = false;
                 return;
             }
-            if std::fs::symlink_metadata(&folder).is_ok_and(|it| it.is_dir()) {
+            if std::fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_dir()) {
                 self.scan_folder(&folder, &mut pending);
             }
         }
@@ -164,7 +164,7 @@ impl RepositoryScan<'_> {
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
                 pending.push(entry.path());
-            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|it| it.is_symlink())) {
+            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|kind| kind.is_symlink())) {
                 self.found.insert(entry.path());
             }
         }
@@ -174,12 +174,12 @@ impl RepositoryScan<'_> {
     }
 }
 
-/// Whether a folder belongs to this user, whose commands can write in it.
+/// Returns true if a folder belongs to this user, whose commands can write in it.
 #[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let owner = std::fs::symlink_metadata(folder).map(|it| it.uid());
-    owner.is_ok_and(|it| it == rustix::process::geteuid().as_raw())
+    let owner = std::fs::symlink_metadata(folder).map(|metadata| metadata.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(not(unix))]
@@ -187,7 +187,7 @@ fn is_own(_: &Path) -> bool {
     true
 }
 
-/// Lets this user list a folder that belongs to him and has no right for that. Returns true if that has changed something.
+/// Lets this user list a folder of their own that denies it. Returns true if its mode was changed.
 #[cfg(target_os = "linux")]
 pub(super) fn make_readable(folder: &Path) -> bool {
     use rustix::fs::{Mode, OFlags, chmod, fstat, open};

@@ -30,7 +30,7 @@ const DESCRIPTORS_LIMIT: &str = "/proc/sys/fs/inotify/max_user_instances";
 /// The shares of these limits that this process may take.
 const FOLDERS_SHARE: usize = 8;
 const DESCRIPTORS_SHARE: usize = 16;
-/// What all sessions of this process have taken.
+/// The watched folders and descriptors of all sessions of this process.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
 /// The settings of at most this many submodules of a repository are followed.
@@ -79,7 +79,7 @@ struct WatchState {
     most: usize,
     /// Something may have changed without an event.
     has_failed: bool,
-    /// What each reader has not taken yet; `None` if it is too much.
+    /// The changes that each reader has not taken yet; `None` if there are too many.
     unread: HashMap<u64, Option<ChangedFolders>>,
     last_reader: u64,
 }
@@ -114,8 +114,8 @@ impl WatchReader {
     /// Follows the settings and hooks of a repository and of its submodules, too. After a change `listed` is listed again.
     pub(super) fn follow_repository(&self, repository: &Path, listed: &Path) {
         let modules = repository.join("modules");
-        let submodules = fs::read_dir(&modules).into_iter().flatten().flatten();
-        let submodules = submodules.take(MAX_SUBMODULES).map(|entry| entry.path());
+        let entries = fs::read_dir(&modules).into_iter().flatten().flatten();
+        let submodules = entries.take(MAX_SUBMODULES).map(|entry| entry.path());
         let with_settings = submodules.chain([repository.to_path_buf()]);
         let folders = with_settings.flat_map(|folder| [folder.join("hooks"), folder]);
         for folder in folders.chain([modules, repository.join("worktrees")]) {
@@ -123,7 +123,7 @@ impl WatchReader {
         }
     }
 
-    /// What has changed since the last call; `None` if that is not known.
+    /// Returns the changes since the last call; `None` if they are not known.
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
         self.watch.take_changes_for(self.number)
     }
@@ -154,7 +154,7 @@ impl Drop for WatchReader {
     }
 }
 
-/// What an event in an ignored folder means.
+/// The meaning of an event in an ignored folder.
 #[derive(Debug)]
 struct IgnoredFolder {
     /// The folder that has to be listed again.
@@ -164,16 +164,17 @@ struct IgnoredFolder {
 }
 
 impl InotifyWatch {
-    /// A watch for folders below these, of which it has none yet; `None` if the system offers none, or
-    /// if others than the processes of this machine may change the folders.
+    /// Creates a watch for folders below these, still without any folder; `None` if the system has no watches, or
+    /// if other machines may change the folders.
     pub(super) fn new(roots: &[PathBuf]) -> Option<InotifyWatch> {
-        if !roots.iter().all(|it| is_local(it)) {
+        if !roots.iter().all(|root| is_local(root)) {
             return None;
         }
         let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
         let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let (paths, ignored) = (HashMap::new(), HashMap::new());
+        let paths = HashMap::new();
+        let ignored = HashMap::new();
         let unread = HashMap::from([(SNAPSHOTS, Some(ChangedFolders::default()))]);
         let state =
             WatchState { paths, ignored, most, has_failed: false, unread, last_reader: SNAPSHOTS };
@@ -237,12 +238,12 @@ impl InotifyWatch {
         self.state.lock().has_failed = true;
     }
 
-    /// Whether not every change is reported.
+    /// Returns true if some changes are not reported.
     pub(super) fn has_failed(&self) -> bool {
         self.state.lock().has_failed
     }
 
-    /// What has changed since the last call; `None` if that is not known.
+    /// Returns the changes since the last call; `None` if they are not known.
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
         self.take_changes_for(SNAPSHOTS)
     }
@@ -285,9 +286,10 @@ impl WatchState {
             }
             let Some(folder) = self.paths.get(&number).cloned() else { continue };
             if let Some(ignored) = self.ignored.get(&number) {
-                let is_searched =
-                    |it: &CStr| it == c".git" || it.to_bytes() == ENVIRONMENT_FILE.as_bytes();
-                if ignored.is_obeyed || event.file_name().is_some_and(is_searched) {
+                let is_searched = event.file_name().is_some_and(|name: &CStr| {
+                    name == c".git" || name.to_bytes() == ENVIRONMENT_FILE.as_bytes()
+                });
+                if ignored.is_obeyed || is_searched {
                     let listed = Arc::clone(&ignored.listed);
                     self.note(Some(&listed), None);
                 }
@@ -326,7 +328,7 @@ impl Drop for InotifyWatch {
     }
 }
 
-/// Whether a folder is in a file system that only this machine writes.
+/// Returns true if a folder is in a file system that only this machine writes.
 fn is_local(folder: &Path) -> bool {
     /// The numbers of ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS and Bcachefs.
     const LOCAL: [u64; 8] = [
@@ -340,5 +342,5 @@ fn is_local(folder: &Path) -> bool {
         0xCA45_1A4E,
     ];
     rustix::fs::statfs(folder)
-        .is_ok_and(|it| u64::try_from(it.f_type).is_ok_and(|it| LOCAL.contains(&it)))
+        .is_ok_and(|stat| u64::try_from(stat.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
 }

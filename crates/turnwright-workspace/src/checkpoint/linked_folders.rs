@@ -1,5 +1,5 @@
-//! Looks where links of the session's folders lead: a link can make a folder a part of the project in which snapshots
-//! do not look, as that of the repository itself, or a temporary one.
+//! Follows the links in the session's folders: a link can make a folder part of the project that snapshots skip,
+//! such as the repository's own or a temporary one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ const MAX_ENTRIES: usize = 50_000;
 /// The folders of a repository in which git makes others.
 const FOLDERS_WITH_REPOSITORIES: [&str; 2] = ["modules", "worktrees"];
 
-/// What was found where nothing else looks.
+/// Repositories and obeyed files in places that no other search covers.
 #[derive(Debug, Default)]
 pub(super) struct LinkedFolders {
     /// The links to folders in which there is a repository, or a file that programs of the user obey; and repositories
     /// in the folders' own `.git` that git has not made.
     pub(super) found: BTreeSet<PathBuf>,
-    /// Not everything could be looked at.
+    /// True if the search was cut short.
     pub(super) is_incomplete: bool,
     /// There are links to folders where changes are not reported.
     pub(super) has_unwatched: bool,

@@ -55,15 +55,15 @@ impl<T: Copy> ListedEntries<T> {
 
     /// The entry at a place in the order.
     pub(super) fn at(&self, index: usize) -> Option<(&OsStr, &T)> {
-        self.entries.get(index).map(|it| (self.names.at(it.0), &it.1))
+        self.entries.get(index).map(|entry| (self.names.at(entry.0), &entry.1))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &T)> {
-        self.entries.iter().map(|it| (self.names.at(it.0), &it.1))
+        self.entries.iter().map(|entry| (self.names.at(entry.0), &entry.1))
     }
 
     pub(super) fn get(&self, name: &OsStr) -> Option<T> {
-        self.find(name).ok().and_then(|it| self.entries.get(it)).map(|it| it.1)
+        self.find(name).ok().and_then(|index| self.entries.get(index)).map(|entry| entry.1)
     }
 
     /// Sets or removes an entry.
@@ -77,7 +77,7 @@ impl<T: Copy> ListedEntries<T> {
     }
 
     fn find(&self, name: &OsStr) -> Result<usize, usize> {
-        self.entries.binary_search_by(|it| self.names.at(it.0).cmp(name))
+        self.entries.binary_search_by(|entry| self.names.at(entry.0).cmp(name))
     }
 }
 
@@ -100,15 +100,16 @@ type NamePlace = (u32, u32);
 impl NameBuffer {
     fn add(&mut self, name: &OsStr) -> NamePlace {
         use std::os::unix::ffi::OsStrExt;
-        let number = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
-        let place = (number(self.0.len()), number(name.len()));
+        let start = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
         self.0.extend_from_slice(name.as_bytes());
-        place
+        (start, length)
     }
 
     fn at(&self, (start, length): NamePlace) -> &OsStr {
         use std::os::unix::ffi::OsStrExt;
-        let (start, length) = (start as usize, length as usize);
+        let start = start as usize;
+        let length = length as usize;
         OsStr::from_bytes(self.0.get(start..start + length).unwrap_or_default())
     }
 }
@@ -132,6 +133,6 @@ impl NameList {
     }
 
     fn at(&self, place: NamePlace) -> &OsStr {
-        self.0.get(place).map_or(OsStr::new(""), |it| it)
+        self.0.get(place).map_or(OsStr::new(""), |name| name)
     }
 }

@@ -122,8 +122,8 @@ impl LiveFolders {
     fn follow(&mut self) -> BTreeSet<PathBuf> {
         let linked = LinkedFolders::look(&self.snapshot, &self.watched);
         let found = &self.snapshot.repositories() | &linked.found;
-        let folders = found.iter().flat_map(|path| repository_folders(path));
-        let folders: BTreeMap<_, _> = folders.take(MAX_FOLLOWED + 1).collect();
+        let all = found.iter().flat_map(|path| repository_folders(path));
+        let folders: BTreeMap<_, _> = all.take(MAX_FOLLOWED + 1).collect();
         for (repository, listed) in folders.iter().take(MAX_FOLLOWED) {
             if let Some(reader) = &self.reader {
                 reader.follow_repository(repository, listed);

@@ -52,10 +52,10 @@ use hidden_folders::HiddenFolders;
 use observe::ObservedState;
 use snapshot::{StatSnapshot, WatchedFolders};
 
-/// What is never covered, for people.
+/// Tells people which changes are never covered.
 pub const NOT_COVERED: &str = "Files that .gitignore names are not covered.";
 
-/// What the user is told once if the folders are too large to be compared.
+/// Told to the user once if the folders are too large to be compared.
 const UNKNOWN_WARNING: &str = "/undo can't track what commands change here: too many files, or the disk is too \
                                slow.";
 
@@ -68,7 +68,7 @@ const MAX_SLOW_SNAPSHOTS: u8 = 2;
 /// How many files a warning names.
 const MAX_NAMED: usize = 5;
 
-/// What a session knows of its files between calls. Cloning is cheap.
+/// The state of a session's files between calls. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeTracker(Arc<TrackerShared>);
 
@@ -81,7 +81,7 @@ struct TrackerShared {
     hidden: Mutex<HiddenFolders>,
     /// Comparisons that still run after a cancel.
     late_tasks: TaskTracker,
-    /// Whether a call has changed files since the last question.
+    /// True if a call has changed files since [`ChangeTracker::take_changes`] was last called.
     has_changes: AtomicBool,
     changes: AtomicU64,
 }
@@ -124,7 +124,7 @@ impl Default for TrackerState {
     }
 }
 
-/// What a call has changed.
+/// The changes that a call has made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallChanges {
     pub files: Vec<FileChange>,
@@ -134,9 +134,9 @@ pub struct CallChanges {
     pub omitted: usize,
     /// Git repositories that have appeared: each `.git`, or the folder that is one.
     pub new_repositories: Vec<PathBuf>,
-    /// Whether there may be more of them, because not all folders can be listed.
+    /// True if there may be more of them, because not all folders can be listed.
     pub may_have_more_repositories: bool,
-    /// Whether it is unknown what has changed.
+    /// True if the changes could not be determined.
     pub is_unknown: bool,
 }
 
@@ -147,11 +147,14 @@ impl CallChanges {
         FileChange::uncovered(UNKNOWN_END)
     }
 
-    /// Adds what becomes of that record: it is withdrawn, or says why the changes are not known.
+    /// Settles that record: withdraws it, or says why the changes are not known.
     pub fn settle_command(&mut self) {
         let running = CallChanges::of_running_command();
-        let unknown = || FileState::Unknown { why: UNKNOWN_CHANGES.to_owned() };
-        let after = if self.is_unknown { unknown() } else { running.before.clone() };
+        let after = if self.is_unknown {
+            FileState::Unknown { why: UNKNOWN_CHANGES.to_owned() }
+        } else {
+            running.before.clone()
+        };
         self.files.push(FileChange { after: Some(after), ..running });
     }
 }
@@ -165,12 +168,12 @@ impl ChangeTracker {
         }
     }
 
-    /// How many calls of the session and of its helpers have changed files.
+    /// Counts the calls of the session and of its helpers that have changed files.
     pub fn change_count(&self) -> u64 {
         self.0.changes.load(Ordering::Relaxed)
     }
 
-    /// Whether a call of the session or of a helper has changed files since this was asked last.
+    /// Returns true if a call of the session or of a helper has changed files since the last call of this.
     pub fn take_changes(&self) -> bool {
         self.0.has_changes.swap(false, Ordering::Relaxed)
     }
@@ -224,11 +227,12 @@ impl ChangeTracker {
         (calls, last)
     }
 
-    /// Drops the last snapshot between two turns, unless a watch reports what changes after it and it
+    /// Drops the last snapshot between two turns, unless a watch reports later changes and the snapshot
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
-        let is_costly = |it: &mut CommandBaseline| !it.is_cheap_to_keep();
-        let costly = self.0.inner.lock().last_baseline.take_if(is_costly);
+        let mut inner = self.0.inner.lock();
+        let costly = inner.last_baseline.take_if(|baseline| !baseline.is_cheap_to_keep());
+        drop(inner);
         drop(costly);
     }
 
@@ -255,10 +259,12 @@ impl ChangeTracker {
             let was_said = std::mem::replace(&mut self.0.inner.lock().told_unknown, true);
             return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
-        let is_lost =
-            |it: &&FileChange| !is_restorable(&it.before) && it.after.as_ref() != Some(&it.before);
-        let lost: Vec<_> = changes.files.iter().filter(is_lost).collect();
-        let mut names: Vec<_> = lost.iter().take(MAX_NAMED).map(|it| describe(it, roots)).collect();
+        let not_restorable = changes.files.iter().filter(|change| {
+            !is_restorable(&change.before) && change.after.as_ref() != Some(&change.before)
+        });
+        let lost: Vec<_> = not_restorable.collect();
+        let mut names: Vec<_> =
+            lost.iter().take(MAX_NAMED).map(|change| describe(change, roots)).collect();
         let more = lost.len() - names.len() + changes.omitted;
         if more > 0 {
             names.push(format!("{more} more"));
@@ -275,7 +281,7 @@ impl ChangeTracker {
 }
 
 fn describe(change: &FileChange, roots: &Roots) -> String {
-    let below = roots.folders().find_map(|it| change.path.strip_prefix(it).ok());
+    let below = roots.folders().find_map(|folder| change.path.strip_prefix(folder).ok());
     let path = escape_hidden_line(&below.unwrap_or(Path::new(&change.path)).to_string_lossy());
     match &change.before {
         FileState::File { size, .. } => format!("{path} ({})", format_bytes(*size)),

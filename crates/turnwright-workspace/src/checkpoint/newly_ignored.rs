@@ -1,5 +1,5 @@
-//! Finds what a command has made and hidden by ignore rules of its own: the rules from before the command decide
-//! which files count as changed.
+//! Finds files that a command has created and hidden with its own ignore rules: the rules from before the command
+//! decide which files count as changed.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 50_000;
 /// bring their own rules along, are only counted: undo leaves them whole.
 const MAX_RECORDED: usize = 200;
 
-/// What the rules from before would have shown.
+/// The files that the old ignore rules would have shown.
 #[derive(Debug, Default)]
 pub(super) struct NewlyIgnored {
     /// All of them are new.

@@ -107,7 +107,7 @@ fn hash_file(file: &mut File) -> io::Result<(String, u64)> {
     }
 }
 
-/// Whether this error means that nothing is at the path.
+/// Returns true if this error means that nothing is at the path.
 pub(super) fn is_not_found(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

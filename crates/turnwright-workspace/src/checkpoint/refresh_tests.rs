@@ -59,10 +59,10 @@ fn step() -> impl Strategy<Value = Step> {
         4 => path().prop_map(Step::Write),
         3 => path().prop_map(Step::MakeFolder),
         2 => path().prop_map(Step::Remove),
-        3 => (path(), path()).prop_map(|it| Step::Rename(it.0, it.1)),
-        1 => (path(), path()).prop_map(|it| Step::LinkTo(it.0, it.1)),
+        3 => (path(), path()).prop_map(|(from, to)| Step::Rename(from, to)),
+        1 => (path(), path()).prop_map(|(path, target)| Step::LinkTo(path, target)),
         1 => (path(), prop::sample::select(&[0o755_u32, 0o700, 0o711][..]))
-            .prop_map(|it| Step::Mode(it.0, it.1)),
+            .prop_map(|(path, mode)| Step::Mode(path, mode)),
         2 => path().prop_map(Step::MoveIn),
         2 => path().prop_map(Step::MoveOut),
         1 => Just(Step::RemoveOutside),
@@ -72,14 +72,14 @@ fn step() -> impl Strategy<Value = Step> {
 /// Several steps. A hard link is made last, because one that is gone before the next snapshot is not
 /// noticed.
 fn batch() -> impl Strategy<Value = Vec<Step>> {
-    let link = (path(), path()).prop_map(|it| Step::HardLink(it.0, it.1));
+    let link = (path(), path()).prop_map(|(from, to)| Step::HardLink(from, to));
     (prop::collection::vec(step(), 1..6), prop::option::weighted(0.2, link))
         .prop_map(|(steps, link)| steps.into_iter().chain(link).collect())
 }
 
 /// Some of the changes fail, as those of commands do.
 fn apply(step: &Step, project: &Path, outside: &Path, number: usize) {
-    let at = |it: &str| project.join(it);
+    let at = |path: &str| project.join(path);
     match step {
         Step::Write(path) => {
             let rules = if path.ends_with("ignore") { "*.no\n" } else { "" };
@@ -141,7 +141,8 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let base = real_path(folder.path()).unwrap();
-        let (project, outside) = (base.join("project"), base.join("outside"));
+        let project = base.join("project");
+        let outside = base.join("outside");
         fs::create_dir(&project).unwrap();
         fs::create_dir(&outside).unwrap();
         let watched = WatchedFolders::new(&Roots::new(&project).unwrap(), super::ObeyedFiles::default(), super::GitSettings::default(), Vec::new());

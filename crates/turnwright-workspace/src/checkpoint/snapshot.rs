@@ -53,12 +53,12 @@ impl Default for GitSettings {
     }
 }
 
-/// Which files in subfolders programs of the user obey.
+/// The files in subfolders that programs of the user obey.
 #[derive(Clone, Copy, Debug)]
 pub struct ObeyedFiles {
-    /// Whether a file, or a link if the flag is set, is one. The path is relative to a root.
+    /// Returns true if a file is obeyed, or a link if the flag is set. The path is relative to a root.
     pub is_obeyed: fn(&Path, bool) -> bool,
-    /// Whether a folder may hold one.
+    /// Returns true if a folder may hold an obeyed file.
     pub may_hold: fn(&Path) -> bool,
 }
 
@@ -76,8 +76,9 @@ impl WatchedFolders {
         writable: Vec<PathBuf>,
     ) -> WatchedFolders {
         let all: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-        let is_first = |it: &PathBuf| !all.iter().any(|other| it != other && it.starts_with(other));
-        let mut folders: Vec<_> = all.iter().filter(|it| is_first(it)).cloned().collect();
+        let mut folders = all.clone();
+        folders
+            .retain(|folder| !all.iter().any(|other| folder != other && folder.starts_with(other)));
         folders.sort();
         folders.dedup();
         WatchedFolders {
@@ -105,10 +106,10 @@ impl WatchedFolders {
         (self.git.attribute_files)(folder, &self.git)
     }
 
-    /// Whether the path below one of the folders is a file that programs of the user obey.
+    /// Returns true if the path below one of the folders is a file that programs of the user obey.
     pub(super) fn is_obeyed(&self, path: &Path, is_link: bool) -> bool {
-        let relative = self.folders.iter().find_map(|it| path.strip_prefix(it).ok());
-        relative.is_some_and(|it| (self.obeyed.is_obeyed)(it, is_link))
+        let relative = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
+        relative.is_some_and(|relative| (self.obeyed.is_obeyed)(relative, is_link))
     }
 
     /// Returns true if a folder below one of the folders may hold such a file.
@@ -179,11 +180,13 @@ impl StatSnapshot {
         limit: Duration,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<StatSnapshot, SnapshotError> {
-        let (at, start) = (SystemTime::now(), Instant::now());
+        let at = SystemTime::now();
+        let start = Instant::now();
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
         let count = AtomicUsize::new(0);
         let watch = FolderWatch::new(&watched.folders);
-        let (roots, outer_rules) = (roots(watched), outer_rules(watched));
+        let roots = roots(watched);
+        let outer_rules = outer_rules(watched);
         let mut folders = HashMap::new();
         for folder in &watched.folders {
             let lister = FolderLister::new(folder, watched, watch.as_ref(), &stop, &count);
@@ -195,7 +198,7 @@ impl StatSnapshot {
         if stop.was_cut_short() {
             return Err(SnapshotError::TooLong);
         }
-        let watch = watch.filter(|it| !it.has_failed()).map(Arc::new);
+        let watch = watch.filter(|watch| !watch.has_failed()).map(Arc::new);
         Ok(StatSnapshot { at, took: start.elapsed(), folders, roots, outer_rules, watch })
     }
 
@@ -219,17 +222,19 @@ impl StatSnapshot {
         limit: Duration,
         cancelled: &Arc<AtomicBool>,
     ) -> Option<StatSnapshot> {
-        let (at, start) = (SystemTime::now(), Instant::now());
+        let at = SystemTime::now();
+        let start = Instant::now();
         let watch = self.watch.as_ref()?;
         let are_too_many = changes.are_too_many();
         let ChangedFolders { mut listed, replaced } = changes;
-        // What is at the path of a folder is found by listing the one above it.
-        listed.extend(replaced.iter().filter_map(|it| it.parent()).map(Path::to_path_buf));
-        let hard_linked = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
-        listed.extend(hard_linked.map(|it| it.0.to_path_buf()));
+        // A replaced folder is found by listing its parent.
+        listed.extend(replaced.iter().filter_map(|path| path.parent()).map(Path::to_path_buf));
+        let hard_linked =
+            self.folders.iter().filter(|(_, listing)| !listing.hard_linked.is_empty());
+        listed.extend(hard_linked.map(|(folder, _)| folder.to_path_buf()));
         if are_too_many
             || listed.len() > MAX_RELISTED
-            || self.folders.values().any(|it| it.has_linked_rules)
+            || self.folders.values().any(|listing| listing.has_linked_rules)
             || self.outer_rules != outer_rules(watched)
             || self.roots != roots(watched)
         {
@@ -238,12 +243,12 @@ impl StatSnapshot {
         let stop = SearchDeadline::new(Arc::clone(cancelled), limit);
         let count = AtomicUsize::new(self.len());
         let mut folders = self.folders.clone();
-        folders.retain(|it, _| !is_below_any(it, &replaced));
+        folders.retain(|folder, _| !is_below_any(folder, &replaced));
         for root in &watched.folders {
             if replaced.contains(root) {
                 return None;
             }
-            let mut below = listed.iter().filter(|it| it.starts_with(root)).peekable();
+            let mut below = listed.iter().filter(|folder| folder.starts_with(root)).peekable();
             if below.peek().is_none() {
                 continue;
             }
@@ -256,7 +261,8 @@ impl StatSnapshot {
         if stop.was_cut_short() || watch.has_failed() {
             return None;
         }
-        let (roots, outer_rules) = (self.roots.clone(), self.outer_rules.clone());
+        let roots = self.roots.clone();
+        let outer_rules = self.outer_rules.clone();
         let watch = Some(Arc::clone(watch));
         Some(StatSnapshot { at, took: start.elapsed(), folders, roots, outer_rules, watch })
     }
@@ -284,7 +290,7 @@ impl StatSnapshot {
         self.watch.as_ref()
     }
 
-    /// Whether changes after this snapshot are reported.
+    /// Returns true if changes after this snapshot are reported.
     pub(super) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
@@ -299,11 +305,10 @@ impl StatSnapshot {
         &'a self,
         previous: Option<&'a StatSnapshot>,
     ) -> impl Iterator<Item = (&'a Arc<Path>, &'a Arc<FolderListing>)> {
-        let is_same = move |it: &(&Arc<Path>, &Arc<FolderListing>)| {
-            let old = previous.and_then(|previous| previous.folders.get(it.0));
-            old.is_some_and(|old| Arc::ptr_eq(old, it.1))
-        };
-        self.folders.iter().filter(move |it| !is_same(it))
+        self.folders.iter().filter(move |(folder, listing)| {
+            let old = previous.and_then(|previous| previous.folders.get(*folder));
+            old.is_none_or(|old| !Arc::ptr_eq(old, listing))
+        })
     }
 
     /// The links, also those that are ignored.
@@ -314,12 +319,12 @@ impl StatSnapshot {
 
     /// The ignored folders, none below another.
     pub(super) fn ignored(&self) -> Vec<PathBuf> {
-        self.folders.values().flat_map(|it| &it.ignored).cloned().collect()
+        self.folders.values().flat_map(|listing| &listing.ignored).cloned().collect()
     }
 
     /// The files with another name (hard link).
     pub(super) fn hard_linked(&self) -> Vec<PathBuf> {
-        let listings = self.folders.iter().filter(|it| !it.1.hard_linked.is_empty());
+        let listings = self.folders.iter().filter(|(_, listing)| !listing.hard_linked.is_empty());
         let files = listings.flat_map(|(folder, listing)| {
             let entries = listing.entries.iter();
             let linked = entries.filter(|(_, stat)| listing.hard_linked.contains(&stat.ino));
@@ -331,18 +336,19 @@ impl StatSnapshot {
     /// The git repositories in the folders: each `.git`, or the folder that is one; and the files in
     /// subfolders that programs of the user obey.
     pub(super) fn repositories(&self) -> BTreeSet<PathBuf> {
-        self.folders.values().flat_map(|it| &it.repositories).cloned().collect()
+        self.folders.values().flat_map(|listing| &listing.repositories).cloned().collect()
     }
 
     /// The folders that may be there but are not in this snapshot, because they cannot be listed, or
     /// because an ignore rule excludes them that did not in an earlier snapshot. None is below another.
     pub(super) fn hidden_since(&self, earlier: Option<&StatSnapshot>) -> Vec<PathBuf> {
-        let listed = earlier.into_iter().flat_map(|it| it.folders.keys());
-        let gone = listed.filter(|it| !self.folders.contains_key(*it));
-        let unknown = self.folders.iter().filter(|it| it.1.is_unknown).map(|it| it.0);
-        let mut all: Vec<_> = gone.chain(unknown).map(|it| it.to_path_buf()).collect();
+        let listed = earlier.into_iter().flat_map(|earlier| earlier.folders.keys());
+        let gone = listed.filter(|folder| !self.folders.contains_key(*folder));
+        let unknown =
+            self.folders.iter().filter(|(_, listing)| listing.is_unknown).map(|(folder, _)| folder);
+        let mut all: Vec<_> = gone.chain(unknown).map(|folder| folder.to_path_buf()).collect();
         all.sort();
-        all.dedup_by(|it, parent| it.starts_with(parent));
+        all.dedup_by(|folder, parent| folder.starts_with(parent));
         all
     }
 
@@ -356,23 +362,22 @@ impl StatSnapshot {
         self.folders.iter().filter(|entry| entry.1.is_unknown).map(|entry| &**entry.0)
     }
 
-    /// Whether the entries of a folder are known.
+    /// Returns true if the entries of a folder are known.
     pub(super) fn lists(&self, folder: &Path) -> bool {
-        self.folders.get(folder).is_some_and(|it| !it.is_unknown)
+        self.folders.get(folder).is_some_and(|listing| !listing.is_unknown)
     }
 
     /// The number of entries.
     pub(super) fn len(&self) -> usize {
-        self.folders.values().map(|it| it.entries.len()).sum()
+        self.folders.values().map(|listing| listing.entries.len()).sum()
     }
 
     #[cfg(test)]
     pub(super) fn entries(&self) -> Vec<(PathBuf, FileStat)> {
-        let of_folder = |it: (&Arc<Path>, &Arc<FolderListing>)| {
-            let path = |entry: (&OsStr, &FileStat)| (it.0.join(entry.0), *entry.1);
-            it.1.entries.iter().map(path).collect::<Vec<_>>()
-        };
-        let mut all: Vec<_> = self.folders_since(None).flat_map(of_folder).collect();
+        let mut all = Vec::new();
+        for (folder, listing) in self.folders_since(None) {
+            all.extend(listing.entries.iter().map(|(name, stat)| (folder.join(name), *stat)));
+        }
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
     }
@@ -410,22 +415,25 @@ impl StatSnapshot {
     }
 }
 
-/// Lists one of the folders again, and what has appeared below it. Returns `None` if other folders may
+/// Lists one of the folders again, and new folders below it. Returns `None` if other folders may
 /// have changed because of that.
 fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
     let new = lister.list_one(&folder);
-    let rules = |listing: &FolderListing| IGNORE_FILES.map(|it| listing.entries.get(it.as_ref()));
+    let has_new_rules = IGNORE_FILES
+        .iter()
+        .map(OsStr::new)
+        .any(|name| old.entries.get(name) != new.entries.get(name));
     // A file that has got another name may be in any folder.
-    let is_known = |it| old.hard_linked.contains(it);
-    if rules(&old) != rules(&new) || !new.hard_linked.iter().all(is_known) {
+    let has_new_links = !new.hard_linked.iter().all(|inode| old.hard_linked.contains(inode));
+    if has_new_rules || has_new_links {
         return None;
     }
-    let gone: BTreeSet<_> = old.subfolders(&folder).collect();
+    let before: BTreeSet<_> = old.subfolders(&folder).collect();
     let here: BTreeSet<_> = new.subfolders(&folder).collect();
-    let gone = &gone - &here;
+    let gone = &before - &here;
     if !gone.is_empty() {
-        folders.retain(|it, _| !is_below_any(it, &gone));
+        folders.retain(|folder, _| !is_below_any(folder, &gone));
     }
     for added in here {
         if folders.contains_key(added.as_path()) {
@@ -448,30 +456,30 @@ fn compare_folder(
     after: &FolderListing,
     all: &mut Vec<StatChange>,
 ) {
-    let mut add = |name: &OsStr, before, after| {
-        all.push(StatChange { path: folder.join(name), before, after });
-    };
     for (name, old) in before.entries.iter() {
         let new = after.entries.get(name);
         if new != Some(*old) {
-            add(name, Some(*old), new);
+            all.push(StatChange { path: folder.join(name), before: Some(*old), after: new });
         }
     }
-    for (name, new) in after.entries.iter().filter(|it| before.entries.get(it.0).is_none()) {
-        add(name, None, Some(*new));
+    for (name, new) in after.entries.iter().filter(|(name, _)| before.entries.get(name).is_none()) {
+        all.push(StatChange { path: folder.join(name), before: None, after: Some(*new) });
     }
 }
 
 fn is_below_any(path: &Path, folders: &BTreeSet<PathBuf>) -> bool {
-    !folders.is_empty() && path.ancestors().any(|it| folders.contains(it))
+    !folders.is_empty() && path.ancestors().any(|parent| folders.contains(parent))
 }
 
 /// The device and inode of each folder.
 #[cfg(unix)]
 fn roots(watched: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
     use std::os::unix::fs::MetadataExt;
-    let id = |it: &PathBuf| std::fs::metadata(it).ok().map(|it| (it.dev(), it.ino()));
-    watched.folders.iter().map(id).collect()
+    let ids = watched.folders.iter().map(|folder| {
+        let metadata = std::fs::metadata(folder).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    });
+    ids.collect()
 }
 
 #[cfg(not(unix))]
@@ -481,12 +489,15 @@ fn roots(_: &WatchedFolders) -> Vec<Option<(u64, u64)>> {
 
 /// The ignore files that no watched folder has among its entries.
 fn outer_rules(watched: &WatchedFolders) -> Vec<(PathBuf, Option<FileStat>)> {
-    let of_folder = |folder: &Path| {
-        let own = IGNORE_FILES.map(|it| folder.join(it));
-        own.into_iter().chain([folder.join(".git/info/exclude")])
-    };
-    let all = watched.folders.iter().flat_map(|it| it.ancestors()).flat_map(of_folder);
-    all.map(|it| (content_cache::target_stat(&it), it)).map(|it| (it.1, it.0)).collect()
+    let mut all = Vec::new();
+    for folder in watched.folders.iter().flat_map(|folder| folder.ancestors()) {
+        let own = IGNORE_FILES.map(|name| folder.join(name));
+        for path in own.into_iter().chain([folder.join(".git/info/exclude")]) {
+            let stat = content_cache::target_stat(&path);
+            all.push((path, stat));
+        }
+    }
+    all
 }
 
 /// The bits of a mode that are the file type.

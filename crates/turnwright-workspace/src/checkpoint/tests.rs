@@ -12,7 +12,7 @@ use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
 use super::snapshot::{SnapshotError, StatChange, StatSnapshot, WatchedFolders};
 use super::{CallChanges, ChangeTracker, ExpectedChange, TrackedEdit};
 use crate::files::{FileText, Roots, TextEncoding, TextSource};
-use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::file_change::FileState;
 
 /// A project, and a folder outside of it where commands can write.
 struct TrackerFixture(tempfile::TempDir, tempfile::TempDir);
@@ -57,11 +57,11 @@ fn not_cancelled() -> Arc<AtomicBool> {
 
 /// The changed files by name, with `!` if the old content is unknown.
 fn names(changes: &CallChanges) -> Vec<String> {
-    let name = |it: &FileChange| {
-        let sign = if matches!(it.before, FileState::Unknown { .. }) { "!" } else { "" };
-        format!("{}{sign}", it.path.file_name().unwrap().to_string_lossy())
-    };
-    changes.files.iter().map(name).collect()
+    let names = changes.files.iter().map(|change| {
+        let sign = if matches!(change.before, FileState::Unknown { .. }) { "!" } else { "" };
+        format!("{}{sign}", change.path.file_name().unwrap().to_string_lossy())
+    });
+    names.collect()
 }
 
 /// The permissions of a file, which depend on the umask of the tests.
@@ -99,7 +99,8 @@ fn the_state_of_a_path_is_observed() {
 #[test]
 fn two_snapshots_differ_in_added_removed_and_changed_files() {
     let stat = |size, mode| FileStat { size, mtime: (1, 0), ctime: (1, 0), ino: 1, mode };
-    let (one, two) = (stat(1, 0o100_644), stat(2, 0o100_644));
+    let one = stat(1, 0o100_644);
+    let two = stat(2, 0o100_644);
     let table = [
         (Some(one), Some(one), false),
         (Some(one), Some(two), true),
@@ -108,10 +109,11 @@ fn two_snapshots_differ_in_added_removed_and_changed_files() {
         (None, Some(one), true),
     ];
     for (before, after, is_other) in table {
-        let map =
-            |it: Option<FileStat>| StatSnapshot::of_folder(Path::new("/d"), it.map(|it| ("f", it)));
-        let expected = StatChange { path: "/d/f".into(), before, after };
-        let expected: &[StatChange] = if is_other { &[expected] } else { &[] };
+        let map = |stat: Option<FileStat>| {
+            StatSnapshot::of_folder(Path::new("/d"), stat.map(|found| ("f", found)))
+        };
+        let change = StatChange { path: "/d/f".into(), before, after };
+        let expected: &[StatChange] = if is_other { &[change] } else { &[] };
         assert_eq!(map(before).compare(&map(after)), expected);
     }
 }
@@ -134,7 +136,7 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     let map = StatSnapshot::take(&watched, Duration::from_secs(9), &not_cancelled()).unwrap();
     let entries = map.entries();
     let found: Vec<_> =
-        entries.iter().map(|it| it.0.strip_prefix(fixture.path("")).unwrap()).collect();
+        entries.iter().map(|entry| entry.0.strip_prefix(fixture.path("")).unwrap()).collect();
     let expected = [".gitignore", "d", "d/.hidden"].map(Path::new);
     assert_eq!(found, expected);
     assert_eq!(
@@ -213,13 +215,14 @@ fn a_command_cannot_hide_a_new_file_by_ignore_rules() {
         write(hidden, "payload");
         write("d/x.log", "");
         let changes = tracker.changes_since(&before, false);
-        let trap = changes.files.iter().find(|change| change.path == fixture.path(hidden));
-        let trap = trap.unwrap_or_else(|| panic!("{rules}: {:?}", names(&changes)));
+        let found = changes.files.iter().find(|change| change.path == fixture.path(hidden));
+        let trap = found.unwrap_or_else(|| panic!("{rules}: {:?}", names(&changes)));
         assert_eq!(trap.before, FileState::Absent, "{rules}");
-        let is_ignored = |change: &FileChange| {
-            ["d/x.log", "old"].iter().any(|name| change.path == fixture.path(name))
-        };
-        assert!(!changes.files.iter().any(is_ignored), "{rules}: {:?}", names(&changes));
+        let has_ignored = changes
+            .files
+            .iter()
+            .any(|change| ["d/x.log", "old"].iter().any(|name| change.path == fixture.path(name)));
+        assert!(!has_ignored, "{rules}: {:?}", names(&changes));
     }
 }
 
@@ -234,7 +237,8 @@ fn a_large_folder_that_brings_its_own_ignore_rules_along_is_only_counted() {
         fs::write(fixture.path(&format!("cache/v/{number}")), "").unwrap();
     }
     let changes = tracker.changes_since(&before, false);
-    let below = changes.files.iter().filter(|it| it.path.starts_with(fixture.path("cache/v")));
+    let below =
+        changes.files.iter().filter(|change| change.path.starts_with(fixture.path("cache/v")));
     assert_eq!((below.count(), changes.omitted), (0, 301));
 }
 
@@ -270,7 +274,7 @@ fn the_editors_text_counts_for_a_file_with_unsaved_changes() {
         let FileState::File { hash, .. } = ObservedState::file(text.into(), 0).state else {
             return false;
         };
-        matches!(state, FileState::File { hash: it, .. } if *it == hash)
+        matches!(state, FileState::File { hash: found, .. } if *found == hash)
     };
     let intent = begin().intent();
     assert!(is_of(&intent.files[0].before, "unsaved"));
@@ -300,7 +304,8 @@ fn an_old_content_is_known_after_a_command_that_changed_only_the_time() {
 #[test]
 fn the_content_of_a_file_of_which_only_the_time_has_changed_stays_known() {
     let fixture = TrackerFixture::new(&[("a", "1")]);
-    let (tracker, path) = (fixture.tracker(), fixture.path("a"));
+    let tracker = fixture.tracker();
+    let path = fixture.path("a");
     let before = tracker.baseline(&not_cancelled()).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3_600)).unwrap();
@@ -328,7 +333,7 @@ fn what_the_user_changes_between_two_turns_is_not_the_commands() {
     let changes = run("d/b");
     let mode = mode_of(&fixture.path("d/b"));
     let before = ObservedState::file(b"of the user".to_vec(), mode).state;
-    assert_eq!(changes.files.iter().map(|it| &it.before).collect::<Vec<_>>(), [&before]);
+    assert_eq!(changes.files.iter().map(|change| &change.before).collect::<Vec<_>>(), [&before]);
 }
 
 /// `cargo test --release --lib -- --ignored --nocapture measure_snapshots`
@@ -373,8 +378,8 @@ fn new_repositories_are_found() {
         fs::create_dir_all(fixture.path(part)).unwrap();
         fs::create_dir_all(fixture.path("lib/out").join(part.replace("bare/", ""))).unwrap();
     }
-    let expected = ["bare", "lib/out", "new/.git", "new/deep/.git", "out/.git"];
-    let expected = expected.map(|it| fixture.path(it));
+    let expected =
+        ["bare", "lib/out", "new/.git", "new/deep/.git", "out/.git"].map(|name| fixture.path(name));
     let changes = tracker.changes_since(&before, false);
     assert_eq!(changes.new_repositories, expected);
     assert_eq!(tracker.find_new_repositories(&tracker.repositories()).0, expected);
@@ -408,8 +413,8 @@ fn every_form_of_a_repository_is_found_wherever_it_is() {
     expected.extend(cfg!(unix).then_some("links"));
     expected.sort_unstable();
     let changes = tracker.changes_since(&before, false);
-    let found = changes.new_repositories.iter();
-    let found = found.map(|path| path.strip_prefix(fixture.path("")).unwrap());
+    let repositories = changes.new_repositories.iter();
+    let found = repositories.map(|path| path.strip_prefix(fixture.path("")).unwrap());
     assert_eq!(found.collect::<Vec<_>>(), expected.iter().map(Path::new).collect::<Vec<_>>());
 }
 
@@ -499,7 +504,7 @@ fn a_command_cannot_hide_a_new_repository_beside_an_ignore_file_that_is_not_read
     assert_eq!(changes.new_repositories, [fixture.path("new/app/.git")]);
 }
 
-/// What a command makes unreadable can still be entered.
+/// A folder that a command makes unreadable can still be entered.
 #[cfg(unix)]
 #[test]
 fn a_folder_that_a_command_makes_unreadable_is_searched_and_one_of_the_user_is_told_once() {

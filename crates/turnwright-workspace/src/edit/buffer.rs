@@ -37,7 +37,7 @@ struct EditRegion {
     new: String,
     /// The position in the old text up to which `new` is complete.
     copied: usize,
-    /// Whether the ending of the last line lies behind everything that is replaced, so that it
+    /// True if the ending of the last line lies behind everything that is replaced, so that it
     /// stays.
     keeps_last_eol: bool,
 }
@@ -47,15 +47,14 @@ impl EditBuffer {
         if memchr::memchr(b'\r', text.as_bytes()).is_none() {
             return EditBuffer { text: text.to_owned(), ends: EolMap::Same(Eol::Lf) };
         }
-        let end = |at: usize| match text.as_bytes()[..at].last() {
-            Some(b'\r') => Eol::CrLf,
-            _ => Eol::Lf,
-        };
-        let ends: Vec<_> = memchr::memchr_iter(b'\n', text.as_bytes()).map(end).collect();
-        let ends = match ends.first() {
+        let bytes = text.as_bytes();
+        let all: Vec<_> = memchr::memchr_iter(b'\n', bytes)
+            .map(|at| if bytes[..at].ends_with(b"\r") { Eol::CrLf } else { Eol::Lf })
+            .collect();
+        let ends = match all.first() {
             None => EolMap::Same(Eol::Lf),
-            Some(first) if ends.iter().all(|it| it == first) => EolMap::Same(*first),
-            Some(_) => EolMap::Each(ends),
+            Some(first) if all.iter().all(|end| end == first) => EolMap::Same(*first),
+            Some(_) => EolMap::Each(all),
         };
         EditBuffer { text: to_lf(text), ends }
     }
@@ -101,7 +100,9 @@ impl EditBuffer {
         let regions = self.regions(places, new);
         let mut ends = Vec::new();
         let mut changes = Vec::new();
-        let (mut done, mut line, mut new_line) = (0, 0, 0);
+        let mut done = 0;
+        let mut line = 0;
+        let mut new_line = 0;
         for EditRegion { bytes, new, keeps_last_eol, .. } in &regions {
             let untouched = &self.text[done..bytes.start];
             let count = count_newlines(untouched);
@@ -156,10 +157,11 @@ impl EditBuffer {
         let bytes = self.text.as_bytes();
         let mut regions: Vec<EditRegion> = Vec::new();
         for place in places {
-            let end = regions.last().map_or(0, |it| it.bytes.end);
+            let end = regions.last().map_or(0, |region| region.bytes.end);
             if regions.is_empty() || place.start >= end {
                 self.complete(regions.last_mut());
-                let start = memchr::memrchr(b'\n', &bytes[..place.start]).map_or(0, |it| it + 1);
+                let start =
+                    memchr::memrchr(b'\n', &bytes[..place.start]).map_or(0, |newline| newline + 1);
                 regions.push(EditRegion {
                     bytes: start..start,
                     new: String::new(),
@@ -231,26 +233,30 @@ fn count_lines(text: &str) -> usize {
 
 /// The end of the last line that a replacement touches.
 fn touched_line_end(bytes: &[u8], place: &Range<usize>, new: &str) -> usize {
-    let begins_line = |at: usize| at == 0 || bytes[at - 1] == b'\n';
     // If whole lines replace whole lines, the next line is not touched.
-    let is_whole = new.ends_with('\n') || new.is_empty() && begins_line(place.start);
-    if begins_line(place.end) && is_whole {
+    let is_whole = new.ends_with('\n') || new.is_empty() && is_line_start(bytes, place.start);
+    if is_line_start(bytes, place.end) && is_whole {
         return place.end;
     }
     line_end(bytes, place.end)
 }
 
+fn is_line_start(bytes: &[u8], at: usize) -> bool {
+    at == 0 || bytes[at - 1] == b'\n'
+}
+
 fn line_end(bytes: &[u8], from: usize) -> usize {
-    memchr::memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |it| from + it + 1)
+    memchr::memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |newline| from + newline + 1)
 }
 
 /// Determines the endings of the new lines: an unchanged or changed line keeps its ending, and an
-/// added one gets that of the line before.
+/// added one gets the ending of the line before.
 fn merge_eols(old: &str, before: &[Eol], new: &str, first: Eol, ends: &mut Vec<Eol>) {
     let old: Vec<_> = old.split_inclusive('\n').collect();
     let new: Vec<_> = new.split_inclusive('\n').collect();
     for op in diff_lines(&old, &new) {
-        let (old_index, old_count) = (op.old_range().start, op.old_range().len());
+        let old_index = op.old_range().start;
+        let old_count = op.old_range().len();
         for (number, line) in new[op.new_range()].iter().enumerate() {
             if line.ends_with('\n') {
                 let own = before.get(old_index + number).filter(|_| number < old_count);
@@ -273,18 +279,22 @@ pub(super) fn diff_lines_until(
     deadline: Option<Instant>,
 ) -> Vec<DiffOp> {
     let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let (old_rest, new_rest) = (&old[head..], &new[head..]);
+    let old_rest = &old[head..];
+    let new_rest = &new[head..];
     let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old_len, new_len) = (old_rest.len() - tail, new_rest.len() - tail);
+    let old_len = old_rest.len() - tail;
+    let new_len = new_rest.len() - tail;
     let mut ops = vec![DiffOp::Equal { old_index: 0, new_index: 0, len: head }];
     if deadline.is_some() || old_len.saturating_mul(new_len) <= MAX_LINE_PAIRS {
-        let (old, new) = (&old_rest[..old_len], &new_rest[..new_len]);
+        let old = &old_rest[..old_len];
+        let new = &new_rest[..new_len];
         let middle = align(old, new, deadline);
-        ops.extend(middle.into_iter().map(|it| shift_op(it, head)));
+        ops.extend(middle.into_iter().map(|op| shift_op(op, head)));
     } else {
         ops.push(DiffOp::Replace { old_index: head, old_len, new_index: head, new_len });
     }
-    let (old_index, new_index) = (head + old_len, head + new_len);
+    let old_index = head + old_len;
+    let new_index = head + new_len;
     ops.push(DiffOp::Equal { old_index, new_index, len: tail });
     ops
 }

@@ -130,7 +130,7 @@ fn for_each_word(line: &str, mut visit: impl FnMut(u64)) {
         return;
     }
     visit(hash(line));
-    for word in line.split(|it: char| !it.is_alphanumeric() && it != '_') {
+    for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
         if !word.is_empty() && word.len() < line.len() {
             visit(hash(word));
         }
@@ -156,18 +156,22 @@ fn similarity(in_file: &[&str], old: &[&str]) -> u8 {
 }
 
 fn same_characters(in_file: &[&str], old: &[&str]) -> f64 {
-    let join = |it: &[&str]| {
-        let lines = it.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
-        lines.collect::<Vec<_>>().join("\n")
-    };
-    let (in_file, old) = (join(in_file), join(old));
+    let in_file = first_lines(in_file);
+    let old = first_lines(old);
     let ops = align(in_file.chars(), old.chars(), None);
     diff_ratio(&ops, in_file.chars().count(), old.chars().count()).into()
 }
 
+fn first_lines(text: &[&str]) -> String {
+    let lines = text.iter().take(MAX_LINES).map(|line| text::prefix(line, MAX_LINE_BYTES));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 fn same_lines(in_file: &[&str], old: &[&str]) -> f64 {
-    let (in_file, old) = (&in_file[..in_file.len().min(1_000)], &old[..old.len().min(1_000)]);
-    let ops = align(in_file.iter().map(|it| it.trim()), old.iter().map(|it| it.trim()), None);
+    let in_file = &in_file[..in_file.len().min(1_000)];
+    let old = &old[..old.len().min(1_000)];
+    let ops =
+        align(in_file.iter().map(|line| line.trim()), old.iter().map(|line| line.trim()), None);
     diff_ratio(&ops, in_file.len(), old.len()).into()
 }
 
@@ -182,9 +186,10 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
     for number in lines.clone().take(MAX_LINES) {
         excerpt.push_str(&format!("{:>5}| {}\n", number + 1, clipped(text[number])));
     }
-    let differs = |number: &usize| text[*number] != old[number - lines.start];
-    let difference = lines.clone().find(differs).map(|line| {
-        let (in_file, sent) = (text[line], old[line - lines.start]);
+    let first = lines.clone().find(|line| text[*line] != old[line - lines.start]);
+    let difference = first.map(|line| {
+        let in_file = text[line];
+        let sent = old[line - lines.start];
         let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
         let marks = looks_equal_at(in_file, sent, same);
         LineDifference {
@@ -210,8 +215,8 @@ fn make_visible(line: &str, place: usize, marks: bool) -> String {
     let body = line.trim();
     let head = line.chars().count() - line.trim_start().chars().count();
     let tail = head + body.chars().count();
-    let from = place.saturating_sub(CONTEXT_CHARS);
-    let from = if from < 10 { 0 } else { from };
+    let start = place.saturating_sub(CONTEXT_CHARS);
+    let from = if start < 10 { 0 } else { start };
     let mut text = String::new();
     if from > 0 {
         text.push('…');

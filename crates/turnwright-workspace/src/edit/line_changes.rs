@@ -37,11 +37,11 @@ pub struct LineCounts {
 impl LineChange {
     /// Removes equal lines at the beginning and the end.
     pub(super) fn trimmed(mut self, old: &str, new: &str) -> LineChange {
-        let equal = |(a, b): &(&str, &str)| a == b;
-        let head = old.split_inclusive('\n').zip(new.split_inclusive('\n')).take_while(equal);
-        let head = head.count();
+        let pairs = old.split_inclusive('\n').zip(new.split_inclusive('\n'));
+        let head = pairs.take_while(|(a, b)| a == b).count();
         let most = self.before.len().min(self.after.len()) - head;
-        let tail = reversed(old).zip(reversed(new)).take(most).take_while(equal).count();
+        let last_pairs = reversed(old).zip(reversed(new)).take(most);
+        let tail = last_pairs.take_while(|(a, b)| a == b).count();
         self.before = self.before.start + head..self.before.end - tail;
         self.after = self.after.start + head..self.after.end - tail;
         self
@@ -55,21 +55,26 @@ fn reversed(text: &str) -> impl Iterator<Item = &str> {
 /// Composes two series of changes, each in order, into one from the first to the last text.
 pub(super) fn compose(first: &[LineChange], second: &[LineChange]) -> Vec<LineChange> {
     let mut all = Vec::with_capacity(first.len() + second.len());
-    let (mut first, mut second) = (first.iter().peekable(), second.iter().peekable());
+    let mut first = first.iter().peekable();
+    let mut second = second.iter().peekable();
     // The offsets of the following lines: from the first text to the middle one, and from there to
     // the last.
-    let (mut moved, mut moved_on) = (0_isize, 0_isize);
+    let mut moved = 0_isize;
+    let mut moved_on = 0_isize;
     loop {
-        let starts =
-            [first.peek().map(|it| it.after.start), second.peek().map(|it| it.before.start)];
+        let starts = [
+            first.peek().map(|change| change.after.start),
+            second.peek().map(|change| change.before.start),
+        ];
         let Some(start) = starts.into_iter().flatten().min() else { break };
-        let (was_moved, was_moved_on) = (moved, moved_on);
+        let was_moved = moved;
+        let was_moved_on = moved_on;
         let mut end = start;
         loop {
-            if let Some(change) = first.next_if(|it| it.after.start <= end) {
+            if let Some(change) = first.next_if(|change| change.after.start <= end) {
                 end = end.max(change.after.end);
                 moved += growth(change);
-            } else if let Some(change) = second.next_if(|it| it.before.start <= end) {
+            } else if let Some(change) = second.next_if(|change| change.before.start <= end) {
                 end = end.max(change.before.end);
                 moved_on += growth(change);
             } else {
@@ -92,17 +97,19 @@ pub fn diff_texts(before: &str, after: &str) -> Vec<LineChange> {
     let (old, new): (Vec<_>, Vec<_>) =
         (before.split_inclusive('\n').collect(), after.split_inclusive('\n').collect());
     let ops = diff_lines_until(&old, &new, Some(Instant::now() + DIFF_TIME)).into_iter();
-    let changed = ops.filter(|it| !matches!(it, DiffOp::Equal { .. }));
-    changed.map(|it| LineChange { before: it.old_range(), after: it.new_range() }).collect()
+    let changed = ops.filter(|op| !matches!(op, DiffOp::Equal { .. }));
+    changed.map(|op| LineChange { before: op.old_range(), after: op.new_range() }).collect()
 }
 
 /// Counts the added and removed lines.
 pub fn count_changed_lines(before: &str, after: &str, changes: &[LineChange]) -> LineCounts {
     let mut count = LineCounts::default();
-    let (mut old, mut new) = (LineCursor::new(before), LineCursor::new(after));
+    let mut old = LineCursor::new(before);
+    let mut new = LineCursor::new(after);
     for change in changes {
-        let (old, new) = (old.take(&change.before), new.take(&change.after));
-        for op in diff_lines(&old, &new).iter().filter(|it| !matches!(it, DiffOp::Equal { .. })) {
+        let old = old.take(&change.before);
+        let new = new.take(&change.after);
+        for op in diff_lines(&old, &new).iter().filter(|op| !matches!(op, DiffOp::Equal { .. })) {
             count.removed += op.old_range().len();
             count.added += op.new_range().len();
         }
@@ -117,10 +124,8 @@ pub fn render_changed_lines(after: &str, changes: &[LineChange], room: &mut usiz
     let mut cursor = LineCursor::new(after);
     let mut next = 0;
     for change in changes {
-        let (start, end) = (
-            change.after.start.saturating_sub(CONTEXT_LINES).max(next),
-            change.after.end + CONTEXT_LINES,
-        );
+        let start = change.after.start.saturating_sub(CONTEXT_LINES).max(next);
+        let end = change.after.end + CONTEXT_LINES;
         if *room == 0 {
             text.push_str("[more changes are not shown]\n");
             break;
@@ -142,14 +147,16 @@ pub fn render_changed_lines(after: &str, changes: &[LineChange], room: &mut usiz
 /// Renders the changes as a diff for people, of limited length.
 pub fn render_diff(before: &str, after: &str, changes: &[LineChange]) -> String {
     let mut text = String::new();
-    let (mut old, mut new) = (LineCursor::new(before), LineCursor::new(after));
+    let mut old = LineCursor::new(before);
+    let mut new = LineCursor::new(after);
     let mut room = MAX_DIFF_LINES;
     for change in changes {
-        let (start, old, new) =
-            (change.after.start + 1, old.take(&change.before), new.take(&change.after));
+        let start = change.after.start + 1;
+        let old = old.take(&change.before);
+        let new = new.take(&change.after);
         text.push_str(&format!("@@ line {start} @@\n"));
-        let old = old.into_iter().map(|it| ('-', it));
-        let lines = old.chain(new.into_iter().map(|it| ('+', it)));
+        let old = old.into_iter().map(|line| ('-', line));
+        let lines = old.chain(new.into_iter().map(|line| ('+', line)));
         for (sign, line) in lines {
             room -= 1;
             if room == 0 || text.len() > MAX_DIFF_BYTES {
@@ -184,15 +191,15 @@ impl<'a> LineCursor<'a> {
 
     /// Takes these lines, except for those that were passed already.
     fn take(&mut self, lines: &Range<usize>) -> Vec<&'a str> {
-        if let Some(skip) = lines.start.checked_sub(self.line).filter(|it| *it > 0) {
+        if let Some(skip) = lines.start.checked_sub(self.line).filter(|skip| *skip > 0) {
             let end = memchr::memchr_iter(b'\n', self.rest.as_bytes()).nth(skip - 1);
-            self.rest = end.map_or("", |it| &self.rest[it + 1..]);
+            self.rest = end.map_or("", |end| &self.rest[end + 1..]);
             self.line = lines.start;
         }
         let mut taken = Vec::new();
         while self.line < lines.end && !self.rest.is_empty() {
-            let end =
-                memchr::memchr(b'\n', self.rest.as_bytes()).map_or(self.rest.len(), |it| it + 1);
+            let end = memchr::memchr(b'\n', self.rest.as_bytes())
+                .map_or(self.rest.len(), |newline| newline + 1);
             let (line, rest) = self.rest.split_at(end);
             taken.push(line);
             self.rest = rest;

@@ -35,7 +35,7 @@ pub struct TextEdit {
     pub old: String,
     /// The replacement.
     pub new: String,
-    /// Whether to replace all occurrences instead of exactly one.
+    /// True to replace all occurrences instead of exactly one.
     pub replace_all: bool,
 }
 
@@ -90,7 +90,7 @@ pub enum EditErrorKind {
     NotFound {
         /// The most similar lines.
         similar: Vec<SimilarLines>,
-        /// Whether the old text was there before the preceding edits were applied.
+        /// True if the old text was there before the preceding edits were applied.
         matched_before: bool,
     },
     /// There are too many occurrences, or the result would be too large.
@@ -112,28 +112,31 @@ pub enum EditErrorKind {
 /// # Errors
 /// The first edit that cannot be applied.
 pub fn apply(text: &str, edits: &[TextEdit]) -> Result<AppliedEdits, EditError> {
-    let refuse = |index, kind| Err(EditError { index, kind });
     match edits.len() {
-        0 => return refuse(0, EditErrorKind::NoEdits),
-        count if count > MAX_EDITS => return refuse(MAX_EDITS, EditErrorKind::TooManyEdits),
+        0 => return Err(EditError { index: 0, kind: EditErrorKind::NoEdits }),
+        count if count > MAX_EDITS => {
+            return Err(EditError { index: MAX_EDITS, kind: EditErrorKind::TooManyEdits });
+        }
         _ => {}
     }
-    for (number, edit) in edits.iter().enumerate() {
-        if let Some(reason) = validate(text, edit) {
-            return refuse(number, reason);
+    for (index, edit) in edits.iter().enumerate() {
+        if let Some(kind) = validate(text, edit) {
+            return Err(EditError { index, kind });
         }
     }
     let mut lines = EditBuffer::new(text);
-    let (mut applied, mut changes) = (Vec::new(), Vec::new());
-    for (number, edit) in edits.iter().enumerate() {
+    let mut applied = Vec::new();
+    let mut changes = Vec::new();
+    for (index, edit) in edits.iter().enumerate() {
         match apply_one(&mut lines, edit) {
             Ok((step, changed)) => {
                 applied.push(step);
                 changes = line_changes::compose(&changes, &changed);
             }
             Err(miss) => {
-                let matched_before = number > 0 && to_lf(text).contains(&to_lf(&edit.old));
-                return refuse(number, explain(miss, lines.text(), &edit.old, matched_before));
+                let matched_before = index > 0 && to_lf(text).contains(&to_lf(&edit.old));
+                let kind = explain(miss, lines.text(), &edit.old, matched_before);
+                return Err(EditError { index, kind });
             }
         }
     }
@@ -153,8 +156,8 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
     if to_lf(&edit.old) == to_lf(&edit.new) {
         return Some(EditErrorKind::NoChange);
     }
-    let line = omission::find_placeholder(&edit.new, text)?;
-    let line = edit.new.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
+    let number = omission::find_placeholder(&edit.new, text)?;
+    let line = edit.new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
     Some(EditErrorKind::Placeholder { line })
 }
 
@@ -162,7 +165,8 @@ fn apply_one(
     lines: &mut EditBuffer,
     edit: &TextEdit,
 ) -> Result<(AppliedEdit, Vec<LineChange>), MatchError> {
-    let (old, new) = (normalized(&edit.old), normalized(&edit.new));
+    let old = normalized(&edit.old);
+    let new = normalized(&edit.new);
     let within = 0..lines.text().len();
     let query =
         MatchQuery { old: &old, new: &new, all: edit.replace_all, within, whole_lines: false };
@@ -190,7 +194,7 @@ fn explain(miss: MatchError, text: &str, old: &str, matched_before: bool) -> Edi
         }
         MatchError::TooLarge => EditErrorKind::TooLarge,
         MatchError::Ambiguous { match_kind, starts, count } => {
-            let lines = starts.iter().map(|it| count_newlines(&text[..*it])).collect();
+            let lines = starts.iter().map(|start| count_newlines(&text[..*start])).collect();
             EditErrorKind::Ambiguous { match_kind, lines, count }
         }
     }
@@ -210,7 +214,7 @@ impl EditError {
 struct ErrorWording<'a> {
     /// The name of the old text: an argument, or a hunk.
     old_name: &'a str,
-    /// What to do if it occurs more than once.
+    /// Advice for when it occurs more than once.
     hint: &'a str,
 }
 
@@ -281,7 +285,8 @@ fn not_found_message(
             line + 1
         ));
     }
-    let (from, to) = (best.lines.start.saturating_sub(5) + 1, best.lines.end + 5);
+    let from = best.lines.start.saturating_sub(5) + 1;
+    let to = best.lines.end + 5;
     text.push_str(&format!(" Re-read lines {from}–{to} or copy exactly.\n"));
     for (number, lines) in similar.iter().enumerate() {
         if number > 0 {
@@ -307,7 +312,7 @@ fn ambiguous_message(
     wording: &ErrorWording<'_>,
 ) -> String {
     let ErrorWording { old_name, hint } = wording;
-    let named: Vec<_> = lines.iter().map(|it| (it + 1).to_string()).collect();
+    let named: Vec<_> = lines.iter().map(|line| (line + 1).to_string()).collect();
     let more = if count > lines.len() { ", …" } else { "" };
     let named = format!("matches {count} places: lines {}{more}", named.join(", "));
     if *match_kind == MatchKind::Exact {

@@ -38,14 +38,20 @@ const FILLER_WORDS: &[&str] = &[
 ];
 
 /// Finds the first line of `new`, counted from 1, that is a placeholder. A line that `old`
-/// contains, too, is none.
-pub fn find_placeholder<'t>(new: &'t str, old: &str) -> Option<usize> {
+/// contains as well does not count.
+pub fn find_placeholder(new: &str, old: &str) -> Option<usize> {
     let mut known = HashSet::new();
-    let mut is_new = |line: &'t str| {
+    for (index, line) in new.lines().enumerate() {
+        if !is_placeholder(line) {
+            continue;
+        }
         let line = line.trim();
-        !(known.contains(line) || old.contains(line) && known.insert(line))
-    };
-    new.lines().position(|line| is_placeholder(line) && is_new(line)).map(|it| it + 1)
+        if !known.contains(line) && !old.contains(line) {
+            return Some(index + 1);
+        }
+        known.insert(line);
+    }
+    None
 }
 
 fn is_placeholder(line: &str) -> bool {
@@ -53,39 +59,40 @@ fn is_placeholder(line: &str) -> bool {
     if line.len() > 120 {
         return false;
     }
-    let (mut words, mut is_comment) = (line.trim(), false);
-    while let Some(rest) = COMMENT_MARKS.iter().find_map(|it| words.strip_prefix(it)) {
+    let mut words = line.trim();
+    let mut is_comment = false;
+    while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_prefix(mark)) {
         (words, is_comment) = (rest.trim_start(), true);
     }
-    while let Some(rest) = COMMENT_MARKS.iter().find_map(|it| words.strip_suffix(it)) {
+    while let Some(rest) = COMMENT_MARKS.iter().find_map(|mark| words.strip_suffix(mark)) {
         words = rest.trim_end();
     }
-    let bare = words.trim_matches(|it: char| "….()[]{}<>: ".contains(it));
+    let bare = words.trim_matches(|c: char| "….()[]{}<>: ".contains(c));
     let has_dots = words.contains('…') || words.contains("...");
     if bare.is_empty() {
         // Three dots alone are code in some languages, but a placeholder in a comment.
-        let is_only_dots = words.chars().all(|it| it == '…' || it == '.');
+        let is_only_dots = words.chars().all(|c| c == '…' || c == '.');
         return has_dots && is_only_dots && (is_comment || words == "…");
     }
     (is_comment || has_dots) && describes_omission(bare, has_dots)
 }
 
-/// Whether the words say only that something is unchanged.
+/// Returns true if the words say only that something is unchanged.
 fn describes_omission(words: &str, has_dots: bool) -> bool {
-    let words = words.to_lowercase();
-    let words: Vec<_> =
-        words.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty()).collect();
-    let has = |list: &[&str]| words.iter().any(|it| list.contains(it));
-    let known = |it: &&str| {
-        [OMITTED_THINGS, OMISSION_WORDS, FILLER_WORDS].iter().any(|list| list.contains(it))
-    };
-    let unknown = words.iter().filter(|it| !known(it)).count();
-    let states = words.iter().filter(|it| OMISSION_WORDS.contains(it)).count();
+    let lower = words.to_lowercase();
+    let mut names_thing = false;
+    let mut states = 0;
+    let mut unknown = 0;
+    for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        let is_thing = OMITTED_THINGS.contains(&word);
+        let is_state = OMISSION_WORDS.contains(&word);
+        names_thing |= is_thing;
+        states += usize::from(is_state);
+        unknown += usize::from(!is_thing && !is_state && !FILLER_WORDS.contains(&word));
+    }
     // They may include a name, as in `rest of parse_args unchanged`.
     let most_unknown = usize::from(has_dots || states > 1) * 2;
-    has(OMISSION_WORDS)
-        && unknown <= most_unknown
-        && (has_dots || has(OMITTED_THINGS) || states > 1)
+    states > 0 && unknown <= most_unknown && (has_dots || names_thing || states > 1)
 }
 
 #[cfg(test)]

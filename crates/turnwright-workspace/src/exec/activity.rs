@@ -1,5 +1,5 @@
-//! Whether a program has run in between: each thread counts how often it has left a processor. A program
-//! of which no thread has run since a moment has changed no file since then.
+//! Detects that a program has run in between: each thread counts how often it has left a processor. A
+//! program of which no thread has run since a moment has changed no file since then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) enum ProgramRoots {
     Everything,
 }
 
-/// What was seen of the threads at one moment. A program that has not run in between looks the same.
+/// The state of the threads at one moment. A program that has not run in between looks the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActivitySample {
     /// How often each thread has left a processor.
@@ -28,7 +28,7 @@ pub struct ActivitySample {
 }
 
 impl ActivitySample {
-    /// Whether the program may have run since the other sample.
+    /// Returns true if the program may have run since the other sample.
     pub fn has_run_since(&self, earlier: &ActivitySample) -> bool {
         self.is_running || self != earlier
     }
@@ -58,7 +58,7 @@ impl ProgramActivity {
             let threads = std::fs::read_dir(format!("/proc/{process}/task"));
             for thread in threads.into_iter().flatten().flatten() {
                 let status = std::fs::read_to_string(thread.path().join("status"));
-                let number = thread.file_name().to_str().and_then(|it| it.parse().ok());
+                let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
                 if let (Ok(status), Some(number)) = (status, number) {
                     let (count, is_running) = switches(&status);
                     sample.switches.insert(number, count);
@@ -79,10 +79,21 @@ impl ProgramActivity {
 /// How often a thread has left a processor, and whether it is on one, or about to be.
 #[cfg(target_os = "linux")]
 fn switches(status: &str) -> (u64, bool) {
-    let value = |name: &str| status.lines().find_map(|it| it.strip_prefix(name)).unwrap_or("");
-    let count = |name| value(name).trim().parse::<u64>().unwrap_or_default();
-    let all = count("voluntary_ctxt_switches:") + count("nonvoluntary_ctxt_switches:");
-    (all, value("State:").trim_start().starts_with('R'))
+    let voluntary = switch_count(status, "voluntary_ctxt_switches:");
+    let involuntary = switch_count(status, "nonvoluntary_ctxt_switches:");
+    let is_running = status_value(status, "State:").trim_start().starts_with('R');
+    (voluntary + involuntary, is_running)
+}
+
+#[cfg(target_os = "linux")]
+fn switch_count(status: &str, name: &str) -> u64 {
+    status_value(status, name).trim().parse().unwrap_or_default()
+}
+
+/// The text after a name in the status of a thread.
+#[cfg(target_os = "linux")]
+fn status_value<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("")
 }
 
 #[cfg(target_os = "linux")]
@@ -94,16 +105,17 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
     fn a_program_that_waits_looks_the_same_and_one_that_has_run_does_not() {
         use std::io::Write;
-        let mut child = std::process::Command::new("cat");
-        let child = child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
-        let mut child = child.spawn().unwrap();
+        let mut command = std::process::Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
         let root = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
         let program = ProgramActivity::default();
         assert_eq!(program.sample(), Some(ActivitySample::default()));
         program.set(ProgramRoots::Namespace(vec![root]));
         // Until it waits for its input.
         let idle = loop {
-            let (one, other) = (program.sample().unwrap(), program.sample().unwrap());
+            let one = program.sample().unwrap();
+            let other = program.sample().unwrap();
             let waits = std::fs::read_to_string(format!("/proc/{root}/wchan")).unwrap_or_default();
             if !other.has_run_since(&one) && (waits.contains("pipe") || waits == "0") {
                 break other;

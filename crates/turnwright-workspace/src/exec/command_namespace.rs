@@ -39,9 +39,9 @@ struct NamespaceProcess {
 impl NamespaceProcess {
     #[expect(unsafe_code, reason = "registers a descriptor with the runtime")]
     fn open(id: Pid) -> io::Result<NamespaceProcess> {
-        let handle = pidfd_open(id, PidfdFlags::empty())?;
+        let pidfd = pidfd_open(id, PidfdFlags::empty())?;
         // SAFETY: an owned descriptor that is neither replaced nor closed while it is registered.
-        let handle = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) }?;
+        let handle = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
         Ok(NamespaceProcess { id, handle, status: None })
     }
 
@@ -67,16 +67,16 @@ impl NamespaceProcess {
 impl CommandNamespace {
     /// Opens the namespace of a command that was just started. If that fails, the command is killed.
     pub(super) fn open(processes: NamespaceProcesses) -> io::Result<CommandNamespace> {
-        let id = |it: u32| i32::try_from(it).ok().and_then(Pid::from_raw);
-        let (Some(init), Some(program)) = (id(processes.init), id(processes.program)) else {
+        let (Some(init_id), Some(program_id)) = (pid(processes.init), pid(processes.program))
+        else {
             return Err(io::Error::other("a process number is out of range"));
         };
-        let open = || {
-            let (init, program) = (NamespaceProcess::open(init)?, NamespaceProcess::open(program)?);
+        let opened = NamespaceProcess::open(init_id).and_then(|init| {
+            let program = NamespaceProcess::open(program_id)?;
             Ok(CommandNamespace { init: Some(init), program })
-        };
-        open().inspect_err(|_| {
-            kill_process(init, Signal::KILL).ok();
+        });
+        opened.inspect_err(|_| {
+            kill_process(init_id, Signal::KILL).ok();
         })
     }
 
@@ -87,7 +87,7 @@ impl CommandNamespace {
     /// Those of the two processes that are children of this one.
     pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
         let both = self.init.iter().chain([&self.program]);
-        both.filter(|it| it.status.is_none()).map(|it| it.id)
+        both.filter(|process| process.status.is_none()).map(|process| process.id)
     }
 
     /// Waits for the end of the program. Cancel safe.
@@ -95,8 +95,8 @@ impl CommandNamespace {
         self.program.wait().await
     }
 
-    /// The children of the first process and of the program, zombies included. Whatever else runs is among them or
-    /// below one: who loses its parent becomes a child of the first process.
+    /// The children of the first process and of the program, zombies included. All other processes are among or
+    /// below them: an orphan becomes a child of the first process.
     fn others(&self) -> Vec<Pid> {
         self.children().flat_map(descendants::of).collect()
     }
@@ -110,11 +110,11 @@ impl CommandNamespace {
                 all.extend(descendants::of(*process));
                 next += 1;
             }
-            all.iter().any(|it| members::is_running_member(*it, group))
+            all.iter().any(|process| members::is_running_member(*process, group))
         }
     }
 
-    /// Whether the program has ended and nothing else is running.
+    /// Returns true if the program has ended and nothing else is running.
     pub(super) fn has_ended(&self) -> bool {
         self.program.has_ended() && !is_any_running(&self.others())
     }
@@ -131,10 +131,10 @@ impl CommandNamespace {
         if !others.is_empty() || self.program.status.is_none() {
             // The first process ends last: when all others are reaped, and this reaps the program.
             let end = async {
-                drop(self.program.wait().await);
-                drop(init.wait().await);
+                self.program.wait().await.ok();
+                init.wait().await.ok();
             };
-            drop(tokio::time::timeout(END_TIMEOUT, end).await);
+            tokio::time::timeout(END_TIMEOUT, end).await.ok();
         }
         if init.status.is_none() {
             leave(init.id);
@@ -149,8 +149,12 @@ impl CommandNamespace {
     }
 }
 
+fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
 fn is_any_running(processes: &[Pid]) -> bool {
-    processes.iter().any(|it| !descendants::is_zombie(*it))
+    processes.iter().any(|process| !descendants::is_zombie(*process))
 }
 
 /// Has a killed child reaped when it ends.

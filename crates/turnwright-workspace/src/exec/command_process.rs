@@ -35,8 +35,7 @@ impl CommandProcess {
         sandbox: Option<&Sandbox>,
     ) -> io::Result<CommandProcess> {
         let (child, namespace, started) = descendants::start(|| {
-            let child = command.spawn();
-            let child = child.map_err(|error| match sandbox {
+            let child = command.spawn().map_err(|error| match sandbox {
                 Some(sandbox) => sandbox.explain(error),
                 None => error,
             });
@@ -60,8 +59,8 @@ impl CommandProcess {
         Ok(CommandProcess { child })
     }
 
-    /// Starts the command without a window. It does nothing before its job object has it, so that nothing
-    /// that it starts is missed.
+    /// Starts the command without a window. It is suspended until its job object has it, so that the job has
+    /// everything that it starts.
     #[cfg(windows)]
     pub(super) fn spawn(command: &mut Command, _: Option<&Sandbox>) -> io::Result<CommandProcess> {
         const SUSPENDED: u32 = 4;

@@ -1,5 +1,5 @@
-//! The processes below this one, from `/proc`. So that all of them stay below it, this process becomes
-//! the parent of those whose own parent has ended.
+//! The descendants of this process, from `/proc`. To keep all of them, this process becomes the parent of
+//! descendants whose own parent has ended.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ pub(super) fn adopt_orphans() {
     adopts_orphans();
 }
 
-/// Whether the kernel lists the children of each process.
+/// Returns true if the kernel lists the children of each process.
 pub(super) fn are_listed() -> bool {
     adopts_orphans()
 }
@@ -46,14 +46,14 @@ fn adopts_orphans() -> bool {
 #[derive(Debug)]
 pub(super) struct StartedChildren(Vec<Pid>);
 
-/// Starts a process, and with it those of its namespace. The lock is held meanwhile, so that
+/// Starts a process and the processes of its namespace. The lock is held meanwhile, so that
 /// [`reap_orphans`] knows every child that it sees.
 pub(super) fn start(
     spawn: impl FnOnce() -> io::Result<(Child, Option<CommandNamespace>)>,
 ) -> io::Result<(Child, Option<CommandNamespace>, StartedChildren)> {
     let mut started = STARTED.lock();
     let (child, namespace) = spawn()?;
-    let process = child.id().and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
+    let process = child.id().and_then(|number| Pid::from_raw(i32::try_from(number).ok()?));
     let others = namespace.iter().flat_map(CommandNamespace::children);
     let all: Vec<_> = process.into_iter().chain(others).collect();
     started.extend(&all);
@@ -63,7 +63,7 @@ pub(super) fn start(
 
 impl Drop for StartedChildren {
     fn drop(&mut self) {
-        STARTED.lock().retain(|it| !self.0.contains(it));
+        STARTED.lock().retain(|process| !self.0.contains(process));
     }
 }
 
@@ -81,34 +81,34 @@ pub(super) fn reap_abandoned() {
     });
 }
 
-/// Reaps children that have ended and that nobody waits for: those that were abandoned, and what a command
-/// or a server has left behind that still runs. `is_ours` tells whether a process descends from one.
+/// Reaps ended children that nobody waits for: abandoned ones, and orphans of a command or server that still
+/// runs. `is_ours` returns true for such an orphan.
 pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
     reap_abandoned();
-    // To find out which children there are takes many system calls, and there is hardly ever one.
+    // Listing the children takes many system calls, and there is hardly ever one to reap.
     if !has_ended_child() {
         return;
     }
     let mut ended = of_this_process().unwrap_or_default();
-    ended.retain(|it| is_zombie(*it) && is_ours(*it));
-    // In this order: whoever abandons a child does it before the child is removed from the others.
+    ended.retain(|process| is_zombie(*process) && is_ours(*process));
+    // In this order: a child is added to the abandoned ones before it is removed from the others.
     let mut others = STARTED.lock().clone();
     others.extend(&*ABANDONED.lock());
-    for child in ended.into_iter().filter(|it| !others.contains(it)) {
+    for child in ended.into_iter().filter(|child| !others.contains(child)) {
         reap(child);
     }
 }
 
-/// Whether a child of this process has ended and was not reaped yet.
+/// Returns true if a child of this process has ended and was not reaped yet.
 fn has_ended_child() -> bool {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, how), Ok(None) | Err(rustix::io::Errno::CHILD))
 }
 
-/// Whether a process has ended and was not reaped yet.
+/// Returns true if a process has ended and was not reaped yet.
 pub(super) fn is_zombie(process: Pid) -> bool {
     let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
-    let name_end = stat.iter().rposition(|it| *it == b')').unwrap_or_default();
+    let name_end = stat.iter().rposition(|byte| *byte == b')').unwrap_or_default();
     matches!(stat.get(name_end + 2), None | Some(b'Z' | b'X' | b'x'))
 }
 
@@ -140,7 +140,7 @@ fn children(process: &str) -> Option<Vec<Pid>> {
 /// All processes that this one can see.
 pub(super) fn all_processes() -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|it| parse_pid(it.file_name().to_str()?))
+    processes.filter_map(|entry| parse_pid(entry.file_name().to_str()?))
 }
 
 fn parse_pid(number: &str) -> Option<Pid> {

@@ -12,10 +12,10 @@ const SECRET_WORDS: &[&str] =
 const NON_SECRET_NAMES: &[&str] =
     &["SSH_AUTH_SOCK", "XAUTHORITY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"];
 
-/// Variables that change what the words of a command mean, so that it would not do what it was
-/// judged by: files and options that a shell reads even with `--norc`, where `cd` goes, what a
-/// pattern leaves out, additional options of programs, programs that they start and libraries that
-/// they load. `LD_LIBRARY_PATH` is not here, because whole toolchains are found by it.
+/// Variables that change the meaning of a command, which would then not do what its words say: files and
+/// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
+/// options of programs, programs that they start and libraries that they load. `LD_LIBRARY_PATH` is not here,
+/// because whole toolchains are found by it.
 const MEANING_CHANGING_NAMES: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -74,7 +74,7 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// Variables that lead to the user's terminal, where nobody would see a question for a passphrase.
+/// Variables that name the user's terminal, where a question for a passphrase would not be seen.
 const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
@@ -110,9 +110,9 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TURNWRIGHT", "1"),
 ];
 
-/// What a command gets that runs without a question, besides `LC_*` and the variables above: where the
-/// user, the toolchains and the temporary files are. Others could make it do more than its words say,
-/// as `NODE_OPTIONS` does.
+/// The variables for commands that run without a question, besides `LC_*` and those above: they say where
+/// the user, the toolchains and the temporary files are. Others could make a command do more than its
+/// words say, as `NODE_OPTIONS` does.
 const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
     "PATH",
     "HOME",
@@ -151,7 +151,7 @@ const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 fn holds_password(value: &str) -> bool {
     value.split("://").skip(1).any(|rest| {
         let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
-        let user = authority.rsplit_once('@').map_or("", |it| it.0);
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
         user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
     })
 }
@@ -159,10 +159,32 @@ fn holds_password(value: &str) -> bool {
 /// True if a variable with this name probably holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_uppercase();
-    !NON_SECRET_NAMES.contains(&name.as_str()) && SECRET_WORDS.iter().any(|it| name.contains(it))
+    !NON_SECRET_NAMES.contains(&name.as_str())
+        && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Whether two names are those of one variable: Windows ignores their case.
+/// Returns true for a variable that can hold no secret and does not change the meaning of commands.
+fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
+    let name = name.to_string_lossy().to_uppercase();
+    let value = value.to_string_lossy();
+    let named_secret = is_secret_name(&name);
+    let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
+    let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
+    let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
+        || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
+    let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
+    !is_secret && !changes_meaning && !is_terminal
+}
+
+fn is_for_silent_commands(name: &OsStr) -> bool {
+    let upper = name.to_string_lossy().to_uppercase();
+    NAMES_FOR_SILENT_COMMANDS.contains(&upper.as_str())
+        || upper.starts_with("LC_")
+        || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+}
+
+/// Returns true if both names mean the same variable: Windows ignores their case.
 fn is_same_name(one: &OsStr, other: &str) -> bool {
     if cfg!(windows) { one.eq_ignore_ascii_case(other) } else { one == other }
 }
@@ -179,22 +201,11 @@ impl Environment {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         secrets: &[&str],
     ) -> Environment {
-        let is_harmless = |(name, value): &(OsString, OsString)| {
-            let name = name.to_string_lossy().to_uppercase();
-            let value = value.to_string_lossy();
-            let named_secret = is_secret_name(&name);
-            let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
-            let holds_secret = secrets.iter().any(|it| it.len() >= 8 && value.contains(it));
-            let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
-                || MEANING_CHANGING_PREFIXES.iter().any(|it| name.starts_with(it));
-            let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
-            let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
-            !is_secret && !changes_meaning && !is_terminal
-        };
-        let mut kept: Vec<_> = variables.into_iter().filter(is_harmless).collect();
-        let is_replaced =
-            |it: &OsStr| NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(it, quiet.0));
-        kept.retain(|(name, _)| !is_replaced(name));
+        let mut kept: Vec<_> = variables.into_iter().collect();
+        kept.retain(|(name, value)| {
+            is_harmless(name, value, secrets)
+                && !NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
+        });
         kept.extend(
             NONINTERACTIVE_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())),
         );
@@ -203,7 +214,7 @@ impl Environment {
 
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Environment {
-        self.0.retain(|(it, _)| !is_same_name(it, name));
+        self.0.retain(|(variable, _)| !is_same_name(variable, name));
         self.0.push((name.into(), value.into()));
         self
     }
@@ -221,31 +232,32 @@ impl Environment {
     /// A copy without these variables.
     #[must_use]
     pub fn without(&self, names: &[&str]) -> Environment {
-        let stays =
-            |it: &&(OsString, OsString)| !names.iter().any(|name| is_same_name(&it.0, name));
-        Environment(self.0.iter().filter(stays).cloned().collect())
+        let kept = self
+            .0
+            .iter()
+            .filter(|variable| !names.iter().any(|name| is_same_name(&variable.0, name)));
+        Environment(kept.cloned().collect())
     }
 
     /// A copy for a command that runs without a question. Its programs and libraries are looked up only in
     /// absolute folders that `is_trusted`.
     #[must_use]
     pub fn for_silent_command(&self, is_trusted: impl Fn(&Path) -> bool) -> Environment {
-        let is_known = |it: &&(OsString, OsString)| {
-            let name = it.0.to_string_lossy().to_uppercase();
-            NAMES_FOR_SILENT_COMMANDS.contains(&name.as_str())
-                || name.starts_with("LC_")
-                || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(&it.0, quiet.0))
-        };
-        let mut all: Vec<_> = self.0.iter().filter(is_known).cloned().collect();
-        let is_path = |it: &OsStr| is_same_name(it, "PATH");
+        let known = self.0.iter().filter(|variable| is_for_silent_commands(&variable.0));
+        let mut all: Vec<_> = known.cloned().collect();
         let system_path = self.system_path();
-        for (name, path) in all.iter_mut().filter(|it| is_path(&it.0) || it.0 == LIBRARY_PATH) {
-            let parts = std::env::split_paths(path).filter(|it| it.is_absolute() && is_trusted(it));
+        for (name, path) in &mut all {
+            let is_path = is_same_name(name, "PATH");
+            if !is_path && *name != LIBRARY_PATH {
+                continue;
+            }
+            let parts = std::env::split_paths(path)
+                .filter(|folder| folder.is_absolute() && is_trusted(folder));
             let trusted = std::env::join_paths(parts).unwrap_or_default();
-            let is_missing = trusted.is_empty() && is_path(name);
+            let is_missing = trusted.is_empty() && is_path;
             *path = if is_missing { system_path.clone() } else { trusted };
         }
-        // To the loader an empty part is the current folder, and so is an empty list to some.
+        // An empty part means the current folder to the loader; to some loaders, so does an empty list.
         all.retain(|(name, path)| name != LIBRARY_PATH || !path.is_empty());
         Environment(all)
     }
@@ -253,7 +265,7 @@ impl Environment {
     /// Where the programs of the system are, for a user whose own path has no trusted folder.
     fn system_path(&self) -> OsString {
         let system = self.get("SystemRoot").filter(|_| cfg!(windows));
-        system.map_or_else(|| SYSTEM_PATH.into(), |it| Path::new(it).join("System32").into())
+        system.map_or_else(|| SYSTEM_PATH.into(), |root| Path::new(root).join("System32").into())
     }
 
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
@@ -264,7 +276,10 @@ impl Environment {
     }
 
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.iter().find(|it| is_same_name(&it.0, name)).map(|it| it.1.as_os_str())
+        self.0
+            .iter()
+            .find(|variable| is_same_name(&variable.0, name))
+            .map(|variable| variable.1.as_os_str())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
@@ -303,7 +318,7 @@ mod tests {
             ("HOME", "/home/a"),
         ];
         let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
-        let silent = all.for_silent_command(|it| !it.starts_with("/project"));
+        let silent = all.for_silent_command(|path| !path.starts_with("/project"));
         assert_eq!(silent.get("PATH").unwrap(), "/usr/bin:/opt/x");
         assert_eq!(silent.get("HOME").unwrap(), "/home/a");
         assert_eq!(silent.get("LC_ALL").unwrap(), "C");
@@ -327,7 +342,7 @@ mod tests {
             ("Npm_Token", "t"),
         ];
         let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
-        let silent = all.for_silent_command(|it| !it.starts_with(r"C:\project"));
+        let silent = all.for_silent_command(|path| !path.starts_with(r"C:\project"));
         for (name, in_all, in_silent) in [
             ("PATH", Some(r"C:\project\bin;bin;C:\tools"), Some(r"C:\tools")),
             ("SYSTEMROOT", Some(r"C:\Windows"), Some(r"C:\Windows")),
@@ -343,7 +358,10 @@ mod tests {
         assert_eq!(none.get("Path").unwrap(), r"C:\Windows\System32");
         let other = all.clone().with("PATH", "x");
         assert_eq!(other.get("Path").unwrap(), "x");
-        assert_eq!(other.iter().filter(|it| it.0.eq_ignore_ascii_case("path")).count(), 1);
+        assert_eq!(
+            other.iter().filter(|variable| variable.0.eq_ignore_ascii_case("path")).count(),
+            1
+        );
         assert_eq!(all.without(&["PATH"]).get("Path"), None);
     }
 
@@ -362,8 +380,8 @@ mod tests {
             ("BASH_ENV", "/tmp/start"),
             ("GPG_TTY", "/dev/pts/1"),
             ("BASH_FUNC_ls%%", "() { rm; }"),
-        ];
-        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        ]
+        .map(|(name, value)| (name.into(), value.into()));
         let environment = Environment::scrubbed(variables, &["sk-12345678"]);
         let names: Vec<_> =
             environment.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
@@ -381,7 +399,7 @@ mod tests {
         ] {
             assert!(!names.contains(&gone.to_owned()), "{gone}");
         }
-        assert_eq!(names.iter().filter(|it| *it == "TERM").count(), 1);
+        assert_eq!(names.iter().filter(|name| *name == "TERM").count(), 1);
     }
 
     #[test]
@@ -394,12 +412,13 @@ mod tests {
         let stays = "PATH HOME LANG LD_LIBRARY_PATH GREP_COLORS GIT_AUTHOR_NAME \
                      GIT_CEILING_DIRECTORIES CARGO_HOME NODE_OPTIONS SHELL";
         let all = format!("{gone} {stays}");
-        let variables = all.split(' ').map(|it| (it.into(), "x".into()));
+        let variables = all.split(' ').map(|name| (name.into(), "x".into()));
         let environment = Environment::scrubbed(variables, &[]);
-        let has = |name: &str| environment.iter().any(|it| it.0 == name && it.1 == "x");
-        let left: Vec<_> = gone.split(' ').filter(|it| has(it)).collect();
+        let has =
+            |name: &str| environment.iter().any(|variable| variable.0 == name && variable.1 == "x");
+        let left: Vec<_> = gone.split(' ').filter(|name| has(name)).collect();
         assert!(left.is_empty(), "{left:?}");
-        let missing: Vec<_> = stays.split(' ').filter(|it| !has(it)).collect();
+        let missing: Vec<_> = stays.split(' ').filter(|name| !has(name)).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 }

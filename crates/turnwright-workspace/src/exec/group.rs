@@ -43,7 +43,7 @@ use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
-/// How long what is left of a command that has ended may take to end by itself, as helpers of Python's
+/// How long processes that an ended command has left may take to end by themselves, as helpers of Python's
 /// `multiprocessing` do.
 #[cfg(unix)]
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
@@ -116,8 +116,8 @@ pub(super) fn base_command(
 /// The process to start for this specification.
 #[cfg(unix)]
 fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
-    let words = shell(&spec.command).into_iter().map(OsString::from).collect();
-    let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), words)?;
+    let shell_words = shell(&spec.command).into_iter().map(OsString::from).collect();
+    let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), shell_words)?;
     let mut command = base_command(&words, &spec.environment, mark);
     configure_command(&mut command, spec);
     Ok(command)
@@ -156,8 +156,8 @@ async fn prepare(
 ) -> io::Result<Option<Sandbox>> {
     let preparing = spawn_blocking(move || {
         super::process_mark::reap_orphans();
-        // Whether it can be entered is found out when the command starts.
-        drop(std::fs::metadata(workdir));
+        // The start of the command reports a folder that cannot be entered.
+        std::fs::metadata(workdir).ok();
         profile.map(|profile| prepare_sandbox(&profile, network)).transpose()
     });
     preparing.await.map_err(io::Error::other)?
@@ -220,7 +220,8 @@ impl ProcessGroup {
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = ProcessGroup::spawn_with_output(command, mark, sandbox, None)?;
-        let (stdin, process) = (group.stdin.take(), &mut group.process);
+        let stdin = group.stdin.take();
+        let process = &mut group.process;
         match (stdin, process.take_stdout(), process.take_stderr()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
                 Ok((group, ProcessPipes { stdin, stdout, stderr }))
@@ -247,25 +248,28 @@ impl ProcessGroup {
         reader: Option<io::PipeReader>,
     ) -> io::Result<ProcessGroup> {
         let sandbox = sandbox.map(Arc::new);
-        let needs_watchdog = !sandbox.as_ref().is_some_and(|it| it.has_process_namespace());
+        let needs_watchdog =
+            !sandbox.as_ref().is_some_and(|sandbox| sandbox.has_process_namespace());
         let watchdog_entry = needs_watchdog.then(WatchdogEntry::new);
         let key = watchdog_entry.as_ref().map(WatchdogEntry::key);
         configure_child(&mut command, key, &mark, sandbox.clone());
-        let refused_connections = sandbox.as_ref().and_then(|it| it.refused_connections());
+        let refused_connections =
+            sandbox.as_ref().and_then(|sandbox| sandbox.refused_connections());
         let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
         let id = process
             .id()
-            .and_then(|it| i32::try_from(it).ok())
+            .and_then(|id| i32::try_from(id).ok())
             .and_then(rustix::process::Pid::from_raw);
-        let pipe = |it: io::PipeReader| tokio::net::unix::pipe::Receiver::from_owned_fd(it.into());
         Ok(ProcessGroup {
             stdin: process.take_stdin(),
             process,
             id,
             buffer: vec![0; if reader.is_some() { READ_SIZE } else { 0 }].into(),
-            pipe: reader.map(pipe).transpose()?,
+            pipe: reader
+                .map(|reader| tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()))
+                .transpose()?,
             mark,
             refused_connections,
             has_ended: false,
@@ -312,14 +316,14 @@ impl ProcessGroup {
         self.signal_group(rustix::process::Signal::TERM);
         if tokio::time::timeout(grace, self.wait_until_gone()).await.is_err() {
             self.signal_group(rustix::process::Signal::KILL);
-            drop(tokio::time::timeout(grace, self.wait_until_gone()).await);
+            tokio::time::timeout(grace, self.wait_until_gone()).await.ok();
         }
         Leftover::Stopped
     }
 
     async fn wait_until_gone(&mut self) {
         // Only the shell is our child; there is no notification when its children end.
-        drop(self.process.wait().await);
+        self.process.wait().await.ok();
         while !self.has_stopped_running().await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -345,7 +349,7 @@ fn configure_child(
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     #[cfg(target_os = "linux")]
-    let has_namespace = sandbox.as_ref().is_some_and(|it| it.has_process_namespace());
+    let has_namespace = sandbox.as_ref().is_some_and(|sandbox| sandbox.has_process_namespace());
     // SAFETY: The closure runs between fork and exec. setsid, write and prctl are
     // async-signal-safe, and the sandbox is entered with system calls only.
     unsafe {
@@ -392,20 +396,21 @@ fn prefer_as_memory_victim() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
-    let written = opened.and_then(|it| rustix::io::write(it, b"1000"));
+    let written = opened.and_then(|file| rustix::io::write(file, b"1000"));
     set_dumpable_behavior(before)?;
     written?;
     Ok(())
 }
 
 impl ProcessGroup {
-    /// Kills what has left the group. Returns whether there was anything.
+    /// Kills the processes that have left the group. Returns true if there were any.
     async fn kill_strays(&mut self) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(namespace) = self.process.namespace_mut() {
             return namespace.kill().await;
         }
-        let (mark, leader) = (self.mark.clone(), self.process.id());
+        let mark = self.mark.clone();
+        let leader = self.process.id();
         // The result is not withheld if no thread can be started.
         spawn_blocking(move || mark.kill_all(leader)).await.unwrap_or(false)
     }
@@ -421,7 +426,7 @@ impl RunningCommand for ProcessGroup {
             // command itself.
             tokio::select! {
                 () = read_once(&mut self.pipe, &mut self.buffer, sink) => Ok(None),
-                status = self.process.wait() => status.map(|it| Some(exit_of(it))),
+                status = self.process.wait() => status.map(|status| Some(exit_of(status))),
             }
         })
     }
@@ -433,7 +438,7 @@ impl RunningCommand for ProcessGroup {
                     read_once(&mut self.pipe, &mut self.buffer, sink).await;
                 }
             };
-            drop(tokio::time::timeout(DRAIN_TIME, all).await);
+            tokio::time::timeout(DRAIN_TIME, all).await.ok();
         })
     }
 

@@ -34,9 +34,9 @@ pub struct JobEnd {
     pub reason: EndReason,
     /// How long it ran.
     pub duration: Duration,
-    /// Whether it had left processes running.
+    /// Tells if it had left processes running.
     pub leftover: Leftover,
-    /// The connections that came to nothing because of its sandbox.
+    /// The connections that its sandbox has refused.
     pub refused_connections: Vec<SocketAddr>,
 }
 
@@ -155,7 +155,7 @@ impl Job {
 
     /// How long it has been running, or ran.
     pub fn age(&self) -> Duration {
-        self.end().map_or_else(|| self.begun.elapsed(), |it| it.duration)
+        self.end().map_or_else(|| self.begun.elapsed(), |end| end.duration)
     }
 
     /// How it ended; `None` while it runs.
@@ -201,14 +201,14 @@ impl Job {
                 return end;
             }
             // The sender lives as long as `self`.
-            drop(progress.changed().await);
+            progress.changed().await.ok();
         }
     }
 
     /// Waits until it has printed more than this many bytes, or has ended.
     pub async fn wait_for_more_than(&self, bytes: u64) {
         let mut progress = self.progress.subscribe();
-        drop(progress.wait_for(|it| it.bytes > bytes || it.end.is_some()).await);
+        progress.wait_for(|progress| progress.bytes > bytes || progress.end.is_some()).await.ok();
     }
 
     /// Waits for new output and then until nothing more comes for the time `quiet`, or until it has
@@ -241,7 +241,7 @@ impl Job {
 
     /// Sends it a signal. Does nothing if it has ended.
     pub async fn send_signal(&self, signal: Signal) {
-        drop(self.requests.send(JobRequest::Signal(signal)).await);
+        self.requests.send(JobRequest::Signal(signal)).await.ok();
     }
 
     /// Writes to its input.
@@ -275,7 +275,7 @@ impl Job {
         work(&mut output);
         let total = output.total();
         drop(output);
-        self.progress.send_modify(|it| it.bytes = total);
+        self.progress.send_modify(|progress| progress.bytes = total);
     }
 
     fn set_end(&self, reason: EndReason, leftover: Leftover, refused_connections: Vec<SocketAddr>) {
@@ -361,8 +361,9 @@ async fn handle_request(command_run: &mut dyn RunningCommand, request: JobReques
         JobRequest::Signal(signal) => command_run.send_signal(signal),
         JobRequest::Input(bytes, done) => {
             let taken = tokio::time::timeout(INPUT_TIMEOUT, command_run.write_input(&bytes)).await;
-            let silent = |_| Err(io::Error::other("it does not read its input"));
-            drop(done.send(taken.unwrap_or_else(silent)));
+            let result =
+                taken.unwrap_or_else(|_| Err(io::Error::other("it does not read its input")));
+            done.send(result).ok();
         }
     }
 }

@@ -57,7 +57,8 @@ impl JobObject {
     pub(super) fn running_processes(&self) -> u32 {
         let mut counts = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         let size = byte_count::<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION>();
-        let (job, class) = (self.0.as_raw_handle(), JobObjectBasicAccountingInformation);
+        let job = self.0.as_raw_handle();
+        let class = JobObjectBasicAccountingInformation;
         let to = (&raw mut counts).cast();
         // SAFETY: `counts` is what this class of information is, and so large.
         check(unsafe { QueryInformationJobObject(job, class, to, size, std::ptr::null_mut()) })
@@ -73,8 +74,8 @@ impl JobObject {
     }
 }
 
-/// Lets the threads of a process run. Nothing else tells the first thread of a process that the standard
-/// library has started.
+/// Resumes the threads of a process. There is no other way to find the first thread of a process that the
+/// standard library has started.
 #[expect(unsafe_code, reason = "calls of the system whose pointers live as long as the call")]
 fn resume(process: u32) -> io::Result<()> {
     let mut entry =

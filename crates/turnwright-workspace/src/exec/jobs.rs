@@ -38,7 +38,7 @@ pub struct TooManyJobs(String);
 #[derive(Debug)]
 pub struct Jobs {
     folder: PathBuf,
-    /// What ids begin with. A number follows.
+    /// The start of each id. A number follows.
     prefix: String,
     time_limit: Duration,
     space: SpaceLimits,
@@ -68,7 +68,7 @@ impl Jobs {
         }
     }
 
-    /// Sets what ids begin with, so that they differ from those of another list.
+    /// Sets the prefix of ids, so that they differ from the ids of another list.
     #[must_use]
     pub fn with_prefix(mut self, prefix: String) -> Jobs {
         self.prefix = prefix;
@@ -78,7 +78,9 @@ impl Jobs {
     /// True if this is the id of a job of this list, which may be forgotten by now.
     pub fn has_issued(&self, id: &str) -> bool {
         let number = id.strip_prefix(self.prefix.as_str());
-        number.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
+        number.is_some_and(|digits| {
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        })
     }
 
     /// Makes ids continue after this number, since earlier ones occur in the conversation and their
@@ -114,7 +116,7 @@ impl Jobs {
     pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, TooManyJobs> {
         let mut table = self.table.lock();
         table.prune();
-        if table.jobs.iter().filter(|it| it.end().is_none()).count() >= MAX_RUNNING {
+        if table.jobs.iter().filter(|job| job.end().is_none()).count() >= MAX_RUNNING {
             drop(table);
             return Err(TooManyJobs(self.describe()));
         }
@@ -128,12 +130,12 @@ impl Jobs {
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<Job>> {
-        self.table.lock().jobs.iter().find(|it| it.id() == id).cloned()
+        self.table.lock().jobs.iter().find(|job| job.id() == id).cloned()
     }
 
     /// Removes a job that has ended and was reported.
     pub fn remove(&self, job: &Arc<Job>) {
-        self.table.lock().jobs.retain(|it| !Arc::ptr_eq(it, job));
+        self.table.lock().jobs.retain(|other| !Arc::ptr_eq(other, job));
     }
 
     /// Lists all jobs in one line for the model.
@@ -155,20 +157,23 @@ impl Jobs {
 
     pub fn running_ids(&self) -> Vec<String> {
         let table = self.table.lock();
-        let running = table.jobs.iter().filter(|it| it.end().is_none());
-        running.map(|it| it.id().to_owned()).collect()
+        let running = table.jobs.iter().filter(|job| job.end().is_none());
+        running.map(|job| job.id().to_owned()).collect()
     }
 
     /// Reports the jobs that have ended since the last call, one line each; `None` if there are
     /// none.
     pub fn take_end_notices(&self) -> Option<String> {
         let table = self.table.lock();
-        let line = |job: &Arc<Job>| {
-            let end = job.end().filter(|_| job.mark_end_reported())?;
+        let mut text = String::new();
+        for job in &table.jobs {
+            let Some(end) = job.end().filter(|_| job.mark_end_reported()) else { continue };
             let id = job.id();
-            Some(format!("[{id} ended: {}; exec_output id={id} has its output]\n", end.reason))
-        };
-        let text: String = table.jobs.iter().filter_map(line).collect();
+            text.push_str(&format!(
+                "[{id} ended: {}; exec_output id={id} has its output]\n",
+                end.reason
+            ));
+        }
         (!text.is_empty()).then_some(text)
     }
 
@@ -195,10 +200,10 @@ impl Drop for Jobs {
 impl JobTable {
     /// Removes the oldest ended jobs if there are too many.
     fn prune(&mut self) {
-        let ended = self.jobs.iter().filter(|it| it.end().is_some()).count();
+        let ended = self.jobs.iter().filter(|job| job.end().is_some()).count();
         let mut surplus = ended.saturating_sub(MAX_ENDED);
-        self.jobs.retain(|it| {
-            let is_removed = surplus > 0 && it.end().is_some();
+        self.jobs.retain(|job| {
+            let is_removed = surplus > 0 && job.end().is_some();
             surplus -= usize::from(is_removed);
             !is_removed
         });

@@ -40,7 +40,7 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most bytes that may wait for the agent before the program is no longer read.
 const MAX_BACKLOG: usize = 256 * 1024;
 
-/// What the launcher runs.
+/// The command for the launcher.
 #[derive(Clone, Debug)]
 pub struct LaunchSpec {
     pub environment: Environment,
@@ -120,7 +120,7 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
             (None, None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
         }
     };
-    // What a terminal of the editor shows is seen by more than the person who types there.
+    // More people than the one who types there see a terminal of the editor.
     let redactor = link.is_some().then(redact::StreamRedactor::default);
     let mut targets = OutputTargets {
         display: Some(display_task.output),
@@ -130,10 +130,10 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
     };
     #[expect(clippy::disallowed_methods, reason = "this process runs one command")]
     let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
-    let start = || {
+    let started = moved.and_then(|()| {
         ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox, network)
-    };
-    match moved.and_then(|()| start()) {
+    });
+    match started {
         Ok(group) => Ok(run(group, targets, signals).await),
         Err(error) => {
             let program = program.into_iter().next().unwrap_or_default();
@@ -167,7 +167,8 @@ async fn relay(
     signals: &mut TerminationSignals,
     output: &mut Vec<u8>,
 ) -> RelayEnd {
-    let (mut end_signal, mut grace) = (None, DEFAULT_GRACE);
+    let mut end_signal = None;
+    let mut grace = DEFAULT_GRACE;
     let exit = loop {
         let mut sink = |bytes: &[u8]| output.extend_from_slice(bytes);
         tokio::select! {
@@ -180,7 +181,7 @@ async fn relay(
                 Some(LinkFrame::Signal(signal)) => group.send_signal(signal),
                 Some(LinkFrame::Input(bytes)) => {
                     // A program that does not read its input must not block other events.
-                    drop(timeout(INPUT_TIMEOUT, group.write_input(&bytes)).await);
+                    timeout(INPUT_TIMEOUT, group.write_input(&bytes)).await.ok();
                 }
                 Some(LinkFrame::Stop(wanted)) => {
                     grace = wanted;
@@ -211,7 +212,7 @@ async fn run(
     let mut output = Vec::new();
     let RelayEnd { exit, end_signal, grace } =
         relay(&mut group, &mut targets, &mut signals, &mut output).await;
-    // What the program itself has printed is in the pipe, which holds less than this. Background
+    // All output of the program itself is in the pipe, which holds less than this. Background
     // processes may print more, faster than anybody reads.
     let mut sink = |bytes: &[u8]| {
         if output.len() < MAX_BACKLOG {
@@ -228,9 +229,9 @@ async fn run(
         Some(exit) => exit,
         None => reap(&mut group).await,
     };
-    drop(timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await);
+    timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await.ok();
     targets.forward(&mut output);
-    output = targets.redactor.take().map(|mut it| it.finish()).unwrap_or_default();
+    output = targets.redactor.take().map(|mut redactor| redactor.finish()).unwrap_or_default();
     targets.forward(&mut output);
     let code = match (end_signal, &exit) {
         (Some(number), _) => 128 + number,
@@ -244,10 +245,9 @@ async fn run(
 
 /// The exit status after the group was ended.
 async fn reap(group: &mut ProcessGroup) -> CommandExit {
-    let mut nothing = |_: &[u8]| {};
     let end = async {
         loop {
-            match group.next_output(&mut nothing).await {
+            match group.next_output(&mut |_| {}).await {
                 Ok(None) => {}
                 Ok(Some(exit)) => break Some(exit),
                 Err(_) => break None,
@@ -299,7 +299,7 @@ async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
 /// Waits until the display accepts more.
 async fn wait_for_display(display: Option<&Sender<Vec<u8>>>) {
     if let Some(display) = display {
-        drop(display.reserve().await);
+        display.reserve().await.ok();
     }
 }
 
@@ -315,11 +315,12 @@ struct OutputTargets {
 
 impl OutputTargets {
     fn have_room(&self) -> bool {
-        self.display_has_room() && self.link.as_ref().is_none_or(|it| it.backlog() < MAX_BACKLOG)
+        self.display_has_room()
+            && self.link.as_ref().is_none_or(|link| link.backlog() < MAX_BACKLOG)
     }
 
     fn display_has_room(&self) -> bool {
-        self.display.as_ref().is_none_or(|it| it.capacity() > 0)
+        self.display.as_ref().is_none_or(|display| display.capacity() > 0)
     }
 
     /// Passes output on. Returns false when nobody is left to receive it.
@@ -337,7 +338,7 @@ impl OutputTargets {
         }
         let output = std::mem::take(output);
         if let Some(display) = self.display.as_ref().filter(|_| !output.is_empty()) {
-            drop(display.try_send(output));
+            display.try_send(output).ok();
         }
         self.display.is_some() || self.link.is_some()
     }
@@ -352,10 +353,10 @@ impl OutputTargets {
     /// the terminal at once.
     async fn end(mut self, exit: CommandExit, leftover: Leftover) {
         self.display = None;
-        drop(timeout(FLUSH_TIMEOUT, &mut self.display_finished).await);
+        timeout(FLUSH_TIMEOUT, &mut self.display_finished).await.ok();
         if let Some(mut link) = self.link {
             link.send(&LinkFrame::Exit(exit, leftover));
-            drop(timeout(REPORT_TIMEOUT, link.flush()).await);
+            timeout(REPORT_TIMEOUT, link.flush()).await.ok();
         }
     }
 }
@@ -366,14 +367,15 @@ struct TerminationSignals(Vec<(i32, tokio::signal::unix::Signal)>);
 impl TerminationSignals {
     fn new() -> TerminationSignals {
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-        let listen = |it: SignalKind| Some((it.as_raw_value(), signal(it).ok()?));
-        TerminationSignals(kinds.into_iter().filter_map(listen).collect())
+        let signals =
+            kinds.into_iter().filter_map(|kind| Some((kind.as_raw_value(), signal(kind).ok()?)));
+        TerminationSignals(signals.collect())
     }
 
     async fn next(&mut self) -> i32 {
-        let waits = self.0.iter_mut().map(|(number, it)| {
+        let waits = self.0.iter_mut().map(|(number, stream)| {
             Box::pin(async {
-                it.recv().await;
+                stream.recv().await;
                 *number
             })
         });
@@ -406,7 +408,8 @@ mod tests {
         };
         let reads = async {
             tokio::time::sleep(FLUSH_TIMEOUT * 3).await;
-            let (mut agent, mut bytes) = (LauncherLink::new(its), 0);
+            let mut agent = LauncherLink::new(its);
+            let mut bytes = 0;
             loop {
                 match agent.next().await.unwrap() {
                     LinkEvent::Frame(LinkFrame::Output(output)) => bytes += output.len(),

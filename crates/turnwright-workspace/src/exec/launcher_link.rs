@@ -38,7 +38,7 @@ pub(super) enum LinkFrame {
     Exit(CommandExit, Leftover),
 }
 
-/// What the launcher is to run.
+/// The command for the launcher.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LaunchRequest {
     /// The program and its arguments.
@@ -79,7 +79,7 @@ impl LauncherLink {
     pub(super) fn send(&mut self, frame: &LinkFrame) {
         encode(frame, &mut self.outgoing);
         // The next wait reports errors of the connection.
-        drop(self.write());
+        self.write().ok();
     }
 
     /// The number of bytes that have not been sent yet.
@@ -124,7 +124,7 @@ impl LauncherLink {
         let begun = self.incoming.len();
         self.incoming.resize(begun + READ_SIZE, 0);
         let read = self.stream.try_read(&mut self.incoming[begun..]);
-        self.incoming.truncate(begun + read.as_ref().map_or(0, |it| *it));
+        self.incoming.truncate(begun + read.as_ref().map_or(0, |count| *count));
         match read {
             Ok(count) => Ok(count > 0),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
@@ -259,13 +259,16 @@ fn encode_request(request: &LaunchRequest) -> Vec<u8> {
 /// wanted.
 fn decode_request(request: &[u8]) -> io::Result<LaunchRequest> {
     let mut fields: Map<String, Value> = serde_json::from_slice(request)?;
-    let mut take = |name: &str| fields.remove(name).ok_or_else(invalid_frame);
     Ok(LaunchRequest {
-        program: serde_json::from_value(take("program")?)?,
-        workdir: serde_json::from_value(take("workdir")?)?,
-        accepts_input: serde_json::from_value(take("input")?)?,
-        sandbox: serde_json::from_value(take("sandbox")?)?,
+        program: serde_json::from_value(take_field(&mut fields, "program")?)?,
+        workdir: serde_json::from_value(take_field(&mut fields, "workdir")?)?,
+        accepts_input: serde_json::from_value(take_field(&mut fields, "input")?)?,
+        sandbox: serde_json::from_value(take_field(&mut fields, "sandbox")?)?,
     })
+}
+
+fn take_field(fields: &mut Map<String, Value>, name: &str) -> io::Result<Value> {
+    fields.remove(name).ok_or_else(invalid_frame)
 }
 
 /// Encodes how a command ended and whether processes were left: a letter each, then the details.
@@ -335,7 +338,8 @@ mod tests {
         for frame in &frames {
             encode(frame, &mut bytes);
         }
-        let (mut incoming, mut found) = (Vec::new(), Vec::new());
+        let mut incoming = Vec::new();
+        let mut found = Vec::new();
         for byte in bytes {
             incoming.push(byte);
             found.extend(decode(&mut incoming).unwrap());

@@ -96,7 +96,7 @@ async fn identify(mut peer: UnixStream, nonce: String) -> Option<UnixStream> {
     is_equal(&received, nonce.as_bytes()).then_some(peer)
 }
 
-/// Compares in a time that does not tell how much is equal.
+/// Compares in constant time.
 fn is_equal(left: &[u8], right: &[u8]) -> bool {
     let differences = left.iter().zip(right).fold(0, |all, (left, right)| all | (left ^ right));
     left.len() == right.len() && std::hint::black_box(differences) == 0
@@ -104,7 +104,7 @@ fn is_equal(left: &[u8], right: &[u8]) -> bool {
 
 /// True if the other side belongs to the same user. Nobody else can enter the folder either.
 fn is_same_user(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|it| it.uid() == rustix::process::geteuid().as_raw())
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     async fn no_forged_client_is_taken_for_the_launcher() {
         let mut listener = LauncherListener::bind().await.unwrap();
         let nonce = listener.nonce().to_owned();
-        let parts = (0..NONCE_LENGTH).map(|it| nonce[..it].to_owned());
+        let parts = (0..NONCE_LENGTH).map(|length| nonce[..length].to_owned());
         let changed = (0..NONCE_LENGTH).map(|at| {
             let mut all = nonce.clone().into_bytes();
             all[at] ^= 1;
@@ -174,7 +174,7 @@ mod tests {
         for sent in parts.chain(changed).chain(others) {
             let mut stream = UnixStream::connect(listener.socket()).await.unwrap();
             // More than the buffer holds is not taken.
-            drop(stream.try_write(sent.as_bytes()));
+            stream.try_write(sent.as_bytes()).ok();
             forged.push(sent.len());
             let accepted = timeout(Duration::from_millis(5), listener.accept()).await;
             assert!(accepted.is_err(), "{sent:?}");

@@ -8,17 +8,18 @@ use rustix::process::Pid;
 #[cfg(target_os = "linux")]
 pub(super) fn has_running_process(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
-    let number = |it: std::fs::DirEntry| Pid::from_raw(it.file_name().to_str()?.parse().ok()?);
-    let mut numbers = processes.filter_map(Result::ok).filter_map(number);
-    numbers.any(|it| is_running_member(it, group))
+    processes
+        .filter_map(Result::ok)
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .any(|process| is_running_member(process, group))
 }
 
 /// True if the process is running and belongs to the group.
 #[cfg(target_os = "linux")]
 pub(super) fn is_running_member(process: Pid, group: Pid) -> bool {
     let stat = std::fs::read(format!("/proc/{process}/stat"));
-    stat.is_ok_and(|it| {
-        member_state(&it, group).is_some_and(|it| !matches!(it, b'Z' | b'X' | b'x'))
+    stat.is_ok_and(|stat| {
+        member_state(&stat, group).is_some_and(|state| !matches!(state, b'Z' | b'X' | b'x'))
     })
 }
 
@@ -32,7 +33,7 @@ pub(super) fn has_running_process(_: Pid) -> bool {
 /// group …`, and the name may contain anything.
 #[cfg(target_os = "linux")]
 fn member_state(stat: &[u8], group: Pid) -> Option<u8> {
-    let end = stat.iter().rposition(|it| *it == b')')?;
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.bytes().next()?;

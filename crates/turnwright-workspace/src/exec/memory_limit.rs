@@ -1,4 +1,4 @@
-//! The memory that a command holds. One that would take all of the machine's is stopped before.
+//! The memory that a command holds. A command is stopped before it takes all memory of the machine.
 
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use tokio::task::spawn_blocking;
 
-/// The shortest and the longest time between two looks.
+/// The shortest and the longest time between two measurements.
 #[cfg(target_os = "linux")]
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// More bytes than a command can fill in a second: the kernel clears each page first.
@@ -35,7 +35,7 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
         match measuring.await {
             Ok(Some(Measured::Above(bytes))) => return bytes,
             Ok(Some(Measured::Below(free))) => pause = pause_before(free),
-            // For the moment, for example because too many files are open.
+            // Fails for now, for example because too many files are open.
             Ok(None) => pause = PAUSES.0,
             // The process is ending.
             Err(_) => std::future::pending().await,
@@ -49,14 +49,14 @@ pub(super) async fn wait_until_above(_: MemoryMeter, _: u64) -> u64 {
     std::future::pending().await
 }
 
-/// A command that waits far below its limit is not a reason to wake the processor four times a second.
+/// Measures rarely while a command is far below its limit, so that the processor need not wake up often.
 #[cfg(target_os = "linux")]
 fn pause_before(free: u64) -> Duration {
     let until_full = Duration::from_millis(free / (GROWTH_PER_SECOND / 1000));
     until_full.clamp(PAUSES.0, PAUSES.1)
 }
 
-/// What a look at the memory has found, in bytes.
+/// The result of measuring the memory, in bytes.
 #[cfg(target_os = "linux")]
 #[derive(Debug, PartialEq, Eq)]
 enum Measured {
@@ -66,8 +66,8 @@ enum Measured {
     Below(u64),
 }
 
-/// The limit if the settings name none: three quarters of the machine's memory, or of what the container
-/// may use. Read once: the kernel counts the free memory for each reader of it.
+/// The default limit: three quarters of the machine's memory, or of the container's. Read once: the kernel
+/// counts the free memory for each reader.
 pub fn default_memory_limit() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
@@ -80,9 +80,9 @@ pub fn default_memory_limit() -> Option<u64> {
 
 #[cfg(target_os = "linux")]
 fn read_memory_limit() -> Option<u64> {
-    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|it| it.trim().parse::<u64>().ok());
-    let machine = meminfo().map(|it| it.total);
+    let setting = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = setting.and_then(|text| text.trim().parse::<u64>().ok());
+    let machine = meminfo().map(|memory| memory.total);
     let all = container.into_iter().chain(machine).min()?;
     Some(all / 4 * 3)
 }
@@ -95,55 +95,57 @@ struct MemInfo {
 
 #[cfg(target_os = "linux")]
 fn meminfo() -> Option<MemInfo> {
-    // The kernel makes the text anew for each read, and does not say how long it is.
+    // The kernel generates the text for each read, and does not say how long it is.
     let mut text = String::with_capacity(4096);
     File::open("/proc/meminfo").ok()?.read_to_string(&mut text).ok()?;
-    let bytes = |name| bytes_of(&text, name);
-    Some(MemInfo { total: bytes("MemTotal:")?, available: bytes("MemAvailable:")? })
+    let total = bytes_of(&text, "MemTotal:")?;
+    Some(MemInfo { total, available: bytes_of(&text, "MemAvailable:")? })
 }
 
 /// The number of bytes in a line `NAME NUMBER kB`.
 #[cfg(target_os = "linux")]
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|it| it.strip_prefix(name))?;
-    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|it| it * 1024)
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[cfg(target_os = "linux")]
 impl MemoryMeter {
     fn measure(&self, limit: u64) -> Option<Measured> {
         let machine = meminfo()?;
-        // The whole machine does not use as much.
+        // The whole machine uses less than the limit.
         let used = machine.total.saturating_sub(machine.available);
         if used < limit {
             return Some(Measured::Below(limit - used));
         }
         let mut processes = self.roots.clone();
-        let (mut next, mut own, mut mapped) = (0, 0, 0);
+        let mut next = 0;
+        let mut own = 0;
+        let mut mapped = 0;
         let mut files = MemoryFiles::default();
         while let Some(process) = processes.get(next) {
-            let status = std::fs::read_to_string(format!("/proc/{process}/status"));
-            let status = status.unwrap_or_default();
+            let path = format!("/proc/{process}/status");
+            let status = std::fs::read_to_string(path).unwrap_or_default();
             own += bytes_of(&status, "RssAnon:").unwrap_or_default();
             mapped += bytes_of(&status, "RssShmem:").unwrap_or_default();
             files.add(*process);
             processes.extend(super::descendants::of(*process));
             next += 1;
         }
-        // A file that is mapped is among both.
+        // A mapped file is counted in both.
         let held = own + mapped.max(files.bytes);
         let free = limit.checked_sub(held);
         Some(free.map_or(Measured::Above(held), Measured::Below))
     }
 }
 
-/// The open files that are nothing but memory: those of `memfd_create`, and those without a name on a file system
-/// in memory. Nobody else counts them until a process maps them.
+/// Open files that exist only in memory: from `memfd_create`, or unlinked on a file system in memory. They are
+/// counted nowhere else until a process maps them.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
 struct MemoryFiles {
     bytes: u64,
-    /// The devices and inodes of those that were counted. A command cannot have more of them than open files.
+    /// The devices and inodes of counted files, at most as many as a command can open.
     counted: std::collections::HashSet<(u64, u64)>,
 }
 
@@ -171,12 +173,12 @@ impl MemoryFiles {
     }
 }
 
-/// Whether a file is on a file system in memory.
+/// Returns true if a file is on a file system in memory.
 #[cfg(target_os = "linux")]
 fn is_in_memory(path: &std::path::Path) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
-    rustix::fs::statfs(path).is_ok_and(|it| [TMPFS, HUGETLBFS].contains(&it.f_type))
+    rustix::fs::statfs(path).is_ok_and(|stat| [TMPFS, HUGETLBFS].contains(&stat.f_type))
 }
 
 #[cfg(target_os = "linux")]
@@ -191,11 +193,11 @@ mod tests {
         let held = vec![1_u8; 64 << 20];
         let meter = MemoryMeter { roots: vec![rustix::process::getpid()] };
         let measured = meter.measure(16 << 20).unwrap();
-        assert!(matches!(measured, Measured::Above(it) if it > 64 << 20), "{measured:?}");
+        assert!(matches!(measured, Measured::Above(bytes) if bytes > 64 << 20), "{measured:?}");
         let measured = meter.measure(u64::MAX / 2).unwrap();
-        assert!(matches!(measured, Measured::Below(it) if it > u64::MAX / 4), "{measured:?}");
-        assert!(held.iter().all(|it| *it == 1));
-        assert!(default_memory_limit().is_some_and(|it| it > 64 << 20));
+        assert!(matches!(measured, Measured::Below(bytes) if bytes > u64::MAX / 4), "{measured:?}");
+        assert!(held.iter().all(|byte| *byte == 1));
+        assert!(default_memory_limit().is_some_and(|limit| limit > 64 << 20));
     }
 
     #[test]

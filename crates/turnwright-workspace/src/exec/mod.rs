@@ -86,8 +86,8 @@ pub struct CommandSpec {
 impl CommandSpec {
     /// The temporary folders that the command has for itself and others of its session.
     pub fn temp_folder(&self) -> Vec<PathBuf> {
-        let named = self.extra_variables.iter().find(|it| it.0 == "TMPDIR");
-        let named = named.map(|it| PathBuf::from(&it.1));
+        let variable = self.extra_variables.iter().find(|(name, _)| *name == "TMPDIR");
+        let named = variable.map(|(_, path)| PathBuf::from(path));
         let tmp = self.sandbox.as_ref().and_then(|profile| profile.private_tmp.as_ref());
         named.into_iter().chain(tmp.map(|tmp| tmp.folder.clone())).collect()
     }

@@ -39,13 +39,13 @@ impl HeadTailBuffer {
             return;
         }
         self.tail.extend(piece.as_bytes());
-        // Dropping something for each line would take longer than all else that is done with it.
+        // Trimming after every line would cost more than everything else.
         if self.tail.len() > 2 * MAX_TAIL {
             self.trim();
         }
     }
 
-    /// Drops what is too much.
+    /// Drops what exceeds the limit.
     fn trim(&mut self) {
         if self.tail.len() > MAX_TAIL {
             self.drop_middle(self.tail.len() - MAX_TAIL);
@@ -54,11 +54,11 @@ impl HeadTailBuffer {
 
     /// Drops at least this many bytes of the middle, up to the end of the line.
     fn drop_middle(&mut self, least: usize) {
-        let starts_line = |at: &usize| self.tail.get(at - 1).is_some_and(|it| *it == b'\n');
-        let starts_char = |at: &usize| self.tail.get(*at).is_none_or(|it| it & 0xc0 != 0x80);
         let mut ends = least.max(1)..self.tail.len();
-        let end = ends.clone().find(starts_line).or_else(|| ends.find(starts_char));
-        let end = end.unwrap_or(self.tail.len());
+        let line_start = ends.clone().find(|at| self.tail[at - 1] == b'\n');
+        let end = line_start
+            .or_else(|| ends.find(|at| self.tail[*at] & 0xc0 != 0x80))
+            .unwrap_or(self.tail.len());
         self.bytes.1 += end as u64;
         self.lines.1 += count_lines(self.tail.drain(..end));
     }
@@ -71,8 +71,8 @@ impl HeadTailBuffer {
     fn into_text(mut self, full: &str) -> String {
         self.trim();
         let (front, back) = self.tail.as_slices();
-        let tail = [front, back].concat();
-        let tail = String::from_utf8_lossy(&tail);
+        let tail_bytes = [front, back].concat();
+        let tail = String::from_utf8_lossy(&tail_bytes);
         if !self.is_truncated() {
             return format!("{}{tail}", self.head);
         }
@@ -81,13 +81,14 @@ impl HeadTailBuffer {
             lines => (lines, "lines"),
         };
         let end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
-        let (lost, total) = (with_thousands(lost), with_thousands(total));
+        let lost = with_thousands(lost);
+        let total = with_thousands(total);
         format!("{}{end}[{lost} of {total} {what} omitted{full}]\n{tail}", self.head)
     }
 }
 
 fn count_lines(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.filter(|it| *it == b'\n').count() as u64
+    bytes.filter(|byte| *byte == b'\n').count() as u64
 }
 
 /// A number with its thousands separated.
@@ -117,7 +118,7 @@ pub struct OutputExcerpt {
 pub struct CommandOutput {
     cleaner: TerminalCleaner,
     repeats: RepeatedLines,
-    /// What was not taken yet.
+    /// Output that was not taken yet.
     untaken: HeadTailBuffer,
     /// The incomplete last line as it was when it was taken.
     taken_line: String,
@@ -167,17 +168,17 @@ impl CommandOutput {
         self.append(&held);
         self.with_cleaner(TerminalCleaner::finish);
         let CommandOutput { repeats, untaken, .. } = self;
-        repeats.finish(&mut |it| untaken.push(it));
+        repeats.finish(&mut |piece| untaken.push(piece));
     }
 
     fn with_cleaner(&mut self, work: impl FnOnce(&mut TerminalCleaner, &mut dyn FnMut(&str))) {
         let CommandOutput { cleaner, repeats, untaken, file_output, taken_line, .. } = self;
         work(cleaner, &mut |piece| {
             file_output.push(piece.as_bytes());
-            // A line that was taken before and has only got its line end is not new.
+            // A line that was taken before, and of which only the line end was missing, is not new.
             let seen = std::mem::take(taken_line);
             if seen.is_empty() || piece.trim_end_matches('\n') != seen {
-                repeats.push(piece, &mut |it| untaken.push(it));
+                repeats.push(piece, &mut |piece| untaken.push(piece));
             }
         });
         if untaken.is_truncated() {
@@ -193,7 +194,7 @@ impl CommandOutput {
     /// Takes the output since the last call.
     pub fn take_excerpt(&mut self) -> OutputExcerpt {
         let mut untaken = std::mem::take(&mut self.untaken);
-        self.repeats.finish(&mut |it| untaken.push(it));
+        self.repeats.finish(&mut |piece| untaken.push(piece));
         let line = self.cleaner.line();
         if line != self.taken_line {
             untaken.push(&line);
@@ -214,7 +215,7 @@ impl CommandOutput {
             || self.cleaner.line() != self.taken_line
     }
 
-    /// The last lines of what was not taken, for a card that is still changing.
+    /// The last lines of the untaken output, for a card that is still changing.
     pub fn last_lines(&self, limit: usize) -> String {
         let mut text = if self.untaken.tail.is_empty() {
             self.untaken.head.clone()
@@ -222,7 +223,7 @@ impl CommandOutput {
             let (front, back) = self.untaken.tail.as_slices();
             String::from_utf8_lossy(&[front, back].concat()).into_owned()
         };
-        self.repeats.show(&mut |it| text.push_str(it));
+        self.repeats.show(&mut |piece| text.push_str(piece));
         text.push_str(&self.cleaner.line());
         let end = text::suffix(&text, limit);
         match end.split_once('\n') {
@@ -240,7 +241,7 @@ impl CommandOutput {
         (from, self.raw.iter().skip(skipped).copied().collect())
     }
 
-    /// What is to be written to the file now. It has to be passed back to
+    /// Takes the next output for the file. It has to be passed back to
     /// [`CommandOutput::written`].
     pub(super) fn next_write(&mut self, all: bool) -> Option<FileWrite> {
         self.file_output.next_write(all)
@@ -262,7 +263,7 @@ impl CommandOutput {
 pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
     let mut buffer = HeadTailBuffer::default();
     for line in text.split_inclusive('\n') {
-        pieces(line).for_each(|it| buffer.push(it));
+        pieces(line).for_each(|piece| buffer.push(piece));
     }
     if !buffer.is_truncated() {
         return OutputExcerpt { text: text.to_owned(), truncated: false };
@@ -331,8 +332,8 @@ mod tests {
         assert!(part.truncated);
         assert!(part.text.starts_with("line 1\n") && part.text.ends_with("\nline 100000\n"));
         assert!(part.text.len() < 32 * 1024, "{}", part.text.len());
-        let kept = part.text.lines().filter(|it| it.starts_with("line ")).count();
-        let note = part.text.lines().find(|it| !it.starts_with("line ")).unwrap();
+        let kept = part.text.lines().filter(|line| line.starts_with("line ")).count();
+        let note = part.text.lines().find(|line| !line.starts_with("line ")).unwrap();
         let expected =
             format!("[{} of 100 000 lines omitted", with_thousands(100_000 - kept as u64));
         assert!(note.starts_with(&expected), "{note} and not {expected}");
@@ -341,9 +342,9 @@ mod tests {
     #[test]
     fn a_complete_text_is_cut_alike_and_saved() {
         let base = tempfile::tempdir().unwrap();
-        let lines: Vec<_> = (0..100_000).map(|it| format!("line {it}")).collect();
-        let lines = lines.join("\n") + "\n";
-        for (number, text) in [lines, "é".repeat(2_000_000)].iter().enumerate() {
+        let lines: Vec<_> = (0..100_000).map(|number| format!("line {number}")).collect();
+        let many_lines = lines.join("\n") + "\n";
+        for (number, text) in [many_lines, "é".repeat(2_000_000)].iter().enumerate() {
             let file = base.path().join(format!("{number}.txt"));
             let part = excerpt(text, &file);
             assert!(part.truncated && part.text.len() < 32 * 1024, "{}", part.text.len());

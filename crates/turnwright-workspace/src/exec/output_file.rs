@@ -92,7 +92,8 @@ impl OutputFile {
         if !self.is_behind() || !all && self.waiting.len() < WRITE_SIZE {
             return None;
         }
-        let (bytes, file) = (std::mem::take(&mut self.waiting), self.file.take());
+        let bytes = std::mem::take(&mut self.waiting);
+        let file = self.file.take();
         Some(FileWrite { path: self.path.clone(), bytes, file, has_failed: false })
     }
 
@@ -144,13 +145,9 @@ fn create_private_file(path: &Path) -> io::Result<File> {
 /// Deletes files that are older than a week and folders that are empty then. Must not run on the
 /// runtime's thread.
 pub(super) fn delete_old_outputs(folder: &Path, now: SystemTime) {
-    let is_old = |path: &Path| {
-        let changed = fs::symlink_metadata(path).and_then(|it| it.modified());
-        changed.is_ok_and(|it| now.duration_since(it).is_ok_and(|age| age > MAX_AGE))
-    };
     for session in entries(folder) {
-        let is_done = is_old(&session);
-        for file in entries(&session).into_iter().filter(|it| is_old(it)) {
+        let is_done = is_old(&session, now);
+        for file in entries(&session).into_iter().filter(|file| is_old(file, now)) {
             fs::remove_file(file).ok();
         }
         // This removes only empty folders, and none that was created just now.
@@ -160,13 +157,18 @@ pub(super) fn delete_old_outputs(folder: &Path, now: SystemTime) {
     }
 }
 
+fn is_old(path: &Path, now: SystemTime) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > MAX_AGE))
+}
+
 fn entries(folder: &Path) -> Vec<PathBuf> {
     // Links are not followed: their targets are not ours.
-    if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
+    if !fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()) {
         return Vec::new();
     }
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    entries.filter_map(Result::ok).map(|it| it.path()).collect()
+    entries.filter_map(Result::ok).map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
@@ -199,8 +201,9 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = |it: &Path| fs::metadata(it).unwrap().permissions().mode() & 0o777;
-            assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+            let modes = [path.as_path(), path.parent().unwrap()]
+                .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+            assert_eq!(modes, [0o600, 0o700]);
         }
     }
 

@@ -74,9 +74,8 @@ impl PipedProcess {
     }
 
     pub async fn wait_for_end(&mut self) -> CommandExit {
-        let mut nothing = |_: &[u8]| {};
         loop {
-            match self.0.next_output(&mut nothing).await {
+            match self.0.next_output(&mut |_| {}).await {
                 Ok(None) => {}
                 Ok(Some(exit)) => return exit,
                 Err(_) => return CommandExit::Unknown,
@@ -87,7 +86,7 @@ impl PipedProcess {
     /// Ends the program. Its input is closed by now, so it gets the time `patience` to end by
     /// itself, then SIGTERM, and after `grace` it is killed.
     pub async fn stop(mut self, patience: Duration, grace: Duration) {
-        drop(tokio::time::timeout(patience, self.wait_for_end()).await);
+        tokio::time::timeout(patience, self.wait_for_end()).await.ok();
         self.0.stop(grace).await;
     }
 }

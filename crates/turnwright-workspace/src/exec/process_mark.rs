@@ -22,8 +22,8 @@ const MARKS_PER_PROCESS: u64 = 100_000_000;
 #[cfg(target_os = "linux")]
 const MAX_ROUNDS: usize = 5;
 
-/// The prefix of all marks of this process. It is unique even among containers that count processes
-/// anew.
+/// The prefix of all marks of this process. It is unique even among containers that number processes
+/// from 1.
 fn process_prefix() -> &'static str {
     static PREFIX: OnceLock<String> = OnceLock::new();
     PREFIX.get_or_init(|| format!("{}-", uuid::Uuid::new_v4().simple()))
@@ -93,7 +93,7 @@ impl ProcessMark {
     /// for their end, at most a quarter of a second, so it belongs on a blocking thread.
     #[cfg(target_os = "linux")]
     pub(super) fn kill_all(&self, leader: Option<u32>) -> bool {
-        let leader = leader.and_then(|it| Pid::from_raw(i32::try_from(it).ok()?));
+        let leader = leader.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let entry = format!("{MARK_VARIABLE}={}", self.name);
         let limit = format!("{} ", limits_line(self.limit));
         for round in 0..MAX_ROUNDS {
@@ -105,7 +105,7 @@ impl ProcessMark {
             if found.is_empty() {
                 return round > 0;
             }
-            descendants::kill(&found, |it| is_running_with(it, &entry, &limit));
+            descendants::kill(&found, |process| is_running_with(process, &entry, &limit));
         }
         true
     }
@@ -123,36 +123,37 @@ impl ProcessMark {
 #[cfg(target_os = "linux")]
 fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> {
     let Some(children) = descendants::of_this_process() else {
-        let is_marked = |it: &Pid| is_running_with(*it, entry, limit);
-        return descendants::all_processes().filter(is_marked).collect();
+        return descendants::all_processes()
+            .filter(|process| is_running_with(*process, entry, limit))
+            .collect();
     };
-    let is_marked = |it: &Pid| {
-        Some(*it) == leader
-            || has_environment(*it, entry)
-            || (has_limit(*it, limit) && !descendants::reap(*it))
-    };
-    let mut found: Vec<_> = children.into_iter().filter(is_marked).collect();
+    let marked = children.into_iter().filter(|process| {
+        Some(*process) == leader
+            || has_environment(*process, entry)
+            || (has_limit(*process, limit) && !descendants::reap(*process))
+    });
+    let mut found: Vec<_> = marked.collect();
     let mut next = 0;
     while let Some(process) = found.get(next) {
         found.extend(descendants::of(*process));
         next += 1;
     }
     // The leader's owner waits for it.
-    found.retain(|it| Some(*it) != leader && is_running_with(*it, entry, limit));
+    found.retain(|process| Some(*process) != leader && is_running_with(*process, entry, limit));
     found
 }
 
-/// Reaps what commands that still run have left behind and what has ended.
+/// Reaps ended orphans of commands that still run.
 #[cfg(target_os = "linux")]
 pub(super) fn reap_orphans() {
     let pattern = limit_pattern();
-    descendants::reap_orphans(|it| has_limit(it, &pattern));
+    descendants::reap_orphans(|process| has_limit(process, &pattern));
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(super) fn reap_orphans() {}
 
-/// Whether a running process has the mark.
+/// Returns true if a running process has the mark.
 #[cfg(target_os = "linux")]
 fn is_running_with(process: Pid, entry: &str, limit: &str) -> bool {
     has_environment(process, entry)
@@ -161,12 +162,13 @@ fn is_running_with(process: Pid, entry: &str, limit: &str) -> bool {
 
 #[cfg(target_os = "linux")]
 fn has_environment(process: Pid, entry: &str) -> bool {
-    fs::read(format!("/proc/{process}/environ"))
-        .is_ok_and(|it| it.split(|byte| *byte == 0).any(|it| it == entry.as_bytes()))
+    fs::read(format!("/proc/{process}/environ")).is_ok_and(|variables| {
+        variables.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes())
+    })
 }
 
 /// A zombie keeps its limits until it is reaped.
 #[cfg(target_os = "linux")]
 fn has_limit(process: Pid, limit: &str) -> bool {
-    fs::read_to_string(format!("/proc/{process}/limits")).is_ok_and(|it| it.contains(limit))
+    fs::read_to_string(format!("/proc/{process}/limits")).is_ok_and(|limits| limits.contains(limit))
 }

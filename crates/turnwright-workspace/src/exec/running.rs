@@ -28,12 +28,12 @@ pub trait RunningCommand: Send {
     /// Asks the command to end and kills it after `grace`. Afterwards nothing of it is running.
     fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover>;
 
-    /// Its memory, if the system tells it.
+    /// Measures its memory, where the system allows that.
     fn memory(&self) -> Option<MemoryMeter> {
         None
     }
 
-    /// The connections that came to nothing because of its sandbox, each returned once.
+    /// The connections that its sandbox has refused, each returned once.
     fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
         Vec::new()
     }
@@ -86,7 +86,7 @@ impl fmt::Display for CommandExit {
     }
 }
 
-/// Whether processes were still running when a command was ended.
+/// Tells if processes were still running when a command was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// Nothing was running.
@@ -98,7 +98,7 @@ pub enum Leftover {
 /// The signals that can be sent to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// What control-C sends.
+    /// The signal of control-C.
     Int,
     /// A request to end.
     Term,
@@ -136,5 +136,5 @@ pub(super) fn signal_name(number: i32) -> String {
 /// The number of a signal; 0 if the name is unknown.
 #[cfg(unix)]
 pub(super) fn signal_number(wanted: &str) -> i32 {
-    (1..=64).find(|it| signal_name(*it) == wanted).unwrap_or(0)
+    (1..=64).find(|number| signal_name(*number) == wanted).unwrap_or(0)
 }

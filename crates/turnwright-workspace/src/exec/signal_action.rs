@@ -1,4 +1,4 @@
-//! What happens when this process gets a signal. All functions may be called between fork and exec.
+//! Signal dispositions of this process. All functions may be called between fork and exec.
 #![expect(unsafe_code, reason = "signal(2), which is async-signal-safe")]
 
 use std::ffi::c_int;
@@ -13,8 +13,8 @@ const DEFAULT: usize = 0;
 const IGNORE: usize = 1;
 const FAILED: usize = usize::MAX;
 
-/// The signals whose default action a program expects. Those that this process ignores, because
-/// whoever started it did, would be ignored by the program as well.
+/// The signals whose default action a program expects. A signal that this process has inherited as ignored
+/// would be ignored by the program as well.
 const RESET: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::CHILD, Signal::XFSZ];
 
@@ -41,7 +41,7 @@ pub fn ignore_file_size_signal() {
     ignore(Signal::XFSZ);
 }
 
-/// Gives the signals that end a program, and that of an ended child, their default actions.
+/// Restores the default actions of SIGCHLD and of the signals that end a program.
 pub(super) fn reset_for_program() {
     for which in RESET {
         // SAFETY: one system call; no handler is installed.

@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 200_000;
 pub(super) struct SpaceLimits {
     /// The most, however much is free.
     pub(super) most: u64,
-    /// What is left free on its disk.
+    /// The space to leave free on its disk.
     pub(super) reserve: u64,
     /// The folder is measured whenever its disk has lost as much. If it holds less, it is not what
     /// fills the disk.
@@ -31,11 +31,11 @@ impl Default for SpaceLimits {
     }
 }
 
-/// Waits until folders on one disk hold more than they may together, and returns their size. Waits for ever if the
-/// system does not tell how much is free.
+/// Waits until folders on one disk exceed their common limit, and returns their size. Waits for ever if the
+/// free space is unknown.
 pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) -> u64 {
     let folders: Arc<[PathBuf]> = folders.into();
-    // What was free when the folder was measured last.
+    // The free space when the folder was measured last.
     let mut mark = None;
     loop {
         let places = Arc::clone(&folders);
@@ -62,7 +62,9 @@ fn look(folders: &[PathBuf], limits: SpaceLimits, mark: Option<u64>) -> SpaceChe
     let Some(free) = folders.first().and_then(|folder| free_bytes(folder)) else {
         return SpaceCheck::Enough(mark);
     };
-    let Some(before) = mark.filter(|it| *it > free) else { return SpaceCheck::Enough(Some(free)) };
+    let Some(before) = mark.filter(|mark| *mark > free) else {
+        return SpaceCheck::Enough(Some(free));
+    };
     if before - free < limits.step {
         return SpaceCheck::Enough(mark);
     }
@@ -75,7 +77,9 @@ fn look(folders: &[PathBuf], limits: SpaceLimits, mark: Option<u64>) -> SpaceChe
 
 /// The bytes that the files below folders take on the disk.
 fn size_below(folders: &[PathBuf]) -> u64 {
-    let (mut open, mut size, mut entries) = (folders.to_vec(), 0, 0);
+    let mut open = folders.to_vec();
+    let mut size = 0;
+    let mut entries = 0;
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             entries += 1;
@@ -123,7 +127,8 @@ mod tests {
     #[test]
     fn only_what_is_in_the_folder_counts() {
         let folder = tempfile::tempdir().unwrap();
-        let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+        let inside = folder.path().join("in");
+        let outside = folder.path().join("out");
         fs::create_dir_all(inside.join("deep")).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(inside.join("deep/a"), vec![1; 300_000]).unwrap();
@@ -134,7 +139,7 @@ mod tests {
         assert!((300_000..400_000).contains(&size), "{size}");
         let limits = |most, reserve| SpaceLimits { most, reserve, step: 200_000 };
         let is_full = |limits| {
-            let before = free_bytes(&inside).map(|it| it + (1 << 30));
+            let before = free_bytes(&inside).map(|free| free + (1 << 30));
             matches!(look(std::slice::from_ref(&inside), limits, before), SpaceCheck::Full(_))
         };
         assert!(is_full(limits(250_000, 0)));

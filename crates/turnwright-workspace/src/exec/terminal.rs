@@ -116,7 +116,8 @@ impl Drop for TerminalHandle {
 impl TerminalHandle {
     /// Waits for the terminal's end and takes its output.
     fn wait_for_end(&self) -> BoxFuture<'static, TerminalEnd> {
-        let (terminals, id) = (Arc::clone(&self.terminals), self.id.clone());
+        let terminals = Arc::clone(&self.terminals);
+        let id = self.id.clone();
         Box::pin(async move {
             let exit = terminals.wait(id.clone()).await?;
             // The exit status counts even without the output.
@@ -126,8 +127,11 @@ impl TerminalHandle {
     }
 
     fn kill(&self) -> BoxFuture<'static, ()> {
-        let (terminals, id) = (Arc::clone(&self.terminals), self.id.clone());
-        Box::pin(async move { drop(timeout(END_TIMEOUT, terminals.kill(id)).await) })
+        let terminals = Arc::clone(&self.terminals);
+        let id = self.id.clone();
+        Box::pin(async move {
+            timeout(END_TIMEOUT, terminals.kill(id)).await.ok();
+        })
     }
 }
 
@@ -146,18 +150,19 @@ impl TerminalRun {
         terminals: Arc<dyn ClientTerminals>,
         spec: &CommandSpec,
     ) -> Result<TerminalRun, TerminalStartError> {
-        let nothing = || io::Error::from(io::ErrorKind::NotFound);
         if is_editor_remote() {
-            return Err(nothing().into());
+            return Err(not_found().into());
         }
-        let program = launcher_program().ok_or_else(nothing)?.to_owned();
+        let program = launcher_program().ok_or_else(not_found)?.to_owned();
         let listener = LauncherListener::bind().await?;
         // The protocol needs text, and the name of our temporary folder is UTF-8.
-        let socket = listener.socket().into_os_string().into_string().map_err(|_| nothing())?;
+        let socket = listener.socket().into_os_string().into_string().map_err(|_| not_found())?;
         let extra =
             spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let launcher = [(SOCKET_VARIABLE, socket), (NONCE_VARIABLE, listener.nonce().to_owned())];
-        let launcher = launcher.map(|(name, value)| (name.to_owned(), value));
+        let launcher = [
+            (SOCKET_VARIABLE.to_owned(), socket),
+            (NONCE_VARIABLE.to_owned(), listener.nonce().to_owned()),
+        ];
         let command = TerminalCommand {
             program,
             // This argument is not executed: editors show it as the terminal's name.
@@ -300,7 +305,7 @@ impl TerminalRun {
         }
         let TerminalHandle { terminals, id } = &self.terminal;
         if let Ok(Ok(output)) = timeout(END_TIMEOUT, terminals.output(id.clone())).await {
-            forward_output(&output, &mut |it| self.unread_output.extend_from_slice(it));
+            forward_output(&output, &mut |bytes| self.unread_output.extend_from_slice(bytes));
         }
     }
 }
@@ -426,14 +431,22 @@ async fn complete_pending(work: &mut Option<BoxFuture<'static, ()>>) {
 /// True if this is the error of a launcher that did not find the agent, or of a shell or an editor that could
 /// not start the launcher.
 fn is_launcher_failure(exit: &TerminalExit, output: &TerminalOutput) -> bool {
-    let says = |it: &str| output.text.contains(it);
-    let name = || launcher_program().and_then(Path::file_name).and_then(OsStr::to_str);
+    let text = &output.text;
     match exit.code {
         Some(0) => false,
-        Some(125) => says("the agent cannot be reached") && says("Nothing was run."),
-        Some(126 | 127) => name().is_some_and(says),
-        _ => names_launcher(&output.text),
+        Some(125) => {
+            text.contains("the agent cannot be reached") && text.contains("Nothing was run.")
+        }
+        Some(126 | 127) => {
+            let name = launcher_program().and_then(Path::file_name).and_then(OsStr::to_str);
+            name.is_some_and(|name| text.contains(name))
+        }
+        _ => names_launcher(text),
     }
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
 }
 
 fn names_launcher(text: &str) -> bool {

@@ -78,8 +78,8 @@ impl TerminalCleaner {
 
     /// Ends the output.
     pub(super) fn finish(&mut self, sink: &mut dyn FnMut(&str)) {
-        let rest = std::mem::take(&mut self.incomplete);
-        let rest = self.decoder.decode(&rest);
+        let incomplete = std::mem::take(&mut self.incomplete);
+        let rest = self.decoder.decode(&incomplete);
         self.text(&rest, sink);
         self.end_redrawing(sink);
         if !self.line.is_empty() {
@@ -332,14 +332,17 @@ mod tests {
 
     /// Cleans chunks completely.
     fn clean<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
-        let (mut cleaner, mut repeats, mut text) =
-            (TerminalCleaner::default(), RepeatedLines::default(), String::new());
+        let mut cleaner = TerminalCleaner::default();
+        let mut repeats = RepeatedLines::default();
+        let mut text = String::new();
         for chunk in chunks {
-            cleaner.push(chunk, &mut |it| repeats.push(it, &mut |it| text.push_str(it)));
+            cleaner.push(chunk, &mut |cleaned| {
+                repeats.push(cleaned, &mut |shown| text.push_str(shown))
+            });
             assert!(cleaner.line.len() <= MAX_PIECE && cleaner.incomplete.len() < MAX_PIECE);
         }
-        cleaner.finish(&mut |it| repeats.push(it, &mut |it| text.push_str(it)));
-        repeats.finish(&mut |it| text.push_str(it));
+        cleaner.finish(&mut |cleaned| repeats.push(cleaned, &mut |shown| text.push_str(shown)));
+        repeats.finish(&mut |shown| text.push_str(shown));
         text
     }
 
@@ -494,7 +497,8 @@ mod tests {
         ) {
             let bytes = parts.concat();
             let mut chunks = Vec::new();
-            let (mut rest, mut sizes) = (bytes.as_slice(), sizes.iter().cycle());
+            let mut rest = bytes.as_slice();
+            let mut sizes = sizes.iter().cycle();
             while !rest.is_empty() {
                 let (chunk, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
                 chunks.push(chunk);
@@ -502,7 +506,7 @@ mod tests {
             }
             let whole = clean([bytes.as_slice()]);
             prop_assert_eq!(&whole, &clean(chunks));
-            prop_assert!(!whole.contains(|it: char| it.is_control() && it != '\n' && it != '\t'));
+            prop_assert!(!whole.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
         }
     }
 }

@@ -58,8 +58,8 @@ fn is_alive(seconds: &str) -> bool {
         return ps().contains(&word.replace('\0', " "));
     }
     let processes = std::fs::read_dir("/proc").unwrap();
-    processes.filter_map(Result::ok).any(|it| {
-        let path = it.path().join("cmdline");
+    processes.filter_map(Result::ok).any(|entry| {
+        let path = entry.path().join("cmdline");
         std::fs::read(path).is_ok_and(|line| String::from_utf8_lossy(&line).contains(word))
     })
 }
@@ -136,7 +136,7 @@ async fn a_stopped_command_is_ended_with_all_its_children() {
 #[tokio::test]
 async fn a_command_that_ignores_sigterm_is_killed() {
     let command = "trap '' TERM; echo deaf; sleep 613.25; sleep 613.25";
-    let (_, end) = interrupt(command, |it| it.contains("deaf")).await;
+    let (_, end) = interrupt(command, |text| text.contains("deaf")).await;
     assert_eq!(end.reason, EndReason::Stopped);
     wait_until_dead("613.25").await;
 }
@@ -144,7 +144,7 @@ async fn a_command_that_ignores_sigterm_is_killed() {
 #[tokio::test]
 async fn a_grandchild_that_ignores_sigterm_is_killed() {
     let command = "(trap '' TERM; echo deaf; sleep 618.25; sleep 618.25) & wait";
-    let (_, end) = interrupt(command, |it| it.contains("deaf")).await;
+    let (_, end) = interrupt(command, |text| text.contains("deaf")).await;
     assert_eq!(end.reason, EndReason::Stopped);
     wait_until_dead("618.25").await;
 }
@@ -219,7 +219,7 @@ async fn closing_waits_until_all_are_dead_and_starts_no_more() {
 
 #[tokio::test]
 async fn endless_output_is_bounded_and_can_be_stopped() {
-    let (text, end) = interrupt("seq 1 100000000", |it| it.len() > 500).await;
+    let (text, end) = interrupt("seq 1 100000000", |text| text.len() > 500).await;
     assert_eq!(end.reason, EndReason::Stopped);
     assert!(text.len() < 64 * 1024 && text.starts_with("1\n2\n"));
 }
@@ -359,7 +359,8 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
     }
     let folder = tempfile::tempdir().unwrap();
     let top = folder.path().canonicalize().unwrap();
-    let (inside, outside) = (top.join("inside"), top.join("outside"));
+    let inside = top.join("inside");
+    let outside = top.join("outside");
     std::fs::create_dir(&inside).unwrap();
     std::fs::create_dir(&outside).unwrap();
     let (jobs, _outputs) = jobs();
@@ -373,8 +374,8 @@ async fn a_sandboxed_command_and_its_descendants_are_confined() {
         ("PATH", "/usr/bin:/bin"),
         ("SSH_AUTH_SOCK", "/tmp/agent"),
         ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/0/bus"),
-    ];
-    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    ]
+    .map(|(name, value)| (name.into(), value.into()));
     spec.environment = Environment::scrubbed(variables, &[]);
     spec.sandbox =
         Some(SandboxProfile { writable: vec![inside.clone()], ..SandboxProfile::default() });

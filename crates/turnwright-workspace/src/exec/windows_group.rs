@@ -57,7 +57,8 @@ impl ProcessGroup {
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("it has no pipes"));
         };
-        let (pipe, buffer) = (None, Vec::new().into());
+        let pipe = None;
+        let buffer = Vec::new().into();
         let group = ProcessGroup { process, stdin: None, pipe, buffer, mark, has_ended: false };
         Ok((group, ProcessPipes { stdin, stdout, stderr }))
     }
@@ -76,7 +77,7 @@ impl ProcessGroup {
             return Leftover::None;
         }
         self.process.kill_all();
-        drop(tokio::time::timeout(grace, self.process.wait()).await);
+        tokio::time::timeout(grace, self.process.wait()).await.ok();
         Leftover::Stopped
     }
 }

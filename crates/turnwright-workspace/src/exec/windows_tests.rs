@@ -13,7 +13,7 @@ use super::*;
 const INVITATION: &str = "hold-a-file";
 const HELD: &str = "held";
 
-/// What the commands of these tests run: it has a file for itself, if no other one has, until it is ended.
+/// The program of these tests' commands. It holds a file exclusively until it is ended.
 #[test]
 #[ignore = "it is a program of other tests"]
 fn hold_file() {
@@ -64,7 +64,7 @@ impl Fixture {
         (job.take_output().text, end)
     }
 
-    /// Whether [`hold_file`] is running.
+    /// Returns true if [`hold_file`] is running.
     fn is_held(&self) -> bool {
         let held = self.folder.path().join(HELD);
         held.exists() && open_alone(&held).is_err()

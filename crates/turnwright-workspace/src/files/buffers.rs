@@ -68,7 +68,8 @@ impl Files {
                 // Some editors answer with an empty text for a file that does not exist.
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
-                    let (files, path) = (self.clone(), target.path.clone());
+                    let files = self.clone();
+                    let path = target.path.clone();
                     return disk::run_blocking(move || {
                         Ok(files.compare_buffer(&path, on_disk.ok(), text))
                     })
@@ -85,7 +86,7 @@ impl Files {
         on_disk.map(|text| LoadedText { text, is_lf_normalized: false, is_conflicting: false })
     }
 
-    /// Decides what counts: the editor's text, or the disk's if the editor has only not loaded that yet.
+    /// Chooses between the editor's text and the disk's, if the editor has merely not loaded that yet.
     fn compare_buffer(&self, path: &Path, on_disk: Option<FileText>, shown: String) -> LoadedText {
         let mut loaded = as_on_disk(on_disk.as_ref(), shown);
         let saved = on_disk.as_ref().map(|saved| saved.text.as_str());
@@ -97,7 +98,9 @@ impl Files {
     }
 
     fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
-        self.buffers.as_ref().filter(|it| it.can_read() && target.scope == PathScope::Workspace)
+        self.buffers
+            .as_ref()
+            .filter(|buffers| buffers.can_read() && target.scope == PathScope::Workspace)
     }
 
     pub(super) async fn write_if_unchanged(
@@ -120,22 +123,23 @@ impl Files {
             Some(Err(error)) => return Err(error),
             None => return Err(FileError::Cancelled),
         };
-        if now.as_ref().map(|it| &it.text.text) != before.map(|it| &it.text) {
+        if now.as_ref().map(|buffer| &buffer.text.text) != before.map(|before| &before.text) {
             return Err(FileError::Stale);
         }
-        let longest = before.map_or(0, |it| it.text.len()).max(after.len());
+        let longest = before.map_or(0, |before| before.text.len()).max(after.len());
         let editor = self
             .buffers
             .as_ref()
             .filter(|_| target.scope == PathScope::Workspace && longest <= EDITOR_TEXT_LIMIT);
         if let Some(editor) = editor {
-            match now.as_ref().map(|it| &it.text) {
+            match now.as_ref().map(|buffer| &buffer.text) {
                 Some(text) if text.source == TextSource::Disk && text.is_lossy_in_editor() => {
                     self.ensure_saved(target, text, cancel).await?;
                 }
                 _ if !editor.can_write() => {}
                 _ => {
-                    let is_lf_normalized = now.as_ref().is_some_and(|it| it.is_lf_normalized);
+                    let is_lf_normalized =
+                        now.as_ref().is_some_and(|buffer| buffer.is_lf_normalized);
                     if self.write_in_editor(editor, target, after, is_lf_normalized, cancel).await?
                     {
                         return Ok(self.read_back(target, before, after, cancel).await);
@@ -143,18 +147,19 @@ impl Files {
                 }
             }
         }
-        let encoding = now.as_ref().map_or_else(Default::default, |it| it.text.encoding);
+        let encoding = now.as_ref().map_or_else(Default::default, |buffer| buffer.text.encoding);
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         let has_buffer = self.readable_editor(target).is_some();
-        let (unsaved, path) = (Arc::clone(&self.unsaved), target.path.clone());
-        let encode = move || {
+        let unsaved = Arc::clone(&self.unsaved);
+        let path = target.path.clone();
+        let preparing = disk::run_blocking(move || {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
                 unsaved.note_replaced(&path, content_hash(&now.text.text));
             }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))
-        };
-        let (precondition, bytes, text) = disk::run_blocking(encode).await?;
+        });
+        let (precondition, bytes, text) = preparing.await?;
         save::write(&target.path, precondition, bytes).await?;
         Ok(WriteOutcome { text, is_confirmed: true })
     }
@@ -168,16 +173,15 @@ impl Files {
         is_lf_normalized: bool,
         cancel: &CancellationToken,
     ) -> Result<bool, FileError> {
-        // In the form in which the editor showed it: most editors restore the line endings of their
-        // files.
+        // In the form that the editor showed: most editors restore the line endings of their files.
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         // Not every editor makes the folders of a new file.
         let path = target.path.clone();
-        let prepare = move || {
+        let preparing = disk::run_blocking(move || {
             save::separate_from_other_names(&path)?;
             Ok(make_missing_folders(&path))
-        };
-        let made = disk::run_blocking(prepare).await?;
+        });
+        let made = preparing.await?;
         let written = request_write(editor, self, target, shown, cancel).await;
         if !matches!(written, Ok(EditorWrite::Done)) {
             disk::run_blocking(move || Ok(made.iter().try_for_each(fs::remove_dir).ok())).await?;
@@ -206,7 +210,7 @@ impl Files {
         let found = cancel.run_until_cancelled(self.load(target)).await;
         let written = match found {
             Some(Ok(LoadedText { text, .. }))
-                if text.text == after || before.is_none_or(|it| it.text != text.text) =>
+                if text.text == after || before.is_none_or(|before| before.text != text.text) =>
             {
                 WriteOutcome { text, is_confirmed: true }
             }
@@ -243,19 +247,21 @@ impl Files {
             }
             Err(_) => return Ok(()),
         };
-        let plain = |text: &str| {
-            let lines = with_lf(text.trim_start_matches('\u{feff}'));
-            lines.strip_suffix('\n').unwrap_or(&lines).to_owned()
-        };
         // Not every editor supports the encoding: it may show the bytes as if they were UTF-8.
         let bytes = text.encoding.encode(&text.text).unwrap_or_default();
         let same = [text.text.as_str(), &String::from_utf8_lossy(&bytes)];
-        let is_saved = same.iter().any(|it| plain(it) == plain(&shown));
+        let is_saved = same.iter().any(|text| comparable(text) == comparable(&shown));
         if is_saved { Ok(()) } else { Err(FileError::Unsaved) }
     }
 }
 
-/// What must be on the disk still, if the text was read from it.
+/// A text without a byte order mark, CRs and the last line end, which editors may show or not.
+fn comparable(text: &str) -> String {
+    let lines = with_lf(text.trim_start_matches('\u{feff}'));
+    lines.strip_suffix('\n').unwrap_or(&lines).to_owned()
+}
+
+/// Requires the disk to be unchanged, if the text was read from it.
 fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
     let text = &found.text;
     match text.encoding.encode(&text.text) {
@@ -266,9 +272,12 @@ fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
 
 /// Makes the folders above a file, and returns those that were missing, the deepest first.
 fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
-    let above = path.ancestors().skip(1);
-    let missing = above.take_while(|folder| fs::symlink_metadata(folder).is_err());
-    let missing: Vec<_> = missing.map(Path::to_path_buf).collect();
+    let missing: Vec<_> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| fs::symlink_metadata(folder).is_err())
+        .map(Path::to_path_buf)
+        .collect();
     match missing.first().map(|deepest| nofollow::create_folder(deepest)) {
         Some(Ok(_)) => missing,
         _ => Vec::new(),
@@ -303,7 +312,7 @@ async fn request_write(
 /// The editor's text in the form of the file on the disk: with CRLF if the editor shows only line feeds, and with
 /// the end of the last line if the editor leaves that out or adds it.
 fn as_on_disk(on_disk: Option<&FileText>, shown: String) -> LoadedText {
-    let is_crlf = on_disk.is_some_and(|it| it.line_endings() == LineEndings::Crlf);
+    let is_crlf = on_disk.is_some_and(|text| text.line_endings() == LineEndings::Crlf);
     let is_lf_normalized = is_crlf && !shown.contains('\r');
     let mut text = if is_lf_normalized { with_crlf(&shown) } else { shown };
     if let Some(saved) = on_disk.map(|saved| saved.text.as_str()) {

@@ -17,15 +17,15 @@ use turnwright_types::message::Media;
 
 /// The size of a regular file. Blocks.
 pub(super) fn file_size(path: &Path) -> Result<u64, FileError> {
-    let metadata = fs::metadata(path).map_err(|it| map_io_error(&it))?;
+    let metadata = fs::metadata(path).map_err(|error| map_io_error(&error))?;
     ensure_regular(&metadata)?;
     Ok(metadata.len())
 }
 
 /// Reads the text of a regular file. Blocks.
 pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
-    let file = nofollow::open_file(path).map_err(|it| map_open_error(&it))?;
-    let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+    let file = nofollow::open_file(path).map_err(|error| map_open_error(&error))?;
+    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
     // Checked on the open file, because the path may lead to another file by now.
     ensure_regular(&metadata)?;
     if metadata.len() > READ_LIMIT {
@@ -34,7 +34,7 @@ pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
     let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     ensure_memory(length)?;
     let mut bytes = Vec::with_capacity(length);
-    file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
+    file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| map_io_error(&error))?;
     // The file may have grown since; a truncated text would lose data when it is written back.
     if bytes.len() as u64 > READ_LIMIT {
         return Err(FileError::TooLarge(bytes.len() as u64));
@@ -63,11 +63,13 @@ const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 pub(super) async fn read_image(path: &Path) -> Result<Media, FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let file = nofollow::open_file(&path).map_err(|it| map_open_error(&it))?;
-        let size = file.metadata().map_err(|it| map_io_error(&it))?.len();
+        let file = nofollow::open_file(&path).map_err(|error| map_open_error(&error))?;
+        let size = file.metadata().map_err(|error| map_io_error(&error))?.len();
         let mut bytes = Vec::new();
-        file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|it| map_io_error(&it))?;
-        let kind = file_kind::detect(&bytes).and_then(|it| it.image_mime);
+        file.take(MAX_IMAGE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| map_io_error(&error))?;
+        let kind = file_kind::detect(&bytes).and_then(|kind| kind.image_mime);
         let mime = kind.ok_or(FileError::Binary(size))?;
         if bytes.len() as u64 > MAX_IMAGE_BYTES {
             return Err(FileError::LargePicture(size));
@@ -77,7 +79,7 @@ pub(super) async fn read_image(path: &Path) -> Result<Media, FileError> {
     .await
 }
 
-/// What is known of a file that is not text.
+/// A file that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinaryFile {
     /// The size in bytes.
@@ -97,11 +99,11 @@ const SHOWN_BYTES: usize = 64;
 pub(super) async fn describe_binary(path: &Path) -> Result<BinaryFile, FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let file = nofollow::open_file(&path).map_err(|it| map_open_error(&it))?;
-        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        let file = nofollow::open_file(&path).map_err(|error| map_open_error(&error))?;
+        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
         ensure_regular(&metadata)?;
         let mut head = Vec::new();
-        file.take(HEADER_BYTES).read_to_end(&mut head).map_err(|it| map_io_error(&it))?;
+        file.take(HEADER_BYTES).read_to_end(&mut head).map_err(|error| map_io_error(&error))?;
         let kind = file_kind::detect(&head);
         head.truncate(SHOWN_BYTES);
         Ok(BinaryFile { size: metadata.len(), kind, head })
@@ -112,8 +114,8 @@ pub(super) async fn describe_binary(path: &Path) -> Result<BinaryFile, FileError
 /// How many copies of a text there are while it is read, edited, compared and stored.
 const COPIES: usize = 5;
 
-/// Fails if the copies of a text of this size do not fit into the memory that the process may have: an
-/// allocation that fails later would end the process.
+/// Fails if the copies of a text of this size exceed the memory that the process may use: an allocation
+/// that fails later would end the process.
 fn ensure_memory(length: usize) -> Result<(), FileError> {
     let mut room = Vec::<u8>::new();
     let reserved = room.try_reserve_exact(length.saturating_mul(COPIES));
@@ -176,22 +178,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_link_that_appeared_after_the_permission_check_is_not_followed() {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = crate::real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("out/below")).unwrap();
         fs::create_dir(base.join("ws")).unwrap();
         fs::write(base.join("out/f"), "secret").unwrap();
         std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
-        let any = || save::WritePrecondition::Any;
         // Permission was given when `ws/d` was a folder; now it is a link.
         assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
         assert_eq!(
-            save::write(&base.join("ws/d/new"), any(), b"x".to_vec()).await,
+            save::write(&base.join("ws/d/new"), save::WritePrecondition::Any, b"x".to_vec()).await,
             Err(FileError::Moved)
         );
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
         // A path without links works, and the temporary file is gone.
-        save::write(&base.join("out/f"), any(), b"new".to_vec()).await.unwrap();
+        let any = save::WritePrecondition::Any;
+        save::write(&base.join("out/f"), any, b"new".to_vec()).await.unwrap();
         assert_eq!(read(&base.join("out/f")).await.unwrap().text, "new");
         assert_eq!(fs::read_dir(base.join("out")).unwrap().count(), 2);
     }

@@ -13,8 +13,8 @@ pub(crate) const PROBE_BYTES: usize = 8 * 1024;
 /// From how many bytes a legacy encoding is guessed.
 const MAX_GUESS_BYTES: usize = 256 * 1024;
 
-/// How many wrong bytes beside a character that has three or more bytes in UTF-8 are more likely mistakes than
-/// another encoding, in which they rarely look like such a character.
+/// Fewer wrong bytes than this for each character of three or more bytes in UTF-8 count as mistakes. Other
+/// encodings rarely look like such a character.
 const MAX_WRONG_FOR_WIDE: usize = 8;
 
 /// The encoding of a text file.
@@ -22,7 +22,7 @@ const MAX_WRONG_FOR_WIDE: usize = 8;
 pub struct TextEncoding {
     /// The character encoding.
     pub charset: &'static Encoding,
-    /// Whether the file begins with a byte order mark.
+    /// True if the file begins with a byte order mark.
     pub has_bom: bool,
 }
 
@@ -59,11 +59,11 @@ impl TextEncoding {
 pub(super) fn decode(mut bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
-        let text = String::from_utf8(bytes).ok().filter(|it| !has_nul(it.as_bytes()))?;
+        let text = String::from_utf8(bytes).ok().filter(|text| !has_nul(text.as_bytes()))?;
         return Some((text, TextEncoding { charset: UTF_8, has_bom: true }));
     }
     if let Some(encoding) = utf16_from_bom(&bytes) {
-        let text = decode_utf16(&bytes[2..], encoding).filter(|it| !it.contains('\0'))?;
+        let text = decode_utf16(&bytes[2..], encoding).filter(|text| !text.contains('\0'))?;
         return Some((text, TextEncoding { charset: encoding, has_bom: true }));
     }
     if has_nul(&bytes) {
@@ -84,30 +84,34 @@ pub(super) fn utf16_from_bom(bytes: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// Whether these bytes cannot be the beginning of a text.
+/// Returns true if these bytes cannot be the beginning of a text.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let head = &head[..head.len().min(PROBE_BYTES)];
-    let is_odd = |it: &u8| it.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(it);
-    let odd = head.iter().filter(|it| is_odd(it)).count();
+    let odd = head
+        .iter()
+        .filter(|byte| byte.is_ascii_control() && !b"\t\n\r\x0c\x08\x1b".contains(byte))
+        .count();
     // The last character may be incomplete.
-    let is_utf8 = std::str::from_utf8(head).map_or_else(|it| it.error_len().is_none(), |_| true);
-    let is_foreign =
-        !is_utf8 && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head));
+    let is_foreign = !is_utf8(head, true)
+        && (super::file_kind::detect(head).is_some() || odd > 0 && !mostly_utf8(head));
     has_nul(head) || is_foreign || odd * 10 > head.len() * 3
 }
 
 /// Decodes some lines for display: what cannot be decoded becomes a replacement character.
 pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
-    let lossy = |it: &Vec<u8>| String::from_utf8_lossy(it).into_owned();
-    if lines.iter().all(|it| std::str::from_utf8(it).is_ok()) {
-        return lines.iter().map(lossy).collect();
+    if lines.iter().all(|line| std::str::from_utf8(line).is_ok()) {
+        return decode_as_utf8(lines);
     }
     let all = lines.join(&b'\n');
     if mostly_utf8(&all) {
-        return lines.iter().map(lossy).collect();
+        return decode_as_utf8(lines);
     }
     let encoding = guess_charset(&all);
-    lines.iter().map(|it| encoding.decode_without_bom_handling(it).0.into_owned()).collect()
+    lines.iter().map(|line| encoding.decode_without_bom_handling(line).0.into_owned()).collect()
+}
+
+fn decode_as_utf8(lines: &[Vec<u8>]) -> Vec<String> {
+    lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
 /// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a
@@ -118,8 +122,8 @@ pub fn decode_head(bytes: &[u8], is_cut: bool) -> Option<String> {
         Charset::Other(encoding) => encoding,
         Charset::Utf8 | Charset::BrokenUtf8 => UTF_8,
     };
-    let text = encoding.decode(bytes).0;
-    let text = if is_cut { text.trim_end_matches('\u{fffd}') } else { &text };
+    let decoded = encoding.decode(bytes).0;
+    let text = if is_cut { decoded.trim_end_matches('\u{fffd}') } else { &decoded };
     Some(text.to_owned()).filter(|text| !text.contains('\0'))
 }
 
@@ -137,30 +141,26 @@ pub(crate) enum Charset {
 impl Charset {
     /// Finds out how to read bytes. If they are `is_cut` off, the last character may be incomplete.
     pub(crate) fn of(bytes: &[u8], is_cut: bool) -> Charset {
-        let is_utf8 = || match std::str::from_utf8(bytes) {
-            Ok(_) => true,
-            Err(error) => is_cut && error.error_len().is_none(),
-        };
         match utf16_from_bom(bytes) {
             Some(encoding) => Charset::Other(encoding),
             None if is_binary(bytes) => Charset::Binary,
-            None if is_utf8() => Charset::Utf8,
+            None if is_utf8(bytes, is_cut) => Charset::Utf8,
             None if mostly_utf8(bytes) => Charset::BrokenUtf8,
             None => Charset::Other(guess_charset(bytes)),
         }
     }
 }
 
-/// Decodes lines that are not UTF-8. What encoding they have shows line by line.
+/// Decodes lines that are not UTF-8. Their encoding is guessed line by line.
 #[derive(Default)]
 pub(crate) struct LineDecoder(Option<Box<EncodingDetector>>);
 
 impl LineDecoder {
-    /// Decodes a line, or the end of one. What is no text becomes replacement characters.
+    /// Decodes a line, or the end of one. Bytes that are not text become replacement characters.
     pub(crate) fn decode(&mut self, line: &[u8]) -> String {
         let wide = line.utf8_chunks().filter(has_wide_char).count();
         let wrong = line.utf8_chunks().filter(|chunk| !chunk.invalid().is_empty()).count();
-        // Once a line had another encoding, the others probably have it, too.
+        // After one line in another encoding, the others probably have it as well.
         let most_wrong = if self.0.is_some() { wide } else { wide * MAX_WRONG_FOR_WIDE };
         if wrong == 0 || most_wrong > wrong || is_binary(line) {
             return String::from_utf8_lossy(line).into_owned();
@@ -186,6 +186,13 @@ impl fmt::Debug for LineDecoder {
     }
 }
 
+fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => is_cut && error.error_len().is_none(),
+    }
+}
+
 fn has_nul(bytes: &[u8]) -> bool {
     memchr::memchr(0, &bytes[..bytes.len().min(PROBE_BYTES)]).is_some()
 }
@@ -193,7 +200,7 @@ fn has_nul(bytes: &[u8]) -> bool {
 fn decode_utf16(bytes: &[u8], encoding: &'static Encoding) -> Option<String> {
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };
     let unit = if encoding == UTF_16LE { u16::from_le_bytes } else { u16::from_be_bytes };
-    char::decode_utf16(pairs.iter().map(|it| unit(*it))).collect::<Result<_, _>>().ok()
+    char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).collect::<Result<_, _>>().ok()
 }
 
 fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
@@ -203,27 +210,27 @@ fn decode_legacy(bytes: &[u8]) -> Option<(String, TextEncoding)> {
     let encoding = guess_charset(bytes);
     let text = encoding.decode_without_bom_handling_and_without_replacement(bytes)?;
     // A single-byte encoding decodes any bytes; control characters show that they are not text.
-    let is_odd = |it: char| it.is_control() && !"\t\n\r\x0c\x08\x1b".contains(it);
-    let is_same = || encode_legacy(encoding, &text).is_ok_and(|it| it == bytes);
-    let is_text = !text.contains(is_odd) && is_same();
+    let has_odd = text.contains(|c: char| c.is_control() && !"\t\n\r\x0c\x08\x1b".contains(c));
+    let is_text = !has_odd && encode_legacy(encoding, &text).is_ok_and(|encoded| encoded == bytes);
     is_text.then(|| (text.into_owned(), TextEncoding { charset: encoding, has_bom: false }))
 }
 
 /// Guesses a legacy encoding. It is never UTF-8, and never one with escape sequences.
 fn guess_charset(bytes: &[u8]) -> &'static Encoding {
-    let first = bytes.iter().position(|it| !it.is_ascii()).unwrap_or(0);
-    let part = &bytes[first.saturating_sub(1024)..];
-    let part = &part[..part.len().min(MAX_GUESS_BYTES)];
+    let first = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or(0);
+    let rest = &bytes[first.saturating_sub(1024)..];
+    let part = &rest[..rest.len().min(MAX_GUESS_BYTES)];
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(part, true);
     detector.guess(None, Utf8Detection::Deny)
 }
 
-/// Whether this is UTF-8 with a few invalid bytes: any other encoding would garble the rest.
+/// Returns true for UTF-8 with a few invalid bytes: any other encoding would garble the rest.
 fn mostly_utf8(bytes: &[u8]) -> bool {
-    let (mut right, mut wrong) = (0_usize, 0_usize);
+    let mut right = 0_usize;
+    let mut wrong = 0_usize;
     for chunk in bytes.utf8_chunks() {
-        right += chunk.valid().bytes().filter(|it| *it >= 0xc0).count();
+        right += chunk.valid().bytes().filter(|byte| *byte >= 0xc0).count();
         wrong += usize::from(!chunk.invalid().is_empty());
     }
     right > 10 * wrong
@@ -236,13 +243,13 @@ fn encode_legacy(encoding: &'static Encoding, text: &str) -> Result<Vec<u8>, cha
     if !unmappable && back == text {
         return Ok(bytes.into_owned());
     }
-    let fails = |it: &char| {
+    let failing = text.chars().find(|c| {
         let mut buffer = [0; 4];
-        let one = it.encode_utf8(&mut buffer);
+        let one = c.encode_utf8(&mut buffer);
         let (bytes, _, unmappable) = encoding.encode(one);
         unmappable || encoding.decode_without_bom_handling(&bytes).0 != *one
-    };
-    Err(text.chars().find(fails).unwrap_or(char::REPLACEMENT_CHARACTER))
+    });
+    Err(failing.unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
 #[cfg(test)]
@@ -262,7 +269,7 @@ mod tests {
     fn texts() -> impl Strategy<Value = String> {
         let end = prop_oneof![Just("\n"), Just("\r\n"), Just("\r"), Just("")];
         proptest::collection::vec(("[\\PC\t]{0,12}", end), 0..12)
-            .prop_map(|it| it.into_iter().map(|(line, end)| line + end).collect())
+            .prop_map(|lines| lines.into_iter().map(|(line, end)| line + end).collect())
     }
 
     proptest! {

@@ -20,17 +20,17 @@ const MAX_DEPTH: usize = 200;
 /// The most entries that are listed.
 const MAX_LISTED: usize = 20;
 
-/// What is at a path.
+/// The file, folder or link at a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryInfo {
     pub is_folder: bool,
-    /// Whether it is a symbolic link, which is not followed.
+    /// True for a symbolic link, which is not followed.
     pub is_link: bool,
     /// The number of entries below the folder that are not folders, as far as they were counted.
     pub files: usize,
     /// The number of folders below it.
     pub folders: usize,
-    /// How deep the folders are nested, as far as that was looked at.
+    /// How deep the folders are nested, as far as they were examined.
     pub depth: usize,
     /// The first few entries, relative to the folder.
     pub names: Vec<PathBuf>,
@@ -42,12 +42,12 @@ impl EntryInfo {
         self.files + self.folders
     }
 
-    /// Whether its folders are nested too deep to be removed.
+    /// Returns true if its folders are nested too deep to be removed.
     pub fn is_too_deep(&self) -> bool {
         self.depth > MAX_DEPTH
     }
 
-    /// Whether there may be more entries than were counted.
+    /// Returns true if there may be more entries than were counted.
     pub fn is_truncated(&self) -> bool {
         self.entries() >= MAX_COUNTED || self.is_too_deep()
     }
@@ -58,7 +58,7 @@ impl Roots {
     pub fn resolve_entry(&self, path: &Path) -> ResolvedPath {
         let all = self.resolve(path);
         let Some(name) = path.file_name() else { return all };
-        // Windows has many spellings of a name, of which only a link has to be kept.
+        // Windows has many spellings of a name. Only the spelling of a link has to be kept.
         if cfg!(windows) && !self.is_link(path) {
             return all;
         }
@@ -74,18 +74,19 @@ impl Roots {
 }
 
 impl Files {
-    /// Inspects what is at a path.
+    /// Inspects the entry at a path.
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
-        run_blocking(move || inspect(&path).map_err(|it| map_open_error(&it))).await
+        run_blocking(move || inspect(&path).map_err(|error| map_open_error(&error))).await
     }
 
     /// Moves an entry to a path where nothing exists yet. Missing folders are created.
     pub async fn rename(&self, from: &ResolvedPath, to: &ResolvedPath) -> Result<(), FileError> {
         self.ensure_entry_not_moved(from).await?;
         self.ensure_entry_not_moved(to).await?;
-        let (old, new) = (from.path.clone(), to.path.clone());
+        let old = from.path.clone();
+        let new = to.path.clone();
         run_blocking(move || rename(&old, &new)).await?;
         self.forget_seen(from);
         self.forget_seen(to);
@@ -95,8 +96,9 @@ impl Files {
     /// Renames a file to a temporary name in its folder, from where it can be restored.
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let path = target.path.clone();
-        let path = run_blocking(move || set_aside(&path).map_err(|it| map_open_error(&it))).await?;
+        let old = target.path.clone();
+        let path =
+            run_blocking(move || set_aside(&old).map_err(|error| map_open_error(&error))).await?;
         self.forget_seen(target);
         Ok(ResolvedPath { path, scope: target.scope })
     }
@@ -110,13 +112,14 @@ impl Files {
         cancel: &CancellationToken,
     ) -> Result<usize, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let (path, cancel) = (target.path.clone(), cancel.clone());
+        let path = target.path.clone();
+        let cancel = cancel.clone();
         let removed = run_blocking(move || remove(&path, recursive, &cancel)).await;
         self.forget_seen(target);
         removed
     }
 
-    /// Whether the working folder of the session is at this path or below it.
+    /// Returns true if the working folder of the session is at this path or below it.
     ///
     /// # Errors
     /// If the process is ending.
@@ -126,7 +129,8 @@ impl Files {
 
     /// Fails if the path now resolves to something else.
     async fn ensure_entry_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let (roots, path) = (self.roots.clone(), target.path.clone());
+        let roots = self.roots.clone();
+        let path = target.path.clone();
         let now = run_blocking(move || Ok(roots.resolve_entry(&path))).await?;
         if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
@@ -154,7 +158,8 @@ fn split_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
 fn inspect(path: &Path) -> io::Result<EntryInfo> {
     let (_held, path) = pinned_entry(path)?;
     let metadata = fs::symlink_metadata(&path)?;
-    let (is_folder, is_link) = (metadata.is_dir(), metadata.is_symlink());
+    let is_folder = metadata.is_dir();
+    let is_link = metadata.is_symlink();
     let mut info = EntryInfo { is_folder, is_link, ..EntryInfo::default() };
     let mut open = if is_folder { vec![PathBuf::new()] } else { Vec::new() };
     let (_held, path) = if is_folder { nofollow::open_child_folder(&path)? } else { (None, path) };
@@ -173,7 +178,7 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
             }
             if entry.file_type()?.is_dir() {
                 info.folders += 1;
-                // Each level takes longer to reach, and with a deeper one nothing is done.
+                // Each level takes longer to reach, and deeper ones are never removed.
                 info.depth = info.depth.max(name.components().count());
                 open.push(name);
             } else {
@@ -187,10 +192,10 @@ fn inspect(path: &Path) -> io::Result<EntryInfo> {
 /// Opens a folder some levels below a held one; `None` if it is not a folder any more.
 fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File>, PathBuf)>> {
     let mut at = (None, path.to_path_buf());
-    // Windows holds no folder open, and those above were opened before.
+    // Windows holds no folder open, and the folders above were opened before.
     let mut steps: Vec<_> =
         if cfg!(windows) { vec![below.as_os_str()] } else { below.iter().collect() };
-    steps.retain(|it| !it.is_empty());
+    steps.retain(|step| !step.is_empty());
     for name in steps {
         at = match nofollow::open_child_folder(&at.1.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
@@ -201,18 +206,18 @@ fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    let (_source_folder, source) = pinned_entry(from).map_err(|it| map_open_error(&it))?;
-    let metadata = fs::symlink_metadata(&source).map_err(|it| map_io_error(&it))?;
+    let (_source_folder, source) = pinned_entry(from).map_err(|error| map_open_error(&error))?;
+    let metadata = fs::symlink_metadata(&source).map_err(|error| map_io_error(&error))?;
     if metadata.is_dir() && to.starts_with(from) {
         return Err(FileError::System("cannot be moved into itself".to_owned()));
     }
-    let (_target_folder, target) = pinned_create(to).map_err(|it| map_open_error(&it))?;
+    let (_target_folder, target) = pinned_create(to).map_err(|error| map_open_error(&error))?;
     match rename_no_replace(&source, &target) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             move_across_devices(&source, &target, &metadata)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Exists),
-        result => result.map_err(|it| map_io_error(&it)),
+        result => result.map_err(|error| map_io_error(&error)),
     }
 }
 
@@ -222,7 +227,7 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let mut builder = tempfile::Builder::new();
     // After a crash this is the only copy, so the name is not one that is cleaned up.
     builder.prefix(".turnwright-").suffix(".aside");
-    let ((), aside) = builder.make_in(folder, |it| rename_no_replace(&source, it))?.keep()?;
+    let ((), aside) = builder.make_in(folder, |path| rename_no_replace(&source, path))?.keep()?;
     Ok(path.with_file_name(aside.file_name().unwrap_or_default()))
 }
 
@@ -252,31 +257,32 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
             "lies on another disk than its new place; use exec with mv".to_owned(),
         ));
     }
-    let copy = || -> io::Result<()> {
-        let folder = to.parent().unwrap_or(Path::new("/"));
-        let mut file = replacement::create(folder, 0o600)?;
-        io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
-        file.as_file().set_permissions(metadata.permissions())?;
-        file.as_file().sync_data()?;
-        replacement::place_new(file, to)?;
-        // The file must not stay in both places.
-        fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
-    };
-    copy().map_err(|it| match it.kind() {
+    copy_and_remove(from, to, metadata).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists,
-        _ => map_io_error(&it),
+        _ => map_io_error(&error),
     })
 }
 
+fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Result<()> {
+    let folder = to.parent().unwrap_or(Path::new("/"));
+    let mut file = replacement::create(folder, 0o600)?;
+    io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
+    file.as_file().set_permissions(metadata.permissions())?;
+    file.as_file().sync_data()?;
+    replacement::place_new(file, to)?;
+    // The file must not stay in both places.
+    fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
+}
+
 fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<usize, FileError> {
-    let (_held, path) = pinned_entry(path).map_err(|it| map_open_error(&it))?;
-    let metadata = fs::symlink_metadata(&path).map_err(|it| map_io_error(&it))?;
+    let (_held, path) = pinned_entry(path).map_err(|error| map_open_error(&error))?;
+    let metadata = fs::symlink_metadata(&path).map_err(|error| map_io_error(&error))?;
     if !metadata.is_dir() {
-        fs::remove_file(&path).map_err(|it| map_io_error(&it))?;
+        fs::remove_file(&path).map_err(|error| map_io_error(&error))?;
         return Ok(1);
     }
     if !recursive {
-        fs::remove_dir(&path).map_err(|it| map_io_error(&it))?;
+        fs::remove_dir(&path).map_err(|error| map_io_error(&error))?;
         return Ok(0);
     }
     let mut removed = 0;

@@ -26,9 +26,9 @@ pub struct Excerpt {
     pub lines: Vec<ExcerptLine>,
     /// The number of lines in the file, or a lower bound of it.
     pub total: usize,
-    /// Whether `total` is exact and not just a lower bound.
+    /// True if `total` is exact and not just a lower bound.
     pub is_total_exact: bool,
-    /// Whether more lines were requested than are here.
+    /// True if more lines were requested than are here.
     pub has_more: bool,
 }
 
@@ -45,13 +45,16 @@ impl LineWindow {
     /// behind the end.
     pub(super) fn range(&self, total: usize) -> (usize, usize) {
         let count = i64::try_from(total).unwrap_or(i64::MAX);
-        let from_one = |it: i64| {
-            let number = if it < 0 { count.saturating_add(it).saturating_add(1) } else { it };
-            usize::try_from(number.max(1)).unwrap_or(usize::MAX)
-        };
-        let end = self.end.map_or(total, from_one).min(total);
-        (self.start.map_or(1, from_one), end)
+        let start = self.start.map_or(1, |line| from_start(line, count));
+        let end = self.end.map_or(total, |line| from_start(line, count)).min(total);
+        (start, end)
     }
+}
+
+/// The number of a line counted from 1, in a text of `count` lines.
+fn from_start(line: i64, count: i64) -> usize {
+    let number = if line < 0 { count.saturating_add(line).saturating_add(1) } else { line };
+    usize::try_from(number.max(1)).unwrap_or(usize::MAX)
 }
 
 impl ExcerptLine {

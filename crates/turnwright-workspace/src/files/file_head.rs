@@ -1,5 +1,5 @@
-//! Reads the beginning of small text files that the agent reads on its own account and not for a
-//! call: instructions, notes, skills. The reads are bounded, and links in a project cannot lead
+//! Reads the beginning of small text files that the agent needs itself, not for a call: instructions, notes,
+//! skills. The reads are bounded, and links in a project cannot lead
 //! them outside of it.
 
 use std::fs::{self, File};
@@ -22,38 +22,43 @@ pub struct FileHead {
     pub text: String,
     /// False for a file that is not text, whatever the encoding.
     pub is_text: bool,
-    /// Whether `text` is the whole file.
+    /// True if `text` is the whole file.
     pub is_complete: bool,
     pub modified: Option<SystemTime>,
 }
 
-/// Reads the first `limit` bytes of the text of a regular file, in any encoding that can be told. With `within`, a resolved path, the file must
-/// lie below it and must not be one that may hold secrets. Blocks.
+/// Reads the first `limit` bytes of the text of a regular file, in any encoding that can be detected. With
+/// `within`, a resolved path, the file must lie below it and must not be one that may hold secrets. Blocks.
 pub fn read_head(path: &Path, within: Option<&Path>, limit: usize) -> Option<FileHead> {
-    let is_allowed =
-        |real: &Path| within.is_none_or(|it| real.starts_with(it) && !is_secret_path(real));
     // Most paths have no links, which the kernel finds out while it opens the file.
-    if is_plain(path) && within.is_none_or(|it| path.starts_with(it)) {
+    if is_plain(path) && within.is_none_or(|folder| path.starts_with(folder)) {
         match nofollow::open_file(path) {
-            Ok(file) if is_allowed(path) => return read_opened(file, path.to_path_buf(), limit),
+            Ok(file) if is_allowed(path, within) => {
+                return read_opened(file, path.to_path_buf(), limit);
+            }
             Ok(_) => {}
             Err(error) if nofollow::is_link_error(&error) => {}
             Err(_) => return None,
         }
     }
     let real = real_path(path).ok()?;
-    if !is_allowed(&real) {
+    if !is_allowed(&real, within) {
         tracing::info!(path = %path.display(), "not read: a link leads out of the folder, or it may hold secrets");
         return None;
     }
     read_opened(nofollow::open_file(&real).ok()?, real, limit)
 }
 
-/// Whether a path that can be opened without following a link is its own resolved path. On other systems,
-/// names can be written in more than one way.
+fn is_allowed(real: &Path, within: Option<&Path>) -> bool {
+    within.is_none_or(|folder| real.starts_with(folder) && !is_secret_path(real))
+}
+
+/// Returns true if a path that can be opened without following a link is its own resolved path. On other
+/// systems, names can be written in more than one way.
 fn is_plain(path: &Path) -> bool {
-    let is_name = |it| matches!(it, Component::RootDir | Component::Normal(_));
-    cfg!(target_os = "linux") && path.is_absolute() && path.components().all(is_name)
+    cfg!(target_os = "linux")
+        && path.is_absolute()
+        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
 fn read_opened(file: File, real: PathBuf, limit: usize) -> Option<FileHead> {
@@ -89,8 +94,8 @@ mod tests {
 
     #[test]
     fn only_the_beginning_of_regular_files_of_the_project_is_seen() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         let ws = base.join("ws");
         fs::create_dir_all(ws.join("folder")).unwrap();
         fs::write(base.join("outside"), "x").unwrap();
@@ -103,7 +108,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(ws.join("fifo")).status();
         assert!(made.unwrap().success());
         let seen = |name: &str, limit| {
-            read_head(&ws.join(name), Some(&ws), limit).map(|it| (it.text, it.is_complete))
+            read_head(&ws.join(name), Some(&ws), limit).map(|head| (head.text, head.is_complete))
         };
         for name in ["out", "keys", "loop", "fifo", "folder", "missing"] {
             assert_eq!(seen(name, 9), None, "{name}");

@@ -51,10 +51,10 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 
 /// Detects the format of a file that begins with these bytes.
 pub(super) fn detect(bytes: &[u8]) -> Option<FileKind> {
-    let has_signature = |(at, magic, _): &&(usize, &[u8], &str)| {
-        bytes.get(*at..).is_some_and(|it| it.starts_with(magic))
-    };
-    let name = SIGNATURES.iter().find(has_signature)?.2;
+    let (_, _, name) = SIGNATURES
+        .iter()
+        .copied()
+        .find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)))?;
     let (image_mime, size) = match name {
         "PNG" => (Some("image/png"), png_size(bytes)),
         "JPEG" => (Some("image/jpeg"), jpeg_size(bytes)),
@@ -82,12 +82,12 @@ pub fn picture_mime(bytes: &[u8]) -> Option<&'static str> {
 
 /// Reads a big-endian number of `count` bytes.
 fn read_be(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
-    Some(bytes.get(at..at + count)?.iter().fold(0, |sum, it| sum << 8 | u32::from(*it)))
+    Some(bytes.get(at..at + count)?.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
 /// Reads a little-endian number of `count` bytes.
 fn read_le(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
-    Some(bytes.get(at..at + count)?.iter().rev().fold(0, |sum, it| sum << 8 | u32::from(*it)))
+    Some(bytes.get(at..at + count)?.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
 }
 
 fn png_size(bytes: &[u8]) -> Option<(u32, u32)> {
@@ -153,7 +153,7 @@ mod tests {
             (b"plain", None),
         ];
         for (bytes, expected) in table {
-            let kind = detect(bytes).map(|it| (it.name, it.size));
+            let kind = detect(bytes).map(|kind| (kind.name, kind.size));
             assert_eq!(kind, *expected, "{bytes:?}");
         }
     }

@@ -94,7 +94,7 @@ pub struct WriteOutcome {
     /// The text after the write. An editor may have changed more than was asked for, for example if
     /// it formats on save.
     pub text: FileText,
-    /// Whether the text was read back after the write. An editor may accept a text and keep showing
+    /// True if the text was read back after the write. An editor may accept a text and keep showing
     /// the old one.
     pub is_confirmed: bool,
 }
@@ -111,7 +111,9 @@ impl Files {
     /// The files below these roots. `buffers` is the editor's access to its buffers, if it offers
     /// that.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn EditorBuffers>>) -> Files {
-        let (seen, unsaved, written) = (Arc::default(), Arc::default(), Arc::default());
+        let seen = Arc::default();
+        let unsaved = Arc::default();
+        let written = Arc::default();
         Files { roots: Arc::new(roots), seen, unsaved, written, buffers }
     }
 
@@ -124,7 +126,9 @@ impl Files {
     /// The same files for another conversation, which has not seen any of them.
     #[must_use]
     pub fn unseen(&self) -> Files {
-        let (seen, unsaved, written) = (Arc::default(), Arc::clone(&self.unsaved), Arc::default());
+        let seen = Arc::default();
+        let unsaved = Arc::clone(&self.unsaved);
+        let written = Arc::default();
         Files {
             roots: Arc::clone(&self.roots),
             seen,
@@ -158,33 +162,45 @@ impl Files {
         window: LineWindow,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
-        let whole = async |on_disk| {
-            let loaded = self.prefer_editor(target, on_disk).await?;
-            Ok(ReadContent::Whole(loaded.text))
-        };
-        let part = async || {
-            let (path, cancel) = (target.path.clone(), cancel.clone());
-            let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
-            Ok(ReadContent::Excerpt(excerpt.await?))
-        };
-        // All of it in one hop to a blocking thread, because that is most of what a read costs.
+        // One hop to a blocking thread for all of it, because the hop is most of the cost of a read.
         let on_disk = self.unless_moved(target, |path| match disk::file_size(path)? {
             size if size > WHOLE_READ_LIMIT => Ok(None),
             _ => disk::read_text(path).map(Some),
         });
         match on_disk.await {
-            Ok(None) => match part().await {
+            Ok(None) => match self.read_excerpt(target, window, cancel).await {
                 // The text may be UTF-16, whose lines cannot be found in a stream of bytes.
                 Err(FileError::TooLarge(size)) if size <= READ_LIMIT => {
-                    whole(self.read_disk(target).await).await
+                    self.whole(target, self.read_disk(target).await).await
                 }
                 result => result,
             },
-            Ok(Some(text)) => whole(Ok(text)).await,
-            Err(FileError::NotFound) => whole(Err(FileError::NotFound)).await,
-            Err(FileError::Binary(_)) => part().await,
+            Ok(Some(text)) => self.whole(target, Ok(text)).await,
+            Err(FileError::NotFound) => self.whole(target, Err(FileError::NotFound)).await,
+            Err(FileError::Binary(_)) => self.read_excerpt(target, window, cancel).await,
             Err(error) => Err(error),
         }
+    }
+
+    async fn whole(
+        &self,
+        target: &ResolvedPath,
+        on_disk: Result<FileText, FileError>,
+    ) -> Result<ReadContent, FileError> {
+        let loaded = self.prefer_editor(target, on_disk).await?;
+        Ok(ReadContent::Whole(loaded.text))
+    }
+
+    async fn read_excerpt(
+        &self,
+        target: &ResolvedPath,
+        window: LineWindow,
+        cancel: &CancellationToken,
+    ) -> Result<ReadContent, FileError> {
+        let path = target.path.clone();
+        let cancel = cancel.clone();
+        let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
+        Ok(ReadContent::Excerpt(excerpt.await?))
     }
 
     /// Describes a file that is not text.
@@ -231,7 +247,7 @@ impl Files {
     /// `None` for a file that was written to the disk.
     pub fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<FileText>> {
         let mut written = self.written.lock();
-        places.iter().filter_map(|it| written.remove_entry(it)).collect()
+        places.iter().filter_map(|place| written.remove_entry(place)).collect()
     }
 
     /// Records that the model has been shown this text.
@@ -244,13 +260,15 @@ impl Files {
         if text.text.len() <= INLINE_HASH_LIMIT {
             return self.mark_seen_blocking(target, text);
         }
-        let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), text.clone());
+        let seen = Arc::clone(&self.seen);
+        let path = target.path.clone();
+        let text = text.clone();
         let noted = disk::run_blocking(move || {
             seen.note(&path, &text);
             Ok(())
         });
         // This fails only if the process is ending.
-        drop(noted.await);
+        noted.await.ok();
     }
 
     /// Compares the current text with what the model has seen.
@@ -263,7 +281,9 @@ impl Files {
         if now.text.len() <= INLINE_HASH_LIMIT {
             return self.freshness_blocking(target, now);
         }
-        let (seen, path, text) = (Arc::clone(&self.seen), target.path.clone(), now.clone());
+        let seen = Arc::clone(&self.seen);
+        let path = target.path.clone();
+        let text = now.clone();
         let judged = disk::run_blocking(move || Ok(seen.compare(&path, &text)));
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
@@ -279,11 +299,13 @@ impl Files {
         if target.scope != PathScope::Workspace {
             return Vec::new();
         }
-        let (roots, path) = (Arc::clone(&self.roots), target.path.clone());
+        let roots = Arc::clone(&self.roots);
+        let path = target.path.clone();
         let near = disk::run_blocking(move || {
             let root = roots.resolve("").path;
-            let is_inside = |it: &PathBuf| roots.resolve(it).scope == PathScope::Workspace;
-            Ok(similar_paths::similar_paths(&path, &root).into_iter().filter(is_inside).collect())
+            let mut near = similar_paths::similar_paths(&path, &root);
+            near.retain(|path| roots.resolve(path).scope == PathScope::Workspace);
+            Ok(near)
         });
         near.await.unwrap_or_default()
     }
@@ -291,12 +313,12 @@ impl Files {
     /// Checks that a path is a folder, so that a command can start in it.
     pub async fn ensure_folder(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let path = target.path.clone();
-        let look = move || match std::fs::metadata(&path) {
+        let looking = disk::run_blocking(move || match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err(FileError::NotAFolder),
             Err(error) => Err(disk::map_io_error(&error)),
-        };
-        disk::run_blocking(look).await
+        });
+        looking.await
     }
 
     /// Resolves a path on a blocking thread, because a disk may be slow.
@@ -304,7 +326,8 @@ impl Files {
     /// # Errors
     /// If the process is ending.
     pub async fn resolve(&self, path: impl Into<PathBuf>) -> Result<ResolvedPath, FileError> {
-        let (roots, path) = (Arc::clone(&self.roots), path.into());
+        let roots = Arc::clone(&self.roots);
+        let path = path.into();
         disk::run_blocking(move || Ok(roots.resolve(path))).await
     }
 
@@ -319,7 +342,8 @@ impl Files {
         target: &ResolvedPath,
         work: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
-        let (roots, target) = (Arc::clone(&self.roots), target.clone());
+        let roots = Arc::clone(&self.roots);
+        let target = target.clone();
         disk::run_blocking(move || {
             if roots.resolve(&target.path) != target {
                 return Err(FileError::Moved);

@@ -1,4 +1,4 @@
-//! Reads pictures that come in base64, in each form in which clients and servers send them. Does no I/O.
+//! Reads pictures in base64, in all forms that clients and servers send. Does no I/O.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,7 +6,7 @@ use turnwright_types::message::Media;
 
 use super::file_kind::picture_mime;
 
-/// How many characters of base64 the beginning of a picture has that tells its format.
+/// The characters of base64 at the beginning of a picture that suffice to detect its format.
 const SIGNATURE_CHARS: usize = 64;
 
 /// Why a text is not a picture.
@@ -18,15 +18,15 @@ pub enum PictureFault {
     UnknownFormat,
 }
 
-/// Reads a picture. Its type is the one that its bytes show, because labels are often wrong.
+/// Reads a picture. Its type is detected from its bytes, because labels are often wrong.
 ///
 /// # Errors
 /// The provider would refuse every later request that contains such data.
 pub fn read_picture(data: String) -> Result<Media, PictureFault> {
     let data = usual_base64(data).ok_or(PictureFault::NotBase64)?;
     let head = data.get(..data.len().min(SIGNATURE_CHARS)).unwrap_or_default();
-    let mime = BASE64.decode(head).ok().and_then(|bytes| picture_mime(&bytes));
-    let mime = mime.ok_or(PictureFault::UnknownFormat)?.to_owned();
+    let known = BASE64.decode(head).ok().and_then(|bytes| picture_mime(&bytes));
+    let mime = known.ok_or(PictureFault::UnknownFormat)?.to_owned();
     Ok(Media { mime, data })
 }
 
@@ -100,7 +100,7 @@ mod tests {
             (b"<svg/>", None),
         ] {
             let read = read_picture(BASE64.encode(bytes));
-            assert_eq!(read.ok().map(|it| it.mime).as_deref(), expected, "{bytes:?}");
+            assert_eq!(read.ok().map(|picture| picture.mime).as_deref(), expected, "{bytes:?}");
         }
         assert_eq!(read_picture("#".to_owned()), Err(PictureFault::NotBase64));
         assert_eq!(read_picture("AAAA".to_owned()), Err(PictureFault::UnknownFormat));

@@ -1,5 +1,5 @@
-//! New files that are written beside the path that they are going to have. Their writer holds a lock on
-//! each, so that another process can tell which ones were left behind by a process that was killed.
+//! New files, which are written beside their final path. Their writer holds a lock on each, so that another
+//! process can recognize files that a killed process has left.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -19,14 +19,14 @@ const SUFFIX: &str = ".tmp";
 const RANDOM_CHARS: usize = 6;
 /// A file that is younger may not be locked yet.
 const MIN_AGE: Duration = Duration::from_secs(10);
-/// The most entries of a folder that are looked at.
+/// The most entries of a folder that are examined.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Creates a file with a temporary name in a folder that is held open. It is removed on drop unless it
 /// is kept. Files that processes have left in the folder when they were killed are removed first.
 ///
 /// # Errors
-/// Those of the system, without the path: the folder's leads through its descriptor.
+/// Errors of the system, without the path: the folder's path leads through its descriptor.
 pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     remove_abandoned(folder, MIN_AGE);
     let mut builder = tempfile::Builder::new();
@@ -42,14 +42,14 @@ pub(super) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
 /// Returns the system's error, to which `tempfile` has added the path.
 fn without_path(error: io::Error) -> io::Error {
     let system = error.get_ref().and_then(std::error::Error::source);
-    let code = system.and_then(|it| it.downcast_ref::<io::Error>()?.raw_os_error());
+    let code = system.and_then(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
     code.map_or(error, io::Error::from_raw_os_error)
 }
 
 /// Gives a file its final name, where nothing may be yet.
 ///
 /// # Errors
-/// `AlreadyExists`, or those of the system. The file is removed then.
+/// `AlreadyExists`, or an error of the system. The file is removed then.
 pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -59,7 +59,7 @@ pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     }
     // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
     #[cfg(not(unix))]
-    file.persist_noclobber(path).map(drop).map_err(|it| it.error)
+    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
 }
 
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {
@@ -76,7 +76,7 @@ fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     options.open(path)
 }
 
-/// Removes the temporary files of this user that nobody has locked.
+/// Removes this user's temporary files that are not locked.
 fn remove_abandoned(folder: &Path, min_age: Duration) {
     for entry in fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten() {
         if is_temporary_name(&entry.file_name()) {
@@ -96,7 +96,9 @@ fn remove_if_abandoned(path: &Path, min_age: Duration) {
 /// Removes the temporary files beside these paths that killed processes have left. Blocks.
 pub fn remove_left_files<'a>(paths: impl Iterator<Item = &'a Path>) {
     let folders: BTreeSet<_> = paths.filter_map(Path::parent).collect();
-    for (_held, folder) in folders.into_iter().filter_map(|it| nofollow::open_folder(it).ok()) {
+    for (_held, folder) in
+        folders.into_iter().filter_map(|folder| nofollow::open_folder(folder).ok())
+    {
         remove_abandoned(&folder, Duration::ZERO);
     }
 }
@@ -106,11 +108,11 @@ pub(crate) fn remove_left_file(path: &Path) {
     remove_if_abandoned(path, MIN_AGE);
 }
 
-/// Returns true for a name that only new files have. They are left out of what is listed and searched.
+/// Returns true for the name of such a file. Lists and searches leave these files out.
 pub(crate) fn is_temporary_name(name: &OsStr) -> bool {
-    let random = name.to_str().and_then(|it| it.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
-    random.is_some_and(|it| {
-        it.len() == RANDOM_CHARS && it.bytes().all(|it| it.is_ascii_alphanumeric())
+    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    random.is_some_and(|random| {
+        random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
     })
 }
 
@@ -119,7 +121,7 @@ fn is_abandoned(path: &Path, min_age: Duration) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(false);
     }
-    // On Windows its writer lets nobody else open it for writing.
+    // On Windows its writer locks others out from opening it for writing.
     let file = nofollow::open_pinned_file(path, cfg!(windows))?;
     let metadata = file.metadata()?;
     let age = metadata.modified()?.elapsed().unwrap_or_default();
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn only_files_without_a_writer_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |it: &str| folder.path().join(it);
+        let place = |name: &str| folder.path().join(name);
         let written = create(folder.path(), 0o600).unwrap();
         let left = place(".turnwright-aB3xYz.tmp");
         let others = [
@@ -150,7 +152,8 @@ mod tests {
         for file in others.iter().chain([&left]) {
             fs::write(file, "x").unwrap();
         }
-        let (link, inside) = (place(".turnwright-linked.tmp"), place(".turnwright-folder.tmp"));
+        let link = place(".turnwright-linked.tmp");
+        let inside = place(".turnwright-folder.tmp");
         #[cfg(unix)]
         std::os::unix::fs::symlink(&others[0], &link).unwrap();
         // Windows lets only administrators make links.

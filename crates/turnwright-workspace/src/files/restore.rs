@@ -14,7 +14,7 @@ use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::ids::hex;
 
-/// What must be at a path for its content to be restored.
+/// The state that a path must have for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestorePrecondition {
     Absent,
@@ -66,7 +66,7 @@ impl Files {
     /// # Errors
     /// [`FileError::Unsaved`] if the editor has.
     pub async fn ensure_no_unsaved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let has_editor = self.buffers.as_ref().is_some_and(|it| it.can_read());
+        let has_editor = self.buffers.as_ref().is_some_and(|buffers| buffers.can_read());
         if !has_editor || target.scope != PathScope::Workspace {
             return Ok(());
         }
@@ -81,8 +81,8 @@ impl Files {
         }
     }
 
-    /// Restores through the editor. If the disk has to be written, too, returns what is there now: there is
-    /// no editor for the file, it would not preserve the bytes, or it has formatted them or not saved them.
+    /// Restores through the editor. Returns the disk's present state if the disk has to be written as well: there
+    /// is no editor for the file, or it would not preserve the bytes, has formatted them, or has not saved them.
     async fn restore_in_editor(
         &self,
         target: &ResolvedPath,
@@ -90,11 +90,11 @@ impl Files {
         bytes: &[u8],
         cancel: &CancellationToken,
     ) -> Result<Option<RestorePrecondition>, FileError> {
-        let can_write = self.buffers.as_ref().is_some_and(|it| it.can_write());
+        let can_write = self.buffers.as_ref().is_some_and(|buffers| buffers.can_write());
         if !can_write || target.scope != PathScope::Workspace || bytes.len() > EDITOR_TEXT_LIMIT {
             return Ok(Some(expected));
         }
-        let Some(text) = FileText::decode(bytes.to_vec()).filter(|it| !it.is_lossy_in_editor())
+        let Some(text) = FileText::decode(bytes.to_vec()).filter(|text| !text.is_lossy_in_editor())
         else {
             return Ok(Some(expected));
         };
@@ -140,20 +140,22 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let _lock = save::lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let (_held, folder) = nofollow::create_folder(folder).map_err(|it| map_open_error(&it))?;
-        let write = || -> io::Result<()> {
-            let file = replacement::create(&folder, 0o600)?;
-            file.as_file().write_all(&bytes)?;
-            set_file_mode(file.as_file(), mode)?;
-            file.as_file().sync_data()?;
-            replacement::place_new(file, &folder.join(name))
-        };
-        write().map_err(|it| match it.kind() {
+        let (_held, folder) =
+            nofollow::create_folder(folder).map_err(|error| map_open_error(&error))?;
+        write_new(&folder.join(name), &bytes, mode).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
-            _ => map_open_error(&it),
+            _ => map_open_error(&error),
         })
     })
     .await
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let file = replacement::create(path.parent().unwrap_or(Path::new("/")), 0o600)?;
+    file.as_file().write_all(bytes)?;
+    set_file_mode(file.as_file(), mode)?;
+    file.as_file().sync_data()?;
+    replacement::place_new(file, path)
 }
 
 /// Makes a write-protected file writable and returns the mode it had. The user has asked for the
@@ -161,13 +163,14 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
-        let file = nofollow::open_pinned_file(&path, false).map_err(|it| map_open_error(&it))?;
-        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        let (_held, path) = pinned_path(&path).map_err(|error| map_open_error(&error))?;
+        let file =
+            nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
+        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
         super::disk::ensure_regular(&metadata)?;
         let mode = mode_of(&metadata);
         if metadata.permissions().readonly() {
-            set_file_mode(&file, mode | 0o200).map_err(|it| map_io_error(&it))?;
+            set_file_mode(&file, mode | 0o200).map_err(|error| map_io_error(&error))?;
         }
         Ok(mode)
     })
@@ -177,13 +180,14 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let (_held, path) = pinned_path(&path).map_err(|it| map_open_error(&it))?;
-        let file = nofollow::open_pinned_file(&path, false).map_err(|it| map_open_error(&it))?;
-        let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+        let (_held, path) = pinned_path(&path).map_err(|error| map_open_error(&error))?;
+        let file =
+            nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
+        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
         if mode_of(&metadata) == mode {
             return Ok(());
         }
-        set_file_mode(&file, mode).map_err(|it| map_io_error(&it))
+        set_file_mode(&file, mode).map_err(|error| map_io_error(&error))
     })
     .await
 }

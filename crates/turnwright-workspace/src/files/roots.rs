@@ -32,7 +32,7 @@ pub struct Roots {
     readable: Arc<RwLock<Vec<PathBuf>>>,
     /// The `/tmp` of the session's commands, if they may have their own.
     tmp: Option<Arc<SessionTmp>>,
-    /// Whether the folders are those of a recording, so that the disk says nothing about them.
+    /// True if the folders come from a recording, so that the disk says nothing about them.
     pub(super) is_recorded: bool,
 }
 
@@ -70,7 +70,7 @@ impl Roots {
         let real = real_path(folder)?;
         // Fails if it is not a folder, or is not readable.
         drop(fs::read_dir(&real)?);
-        if !self.folders.iter().any(|it| it.1 == real) {
+        if !self.folders.iter().any(|(_, known)| *known == real) {
             self.folders.push((folder.to_path_buf(), real));
         }
         Ok(self)
@@ -80,16 +80,16 @@ impl Roots {
     #[must_use]
     pub fn with_private_folder(mut self, folder: &Path) -> Roots {
         // The folder may be created later, for example by a login.
-        self.private.extend(std::path::absolute(folder).ok().map(|it| resolve_missing(&it)));
+        self.private.extend(std::path::absolute(folder).ok().map(|path| resolve_missing(&path)));
         self
     }
 
-    /// Has paths in `/tmp` lead to what the session's commands find there, unless `/tmp` belongs to the session's
-    /// folders.
+    /// Makes paths in `/tmp` lead where they lead for the session's commands, unless `/tmp` belongs to the
+    /// session's folders.
     #[must_use]
     pub fn with_session_tmp(self, tmp: SessionTmp) -> Roots {
         let is_usual =
-            !self.is_recorded && real_path("/tmp").is_ok_and(|it| it == Path::new("/tmp"));
+            !self.is_recorded && real_path("/tmp").is_ok_and(|real| real == Path::new("/tmp"));
         let is_own = self.folders().any(|folder| Path::new("/tmp").starts_with(folder));
         Roots { tmp: (is_usual && !is_own).then(|| Arc::new(tmp)), ..self }
     }
@@ -112,8 +112,7 @@ impl Roots {
     /// clones of these roots. A folder that contains a folder of the session or a private one is
     /// not added.
     pub fn allow_read(&self, folder: PathBuf) {
-        let contains = |it: &Path| it.starts_with(&folder);
-        if self.folders.iter().any(|it| contains(&it.1)) || self.private_folders().any(contains) {
+        if self.folders().chain(self.private_folders()).any(|path| path.starts_with(&folder)) {
             return;
         }
         let mut readable = self.readable.write();
@@ -124,7 +123,7 @@ impl Roots {
 
     fn is_readable(&self, path: &Path) -> bool {
         let readable = self.readable.read();
-        readable.iter().any(|it| path.starts_with(it))
+        readable.iter().any(|folder| path.starts_with(folder))
     }
 
     /// The folders outside of the project that the session may read.
@@ -144,12 +143,12 @@ impl Roots {
 
     /// All folders of the session with links resolved, the working folder first.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.folders.iter().map(|it| it.1.as_path())
+        self.folders.iter().map(|(_, real)| real.as_path())
     }
 
     /// The folders other than the working folder, as the client named them.
     pub fn additional_folders(&self) -> impl Iterator<Item = &Path> {
-        self.folders.iter().skip(1).map(|it| it.0.as_path())
+        self.folders.iter().skip(1).map(|(named, _)| named.as_path())
     }
 
     /// The working folder with links resolved.
@@ -170,13 +169,13 @@ impl Roots {
         if !is_recorded {
             notice_other_name(&path);
         }
-        let is_private = self.private_folders().any(|it| is_below(&path, it));
+        let is_private = self.private_folders().any(|folder| is_below(&path, folder));
         let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let place = if let Some(tmp) = tmp.filter(|tmp| path.starts_with(tmp)) {
             private_tmp(tmp)
         } else if self.is_readable(&path) {
             PathScope::AgentData
-        } else if !is_private && self.folders.iter().any(|it| path.starts_with(&it.1)) {
+        } else if !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real)) {
             PathScope::Workspace
         } else {
             PathScope::Outside
@@ -184,7 +183,7 @@ impl Roots {
         ResolvedPath { path, scope: place }
     }
 
-    /// Where a path leads. One in `/tmp` leads to what commands find there, and so does a link.
+    /// Where a path leads. A path in `/tmp`, or a link to one, leads where it leads for commands.
     fn find(&self, absolute: &Path) -> PathBuf {
         let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let tmp = Path::new("/tmp");
@@ -194,7 +193,7 @@ impl Roots {
                 return real;
             }
         }
-        // What is above the folder for this process is not above it for commands.
+        // For commands, the folder has other parents than for this process.
         let place = |path: &mut PathBuf| {
             let folder = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
             if folder.is_some_and(|folder| folder == path) {
@@ -207,11 +206,10 @@ impl Roots {
     }
 
     fn place_in_tmp(&self, path: &Path) -> Option<PathBuf> {
-        let is_seen = |entry: &Path| {
-            self.folders().chain(self.private_folders()).any(|it| it.starts_with(entry))
-                || self.readable.read().iter().any(|it| it.starts_with(entry))
-        };
-        self.tmp.as_ref()?.place(path, is_seen)
+        self.tmp.as_ref()?.place(path, |entry| {
+            self.folders().chain(self.private_folders()).any(|folder| folder.starts_with(entry))
+                || self.readable.read().iter().any(|folder| folder.starts_with(entry))
+        })
     }
 
     /// An entry of a folder. One of `/tmp` may be the session's or the machine's.
@@ -246,9 +244,9 @@ impl Roots {
         })
     }
 
-    /// Whether a path may lead to another machine or to a device, which looking at it would already connect
-    /// to, and Windows would log in there with the user's name and password. Everything but drives, and shares
-    /// on which the session has a folder.
+    /// Returns true if a path may lead to another machine or to a device. Looking at it would already connect
+    /// there, and Windows would log in with the user's name and password. True for everything but drives, and
+    /// shares on which the session has a folder.
     #[cfg(windows)]
     pub fn leads_elsewhere(&self, path: &Path) -> bool {
         let absolute = unambiguous(self.folders[0].1.join(path));
@@ -263,15 +261,14 @@ impl Roots {
 
     #[cfg(windows)]
     fn is_on_other_machine(&self, absolute: &Path) -> bool {
-        let is_device = |it: Component<'_>| matches!(it, Component::Normal(name) if is_device_name(&name.to_string_lossy()));
         let Some(place) = place_off_drives(absolute) else {
             return absolute.components().any(is_device);
         };
-        // The folders of a recording are on a machine that somebody else has chosen.
+        // The folders of a recording may be on any machine.
         let folders = if self.is_recorded { &[] } else { self.folders.as_slice() };
-        let named = folders.iter().flat_map(|it| [&it.0, &it.1]).cloned();
+        let named = folders.iter().flat_map(|(named, real)| [named, real]).cloned();
         let own = named.chain(self.private.iter().cloned()).chain(self.readable_folders());
-        !own.into_iter().any(|it| place_off_drives(&it).as_ref() == Some(&place))
+        !own.into_iter().any(|path| place_off_drives(&path).as_ref() == Some(&place))
     }
 
     #[cfg(not(windows))]
@@ -314,31 +311,38 @@ impl Roots {
     }
 }
 
+#[cfg(windows)]
+fn is_device(part: Component<'_>) -> bool {
+    matches!(part, Component::Normal(name) if is_device_name(&name.to_string_lossy()))
+}
+
+fn lower(name: &OsStr) -> String {
+    name.to_string_lossy().to_lowercase()
+}
+
 /// The share, device or volume at the beginning of a path, without case; `None` for a path on a drive.
 #[cfg(windows)]
 fn place_off_drives(path: &Path) -> Option<(String, String)> {
     use std::path::Prefix;
     let Some(Component::Prefix(prefix)) = path.components().next() else { return None };
-    let plain = |it: &std::ffi::OsStr| it.to_string_lossy().to_lowercase();
     match prefix.kind() {
         Prefix::Disk(_) | Prefix::VerbatimDisk(_) => None,
         Prefix::UNC(server, share) | Prefix::VerbatimUNC(server, share) => {
-            Some((plain(server), plain(share)))
+            Some((lower(server), lower(share)))
         }
         Prefix::Verbatim(_) | Prefix::DeviceNS(_) => {
-            Some((plain(prefix.as_os_str()), String::new()))
+            Some((lower(prefix.as_os_str()), String::new()))
         }
     }
 }
 
-/// Whether a path is a folder or below it. Names of what does not exist yet have any case on Windows.
+/// Returns true if a path is a folder or below it. On Windows, missing files may be named in any case.
 fn is_below(path: &Path, folder: &Path) -> bool {
     if cfg!(not(windows)) {
         return path.starts_with(folder);
     }
-    let plain = |it: Component<'_>| it.as_os_str().to_string_lossy().to_lowercase();
-    let mut parts = path.components().map(plain);
-    folder.components().map(plain).all(|it| parts.next() == Some(it))
+    let mut parts = path.components().map(|part| lower(part.as_os_str()));
+    folder.components().all(|part| parts.next() == Some(lower(part.as_os_str())))
 }
 
 /// The scope of a path in the folder that commands have as `/tmp`.
@@ -347,21 +351,29 @@ fn private_tmp(folder: &Path) -> PathScope {
 }
 
 /// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`
-/// begins in the folder of the drive. What is behind a `:` names another stream of the same file, and
-/// counts as the file.
+/// begins in the folder of the drive. The text after a `:` names another stream of the same file, and counts
+/// as the file.
 #[cfg(windows)]
 fn unambiguous(path: PathBuf) -> PathBuf {
     let absolute = std::path::absolute(&path).unwrap_or(path);
-    let without_stream = |part: Component<'_>| match part {
-        Component::Normal(name) => OsString::from(file_of_stream(&name.to_string_lossy())),
-        part => part.as_os_str().to_owned(),
-    };
-    let has_stream = |it: Component<'_>| matches!(it, Component::Normal(name) if name.to_string_lossy().contains(':'));
-    // A name that is no Unicode stays as it is unless it has a stream.
+    // A name that is not Unicode stays as it is unless it has a stream.
     if absolute.components().any(has_stream) {
         absolute.components().map(without_stream).collect()
     } else {
         absolute
+    }
+}
+
+#[cfg(windows)]
+fn has_stream(part: Component<'_>) -> bool {
+    matches!(part, Component::Normal(name) if name.to_string_lossy().contains(':'))
+}
+
+#[cfg(windows)]
+fn without_stream(part: Component<'_>) -> OsString {
+    match part {
+        Component::Normal(name) => OsString::from(file_of_stream(&name.to_string_lossy())),
+        part => part.as_os_str().to_owned(),
     }
 }
 
@@ -394,8 +406,8 @@ fn resolve_missing(path: &Path) -> PathBuf {
     with_real_folder(walk(path, |path| path.clone()))
 }
 
-/// Follows the links and dots of a path. `place` tells where the path that it is given is on the disk, and may replace
-/// it with another name for the same.
+/// Follows the links and dots of a path. `place` returns the place of a path on the disk, and may replace the path
+/// with another name for the same file.
 fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
     let mut real = PathBuf::new();
     let mut rest: VecDeque<OsString> = VecDeque::new();
@@ -442,8 +454,8 @@ fn with_real_folder(path: PathBuf) -> PathBuf {
 fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
     let parts: Vec<_> = path
         .components()
-        .filter(|it| !matches!(it, Component::CurDir))
-        .map(|it| it.as_os_str().to_owned())
+        .filter(|part| !matches!(part, Component::CurDir))
+        .map(|part| part.as_os_str().to_owned())
         .collect();
     for part in parts.into_iter().rev() {
         rest.push_front(part);
@@ -457,8 +469,8 @@ mod tests {
 
     #[test]
     fn links_and_dots_are_resolved_before_the_scope_is_decided() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = real_path(folder.path()).unwrap();
         fs::create_dir_all(base.join("ws/src")).unwrap();
         fs::create_dir_all(base.join("other")).unwrap();
         #[cfg(unix)]
@@ -486,8 +498,8 @@ mod tests {
         ];
         // Windows lets only administrators make links.
         let is_linked =
-            |it: &str| it.starts_with("in/") || it.starts_with("out/") || it == "dangling";
-        for (path, real, place) in table.into_iter().filter(|it| cfg!(unix) || !is_linked(it.0)) {
+            |path: &str| path.starts_with("in/") || path.starts_with("out/") || path == "dangling";
+        for (path, real, place) in table.into_iter().filter(|row| cfg!(unix) || !is_linked(row.0)) {
             let expected = ResolvedPath { path: base.join(real), scope: place };
             assert_eq!(roots.resolve(path), expected, "{path}");
         }
@@ -526,13 +538,13 @@ mod tests {
     #[cfg(windows)]
     #[test]
     fn a_file_that_does_not_exist_yet_is_in_the_folder_that_is_on_the_disk() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         for folder in ["ws/.git/hooks", "ws/.vscode-of-the-project", "ws/state"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
-        let roots = Roots::new(&base.join("ws")).unwrap();
-        let roots = roots.with_private_folder(&base.join("ws/STATE/not-yet"));
+        let private = base.join("ws/STATE/not-yet");
+        let roots = Roots::new(&base.join("ws")).unwrap().with_private_folder(&private);
         let short = short_name(&base.join("ws/.vscode-of-the-project"));
         let upper = base.join("ws").to_str().unwrap().to_uppercase();
         for (spelling, expected, scope) in [
@@ -614,8 +626,8 @@ mod tests {
 
     #[test]
     fn relative_paths_start_in_the_first_of_several_folders() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         for folder in ["ws", "more/sub", "secret"] {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
@@ -634,7 +646,7 @@ mod tests {
             2,
             "the same folder by another name is not added again"
         );
-        let place = |it: &str| roots.resolve(it).scope;
+        let place = |path: &str| roots.resolve(path).scope;
         assert_eq!(roots.resolve("sub/a").path, base.join("ws/sub/a"));
         assert_eq!(place("../more/sub/a"), PathScope::Workspace);
         #[cfg(unix)]
@@ -647,7 +659,7 @@ mod tests {
     #[test]
     fn folders_of_a_recording_are_where_they_were() {
         let root = if cfg!(windows) { r"C:\" } else { "/" };
-        let at = |it: &str| Path::new(root).join(it);
+        let at = |path: &str| Path::new(root).join(path);
         let cwd = (at("named/ws"), at("real/ws"));
         let roots = Roots::recorded(cwd, vec![(at("named/more"), at("more"))]);
         for (path, real, scope) in [
@@ -665,13 +677,13 @@ mod tests {
 
     #[test]
     fn a_folder_can_be_made_readable_unless_it_contains_other_ones() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("home/ws")).unwrap();
         let roots =
             Roots::new(&base.join("home/ws")).unwrap().with_private_folder(&base.join("config"));
         let copy = roots.clone();
-        let place = |it: &str| copy.resolve(base.join(it)).scope;
+        let place = |path: &str| copy.resolve(base.join(path)).scope;
         for folder in ["skill", "config/skills/a", "config", "home", "home/ws", ""] {
             roots.allow_read(base.join(folder));
         }

@@ -14,7 +14,7 @@ use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
 use turnwright_types::io_error_text::io_error_text;
 
-/// What must be at the path at the moment of writing.
+/// The state that the path must have at the moment of writing.
 #[derive(Debug)]
 pub(super) enum WritePrecondition {
     Any,
@@ -37,17 +37,17 @@ pub(super) async fn write(
         // If two sessions change a file, the second must see what the first has written.
         let _write_lock = lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let folder = match precondition {
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let opened = match precondition {
             // A file that must exist has a folder.
             WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => {
-                nofollow::open_folder(folder)
+                nofollow::open_folder(parent)
             }
-            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(folder),
+            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(parent),
         };
         // The folder is held open to the end, so that the file that is compared and the file that
         // is written are in the same folder.
-        let (_folder_handle, folder) = folder.map_err(|it| map_open_error(&it))?;
+        let (_folder_handle, folder) = opened.map_err(|error| map_open_error(&error))?;
         let path = folder.join(name);
         if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
@@ -57,8 +57,8 @@ pub(super) async fn write(
     .await
 }
 
-/// Gives a file with several names (hard links) to its path alone, before another program writes it there in place.
-/// Blocks.
+/// Separates a path from the other names (hard links) of its file, before another program writes the file in
+/// place. Blocks.
 pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.is_file() || link_count(path, &metadata) < 2 {
@@ -86,23 +86,27 @@ impl WritePrecondition {
                 matches!(self, WritePrecondition::Any) || fs::symlink_metadata(path).is_err()
             );
         };
-        let file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
-        let length = file.metadata().map_err(|it| map_io_error(&it))?.len();
+        let file =
+            nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
+        let length = file.metadata().map_err(|error| map_io_error(&error))?.len();
         let mut current = Vec::with_capacity(bytes.len() + 1);
         if length == bytes.len() as u64 {
-            file.take(length + 1).read_to_end(&mut current).map_err(|it| map_io_error(&it))?;
+            file.take(length + 1)
+                .read_to_end(&mut current)
+                .map_err(|error| map_io_error(&error))?;
         }
         Ok(current == *bytes)
     }
 }
 
 pub(super) fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
-    let mut file = nofollow::open_pinned_file(path, false).map_err(|it| map_open_error(&it))?;
-    ensure_regular(&file.metadata().map_err(|it| map_io_error(&it))?)?;
+    let mut file =
+        nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
+    ensure_regular(&file.metadata().map_err(|error| map_io_error(&error))?)?;
     let mut context = Context::new(&SHA256);
     let mut chunk = vec![0; 64 * 1024];
     loop {
-        match file.read(&mut chunk).map_err(|it| map_io_error(&it))? {
+        match file.read(&mut chunk).map_err(|error| map_io_error(&error))? {
             0 => break,
             count => context.update(&chunk[..count]),
         }
@@ -136,7 +140,7 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(map_io_error(&error)),
     };
-    let has_other_links = old.as_ref().is_some_and(|it| link_count(path, it) > 1);
+    let has_other_links = old.as_ref().is_some_and(|old| link_count(path, old) > 1);
     match replace_atomically(folder, path, bytes, old.as_ref()) {
         Ok(Replacement::Done) => Ok(()),
         Ok(Replacement::OwnerNotPreserved) if !has_other_links => write_in_place(path, bytes),
@@ -197,21 +201,23 @@ fn replace_atomically(
     Ok(Replacement::Done)
 }
 
-/// Whether a file is unchanged since `old` was read. Writing the replacement may have taken long.
-#[cfg(unix)]
+/// Returns true if a file is unchanged since `old` was read. Writing the replacement may have taken long.
 fn is_unchanged(path: &Path, old: &Metadata) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|now| state(&now) == state(old))
+}
+
+#[cfg(unix)]
+fn state(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
     use std::os::unix::fs::MetadataExt;
-    let state = |it: &Metadata| (it.dev(), it.ino(), it.size(), it.ctime(), it.ctime_nsec());
-    fs::symlink_metadata(path).is_ok_and(|it| state(&it) == state(old))
+    (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
 }
 
 #[cfg(not(unix))]
-fn is_unchanged(path: &Path, old: &Metadata) -> bool {
-    let state = |it: &Metadata| (it.len(), it.modified().ok());
-    fs::symlink_metadata(path).is_ok_and(|it| state(&it) == state(old))
+fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
+    (metadata.len(), metadata.modified().ok())
 }
 
-/// Whether a replacement failed because the folder accepts no new file, or because the file is a
+/// Returns true if a replacement failed because the folder accepts no new file, or because the file is a
 /// mount point. Then the file has to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
@@ -226,15 +232,16 @@ fn must_write_in_place(error: &io::Error) -> bool {
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
 /// byte is changed, and the old bytes are written back on failure.
 fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut file = nofollow::open_pinned_file(path, true).map_err(|it| map_open_error(&it))?;
-    let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+    let mut file =
+        nofollow::open_pinned_file(path, true).map_err(|error| map_open_error(&error))?;
+    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
     ensure_regular(&metadata)?;
     let mut old = Vec::new();
-    (&file).take(READ_LIMIT + 1).read_to_end(&mut old).map_err(|it| map_io_error(&it))?;
+    (&file).take(READ_LIMIT + 1).read_to_end(&mut old).map_err(|error| map_io_error(&error))?;
     if old.len() as u64 > READ_LIMIT {
         return Err(FileError::TooLarge(metadata.len()));
     }
-    reserve_space(&file, bytes.len()).map_err(|it| map_io_error(&it))?;
+    reserve_space(&file, bytes.len()).map_err(|error| map_io_error(&error))?;
     let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
     match overwrite(&mut file, &old) {
         Ok(()) => Err(map_io_error(&error)),
@@ -285,8 +292,7 @@ fn link_count(path: &Path, _: &Metadata) -> u64 {
 #[cfg(unix)]
 fn preserve_owner(file: &File, old: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let ids = |it: &Metadata| (it.uid(), it.gid());
-    let is_same = file.metadata().is_ok_and(|it| ids(&it) == ids(old));
+    let is_same = file.metadata().is_ok_and(|now| now.uid() == old.uid() && now.gid() == old.gid());
     is_same || std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
 }
 
@@ -304,7 +310,7 @@ fn copy_xattrs(from: &Path, to: &File) {
     let mut names = vec![0; MAX_XATTR_BYTES];
     let Ok(count) = llistxattr(from, &mut names) else { return };
     let mut value = vec![0; MAX_XATTR_BYTES];
-    for name in names[..count].split(|it| *it == 0).filter(|it| !it.is_empty()) {
+    for name in names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         // The kernel also clears file capabilities when a file is written.
         if name == b"security.capability" {
             continue;
@@ -370,7 +376,8 @@ mod tests {
     #[test]
     fn a_file_changed_by_another_process_meanwhile_is_not_replaced() {
         let folder = TestFolder::new();
-        let (path, folder) = (folder.file("f"), folder.path(""));
+        let path = folder.file("f");
+        let folder = folder.path("");
         let old = fs::metadata(&path).unwrap();
         fs::write(&path, "the work of somebody else").unwrap();
         for old in [None, Some(&old)] {
@@ -403,7 +410,8 @@ mod tests {
     #[tokio::test]
     async fn only_one_name_of_a_file_gets_the_new_content() {
         let folder = TestFolder::new();
-        let (path, other) = (folder.file("f"), folder.path("other"));
+        let path = folder.file("f");
+        let other = folder.path("other");
         fs::hard_link(&path, &other).unwrap();
         for bytes in ["a text that is longer than the old one", "short", ""] {
             write(&path, bytes.into()).await.unwrap();
@@ -416,7 +424,8 @@ mod tests {
     #[test]
     fn what_an_editor_writes_in_place_does_not_change_other_names() {
         let folder = TestFolder::new();
-        let (path, other) = (folder.file("f"), folder.path("other"));
+        let path = folder.file("f");
+        let other = folder.path("other");
         fs::hard_link(&path, &other).unwrap();
         for place in [path.clone(), folder.path("none"), folder.path("")] {
             separate_from_other_names(&place).unwrap();

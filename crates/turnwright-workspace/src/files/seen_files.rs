@@ -17,7 +17,7 @@ const MAX_HASHED_LINES_TOTAL: usize = 1_000_000;
 /// The most changed regions that are reported.
 const MAX_REGIONS: usize = 5;
 
-/// What the model has seen of the files of one session.
+/// The lines that the model has seen of the files of one session.
 // Held only to access the map.
 #[derive(Debug, Default)]
 pub(super) struct SeenFiles(Mutex<SeenState>);
@@ -59,7 +59,7 @@ impl SeenFiles {
             *known = SeenState::default();
         }
         if known.lines + file.lines.len() > MAX_HASHED_LINES_TOTAL {
-            known.files.values_mut().for_each(|it| it.lines = Box::default());
+            known.files.values_mut().for_each(|file| file.lines = Box::default());
             known.lines = 0;
         }
         known.lines += file.lines.len();
@@ -100,18 +100,15 @@ impl SeenState {
 }
 
 fn line_hashes(text: &str) -> Option<Box<[u32]>> {
-    let hash = |line: &str| {
-        let mut hasher = DefaultHasher::new();
-        line.hash(&mut hasher);
-        // 32 bits are enough: at worst a changed line is not reported.
-        (hasher.finish() >> 32) as u32
-    };
     let mut all = Vec::new();
     for line in lines(text) {
         if all.len() == MAX_HASHED_LINES {
             return None;
         }
-        all.push(hash(line));
+        let mut hasher = DefaultHasher::new();
+        line.hash(&mut hasher);
+        // 32 bits are enough: at worst a changed line is not reported.
+        all.push((hasher.finish() >> 32) as u32);
     }
     Some(all.into_boxed_slice())
 }
@@ -119,17 +116,18 @@ fn line_hashes(text: &str) -> Option<Box<[u32]>> {
 /// The regions of `new` that differ. The common beginning and end are left out. If the rest has as
 /// many lines on both sides, they are compared one by one; else the whole rest is one region.
 fn changed_regions(old: &[u32], new: &[u32]) -> Vec<(usize, usize)> {
-    let same = |(a, b): &(&u32, &u32)| a == b;
-    let head = old.iter().zip(new).take_while(same).count();
-    let (old, new) = (&old[head..], &new[head..]);
-    let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
-    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let old = &old[head..];
+    let new = &new[head..];
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let old = &old[..old.len() - tail];
+    let new = &new[..new.len() - tail];
     let whole = (head + 1, head + new.len().max(1));
     if old.len() != new.len() {
         return vec![whole];
     }
     let mut regions: Vec<(usize, usize)> = Vec::new();
-    for (number, _) in (head + 1..).zip(old.iter().zip(new)).filter(|(_, pair)| !same(pair)) {
+    for (number, _) in (head + 1..).zip(old.iter().zip(new)).filter(|(_, (a, b))| a != b) {
         match regions.last_mut() {
             Some(last) if last.1 + 1 == number => last.1 = number,
             _ => regions.push((number, number)),
@@ -178,12 +176,12 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let seen = SeenFiles::default();
         let long = text(&"x\n".repeat(MAX_HASHED_LINES));
-        (0..60).for_each(|it| seen.note(Path::new(&format!("/{it}")), &long));
+        (0..60).for_each(|number| seen.note(Path::new(&format!("/{number}")), &long));
         seen.note(Path::new("/longer"), &text(&"x\n".repeat(MAX_HASHED_LINES + 1)));
         let longer = seen.compare(Path::new("/longer"), &long);
         assert_eq!(longer, Freshness::Changed(Vec::new()));
         let known = seen.0.lock();
-        let lines: usize = known.files.values().map(|it| it.lines.len()).sum();
+        let lines: usize = known.files.values().map(|file| file.lines.len()).sum();
         assert!(lines == known.lines && lines <= MAX_HASHED_LINES_TOTAL, "{lines}");
         assert_eq!(known.files.len(), 61);
     }

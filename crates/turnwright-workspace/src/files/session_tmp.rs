@@ -12,18 +12,18 @@ use crate::real_path;
 use crate::temp_folder::PrivateTempFolder;
 
 const TMP: &str = "/tmp";
-/// At most this many places of the machine's are seen by commands.
+/// At most this many places in the machine's `/tmp` are visible to commands.
 const MAX_SHOWN: usize = 48;
 
-/// Where the folder lies in one that only its user may enter: a command may open its own `/tmp` to everybody.
+/// The folder's name in a parent that only its user may enter: a command may open its own `/tmp` to everybody.
 const INNER: &str = "tmp";
 
 /// The folder, made when it is needed first, and removed with the session.
 pub struct SessionTmp {
-    /// Tells whether commands have a `/tmp` of their own now.
+    /// Returns true if commands have a `/tmp` of their own now.
     is_used: Box<dyn Fn() -> bool + Send + Sync>,
     folder: OnceLock<Option<(PrivateTempFolder, PathBuf)>>,
-    /// What commands see of the machine's, as real paths.
+    /// Real paths in the machine's `/tmp` that commands see.
     // Held only to access a short list.
     shown: RwLock<Vec<PathBuf>>,
 }
@@ -51,8 +51,9 @@ impl SessionTmp {
                 fs::create_dir(&inner)?;
                 Ok((folder, inner))
             });
-            let error = |error: &_| tracing::warn!(%error, "commands get no /tmp of their own");
-            folder.inspect_err(error).ok()
+            folder
+                .inspect_err(|error| tracing::warn!(%error, "commands get no /tmp of their own"))
+                .ok()
         });
         made.as_ref().map(|made| made.1.as_path())
     }
@@ -63,7 +64,7 @@ impl SessionTmp {
         (self.is_used)().then_some(made.1.as_path())
     }
 
-    /// Notes what commands are to see of the machine's, and returns all of it. Blocks.
+    /// Lets commands see these paths in the machine's `/tmp`, and returns all such paths. Blocks.
     pub fn show(&self, paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
         let mut shown = self.shown.write();
         for path in paths {
@@ -77,8 +78,8 @@ impl SessionTmp {
         shown.clone()
     }
 
-    /// Where commands find an absolute path that names `/tmp` or something in it; `None` if that is where it is on the
-    /// machine. `is_seen` tells whether they see a folder of the machine's all the same, or what is in it. Blocks.
+    /// Where commands find an absolute path in `/tmp`; `None` if it is the same on the machine. `is_seen` returns
+    /// true for a folder of the machine's that commands see nonetheless, or in which they see something. Blocks.
     pub(super) fn place(&self, path: &Path, is_seen: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         if path == Path::new(TMP) {
             return self.folder().map(Path::to_path_buf);
@@ -91,11 +92,9 @@ impl SessionTmp {
         {
             return None;
         }
-        let is_in = |folder: &Path| {
-            let name = entry.file_name().unwrap_or_default();
-            fs::symlink_metadata(folder.join(name)).is_ok()
-        };
-        let is_own = known.is_some_and(is_in) || !is_in(Path::new(TMP));
+        let name = entry.file_name().unwrap_or_default();
+        let is_own = known.is_some_and(|folder| fs::symlink_metadata(folder.join(name)).is_ok())
+            || fs::symlink_metadata(Path::new(TMP).join(name)).is_err();
         let folder = if is_own { self.folder()? } else { return None };
         Some(folder.join(path.strip_prefix(TMP).ok()?))
     }
@@ -140,8 +139,8 @@ mod tests {
         symlink("..", own.join("up")).unwrap();
         symlink("/tmp/made", project.path().join("link")).unwrap();
         let at_own = |below: &str| own.join(below);
-        let (inside, private) =
-            (PathScope::Workspace, PathScope::PrivateTmp { depth: own.components().count() });
+        let inside = PathScope::Workspace;
+        let private = PathScope::PrivateTmp { depth: own.components().count() };
         let outside = PathScope::Outside;
         for (path, expected, scope) in [
             ("/tmp", own.clone(), private),
@@ -174,7 +173,7 @@ mod tests {
         let entry = |path: &str| roots.resolve_entry(Path::new(path)).path;
         assert_eq!(entry("/tmp/to-made"), own.join("to-made"));
         assert_eq!(entry(&format!("/tmp/{users_name}")), users.path());
-        // What commands are shown stays the machine's, although it is mounted in the session's folder.
+        // A folder that commands are shown stays the machine's, although it is mounted in the session's folder.
         fs::create_dir(own.join(&users_name)).unwrap();
         assert_eq!(roots.resolve(users.path()).path, own.join(&users_name));
         roots.session_tmp().unwrap().show([users.path().to_owned()]);

@@ -1,5 +1,6 @@
 //! Suggests existing paths for a path that does not exist.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,22 +30,26 @@ pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {
-    let lower = |it: &std::ffi::OsStr| composed(&it.to_string_lossy()).to_lowercase();
-    let name = lower(path.file_name().unwrap_or_default());
+    let name = plain_name(path.file_name().unwrap_or_default());
     let Ok(entries) = fs::read_dir(path.parent().unwrap_or(Path::new("/"))) else {
         return Vec::new();
     };
     let mut near: Vec<(f64, PathBuf)> = entries
         .filter_map(Result::ok)
         .take(MAX_SIBLINGS)
-        .map(|it| {
-            let other = lower(&it.file_name());
-            (strsim::normalized_damerau_levenshtein(&name, &other), it.path())
+        .map(|entry| {
+            let other = plain_name(&entry.file_name());
+            (strsim::normalized_damerau_levenshtein(&name, &other), entry.path())
         })
         .filter(|(similarity, _)| *similarity > 0.6)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    near.into_iter().take(MAX_SUGGESTIONS).map(|it| it.1).collect()
+    near.into_iter().take(MAX_SUGGESTIONS).map(|(_, path)| path).collect()
+}
+
+/// A name in the form in which names are compared.
+fn plain_name(name: &OsStr) -> String {
+    composed(&name.to_string_lossy()).to_lowercase()
 }
 
 fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {
@@ -54,13 +59,15 @@ fn same_name_elsewhere(path: &Path, root: &Path) -> Vec<PathBuf> {
         .require_git(false)
         .standard_filters(!root.ancestors().any(has_unsafe_ignore_files))
         .hidden(false)
-        .filter_entry(|it| it.file_name() != ".git" && !has_unsafe_ignore_files(it.path()))
+        .filter_entry(|entry| entry.file_name() != ".git" && !has_unsafe_ignore_files(entry.path()))
         .build();
     let mut found: Vec<_> = walk
         .take(MAX_WALKED)
         .take_while(|_| Instant::now() < until)
         .filter_map(Result::ok)
-        .filter(|it| it.file_name() == name && it.file_type().is_some_and(|it| it.is_file()))
+        .filter(|entry| {
+            entry.file_name() == name && entry.file_type().is_some_and(|kind| kind.is_file())
+        })
         .map(ignore::DirEntry::into_path)
         .take(MAX_SUGGESTIONS)
         .collect();

@@ -11,7 +11,7 @@ use turnwright_types::look_alike::{Resemblance, is_invisible, resemblance, with_
 
 use super::{Files, Roots};
 
-/// The most entries of a folder that a name is compared with.
+/// A name is compared with at most this many entries of a folder.
 const MAX_COMPARED: usize = 100_000;
 /// The characters that models put around a path.
 const QUOTES: [(char, char); 5] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’')];
@@ -24,7 +24,7 @@ const ESCAPED: &[char] =
 /// A path argument as it was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeantPath {
-    /// The path, and the lines that the argument names besides.
+    /// The path, and the lines that the argument names as well.
     pub link: FileLink,
     /// A note about other names that look the same.
     pub note: Option<String>,
@@ -38,8 +38,7 @@ impl Files {
             return None;
         }
         let spellings = spellings(sent);
-        let plain = |path: String| FileLink { path, symbol: None, lines: None };
-        let literal = spellings.iter().map(|path| plain(path.clone().into_owned()));
+        let literal = spellings.iter().map(|path| plain_link(path.clone().into_owned()));
         let mut links = spellings.iter().filter_map(|path| FileLink::from_argument(path));
         let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
         let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
@@ -56,8 +55,9 @@ impl Files {
                 return Some(MeantPath { link, note: is_shown.then_some(note) });
             }
         }
-        let link = links.next_back().unwrap_or_else(|| plain(self.name_of_new(&spellings)));
-        let (path, others) = (with_code_points(&link.path), twins.join(", "));
+        let link = links.next_back().unwrap_or_else(|| plain_link(self.name_of_new(&spellings)));
+        let path = with_code_points(&link.path);
+        let others = twins.join(", ");
         let note = format!(
             "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
         );
@@ -93,8 +93,8 @@ impl Files {
         unescaped.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Finds what is shown like a path that leads to nothing, or looks the same. Adds to `twins` what may be
-    /// meant and may not.
+    /// Finds an entry that is shown like a path that does not exist, or looks the same. Adds ambiguous ones to
+    /// `twins`.
     fn similar_path(
         &self,
         path: &str,
@@ -105,7 +105,8 @@ impl Files {
         if unescaped.is_some() || !self.roots.can_look_at(path) {
             return unescaped;
         }
-        let (mut at, mut found) = (self.roots.real_cwd().to_path_buf(), PathBuf::new());
+        let mut at = self.roots.real_cwd().to_path_buf();
+        let mut found = PathBuf::new();
         let mut is_other = false;
         let mut parts = Path::new(path).components();
         while let Some(part) = parts.next() {
@@ -185,10 +186,14 @@ fn unquoted(name: &str) -> Option<String> {
 /// The path that is escaped as for a shell, such as `my\ file.txt`. On Windows the name of a folder may begin
 /// with an opening bracket behind a backslash, but with none of the other characters.
 fn without_escapes(path: &str) -> Option<String> {
-    let escaped = || path.split('\\').skip(1);
+    let mut escaped = path.split('\\').skip(1);
     let are_escapes =
-        escaped().all(|rest| rest.starts_with([OPENING, ESCAPED].concat().as_slice()));
-    (are_escapes && escaped().any(|rest| rest.starts_with(ESCAPED))).then(|| path.replace('\\', ""))
+        escaped.clone().all(|rest| rest.starts_with([OPENING, ESCAPED].concat().as_slice()));
+    (are_escapes && escaped.any(|rest| rest.starts_with(ESCAPED))).then(|| path.replace('\\', ""))
+}
+
+fn plain_link(path: String) -> FileLink {
+    FileLink { path, symbol: None, lines: None }
 }
 
 /// The path that a model writes as on Windows where folders are separated by slashes. What the Windows

@@ -27,8 +27,8 @@ pub(super) fn read_excerpt(
     window: &LineWindow,
     cancel: &CancellationToken,
 ) -> Result<Excerpt, FileError> {
-    let file = nofollow::open_file(path).map_err(|it| map_open_error(&it))?;
-    let metadata = file.metadata().map_err(|it| map_io_error(&it))?;
+    let file = nofollow::open_file(path).map_err(|error| map_open_error(&error))?;
+    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
     ensure_regular(&metadata)?;
     let size = metadata.len();
     let mut reader = LineReader { file, cancel, deadline: Instant::now() + TIME_LIMIT };
@@ -43,7 +43,7 @@ pub(super) fn read_excerpt(
         return Err(FileError::Binary(size));
     }
     let LineCount { lines: total, is_exact } = reader.count_lines(&mut buffer, size)?;
-    if !is_exact && let Some(start) = window.start.filter(|it| *it < 0) {
+    if !is_exact && let Some(start) = window.start.filter(|start| *start < 0) {
         return reader.read_tail(&mut buffer, size, start, window);
     }
     let (start, end) = window.range(total);
@@ -73,7 +73,7 @@ pub(super) fn read_excerpt(
 /// Consecutive lines.
 struct LineRun {
     lines: Vec<ExcerptLine>,
-    /// Whether there may be more of the requested lines.
+    /// True if there may be more of the requested lines.
     more: bool,
     /// The number of lines of the file, if its end was reached.
     total: Option<usize>,
@@ -82,7 +82,7 @@ struct LineRun {
 /// The number of lines of a file.
 struct LineCount {
     lines: usize,
-    /// Whether it is not only a lower bound.
+    /// True if it is not only a lower bound.
     is_exact: bool,
 }
 
@@ -118,12 +118,14 @@ impl LineReader<'_> {
     }
 
     fn seek(&mut self, to: SeekFrom) -> Result<(), FileError> {
-        self.file.seek(to).map(drop).map_err(|it| map_io_error(&it))
+        self.file.seek(to).map(drop).map_err(|error| map_io_error(&error))
     }
 
     fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<LineCount, FileError> {
         self.seek(SeekFrom::Start(0))?;
-        let (mut breaks, mut read, mut last) = (0, 0, b'\n');
+        let mut breaks = 0;
+        let mut read = 0;
+        let mut last = b'\n';
         while read < MAX_SCANNED_BYTES {
             let count = self.fill(buffer)?;
             let Some(end) = buffer[..count].last() else { break };
@@ -145,7 +147,9 @@ impl LineReader<'_> {
     ) -> Result<LineRun, FileError> {
         let max_lines = line_count.min(window.max_lines);
         let mut collected = LineCollector::new(window);
-        let (mut skipped, mut read, mut last) = (0, 0, b'\n');
+        let mut skipped = 0;
+        let mut read = 0;
+        let mut last = b'\n';
         while collected.lines.len() < max_lines && !collected.is_full() && read < MAX_SCANNED_BYTES
         {
             let count = self.fill(buffer)?;
@@ -172,7 +176,7 @@ impl LineReader<'_> {
             while !rest.is_empty() && collected.lines.len() < max_lines && !collected.is_full() {
                 let at = memchr::memchr(b'\n', rest);
                 collected.push(&rest[..at.unwrap_or(rest.len())]);
-                rest = at.map_or(&[], |it| &rest[it + 1..]);
+                rest = at.map_or(&[], |at| &rest[at + 1..]);
                 if at.is_some() {
                     collected.finish_line();
                 }
@@ -193,8 +197,8 @@ impl LineReader<'_> {
     ) -> Result<Excerpt, FileError> {
         let from_end = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
         let LinePosition { offset, from_end } = self.find_line_from_end(buffer, size, from_end)?;
-        let last = window.end.filter(|it| *it < 0).map_or(1, i64::unsigned_abs);
-        let last = usize::try_from(last).unwrap_or(usize::MAX);
+        let end = window.end.filter(|end| *end < 0).map_or(1, i64::unsigned_abs);
+        let last = usize::try_from(end).unwrap_or(usize::MAX);
         let line_count = (from_end + 1).saturating_sub(last);
         self.seek(SeekFrom::Start(offset))?;
         let lines = self.read_lines(buffer, 0, line_count, window)?.lines;
@@ -260,7 +264,9 @@ struct LineCollector<'a> {
 
 impl<'a> LineCollector<'a> {
     fn new(window: &'a LineWindow) -> LineCollector<'a> {
-        let (lines, cut_chars, line) = (Vec::new(), Vec::new(), Vec::new());
+        let lines = Vec::new();
+        let cut_chars = Vec::new();
+        let line = Vec::new();
         LineCollector { window, lines, cut_chars, line, current_cut: 0, bytes: 0 }
     }
 
@@ -274,7 +280,7 @@ impl<'a> LineCollector<'a> {
         let (kept, cut) = piece.split_at(piece.len().min(room));
         self.line.extend_from_slice(kept);
         // Continuation bytes are not counted as characters.
-        self.current_cut += cut.iter().filter(|it| **it & 0xc0 != 0x80).count();
+        self.current_cut += cut.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     }
 
     fn finish_line(&mut self) {
@@ -316,8 +322,8 @@ mod tests {
     fn a_stream_gives_the_lines_that_the_whole_text_gives() {
         let folder = tempfile::tempdir().unwrap();
         let path = crate::real_path(folder.path()).unwrap().join("f");
-        let numbers: Vec<_> = (1..=12).map(|it| format!("line {it}\r\n")).collect();
-        let numbers = numbers.concat();
+        let lines: Vec<_> = (1..=12).map(|number| format!("line {number}\r\n")).collect();
+        let numbers = lines.concat();
         let wide = format!("{}\nshort\n{}", "ä".repeat(30), "b".repeat(15));
         for text in ["", "a", "a\n", "\n\n", &numbers, &wide] {
             std::fs::write(&path, text).unwrap();
@@ -360,7 +366,7 @@ mod tests {
         std::io::Write::write_all(&mut file, b"\nlast 3\nlast 2\nlast 1\n").unwrap();
         let texts = |start, end| {
             let excerpt = streamed(&path, &window(start, end)).unwrap();
-            let texts: Vec<_> = excerpt.lines.iter().map(|it| it.text.clone()).collect();
+            let texts: Vec<_> = excerpt.lines.iter().map(|line| line.text.clone()).collect();
             (excerpt.first_line, texts.join(" "), excerpt.is_total_exact, excerpt.has_more)
         };
         assert_eq!(texts(Some(1), Some(2)), (1, "first first".to_owned(), false, false));

@@ -82,7 +82,7 @@ impl FileText {
         if both == all { LineEndings::Crlf } else { LineEndings::Mixed }
     }
 
-    /// Whether an editor could lose something of the file: it shows every text in UTF-8, without a
+    /// Returns true if an editor could lose something of the file: it shows every text in UTF-8, without a
     /// byte order mark and with uniform line endings.
     pub(super) fn is_lossy_in_editor(&self) -> bool {
         self.encoding != TextEncoding::default() || self.line_endings() == LineEndings::Mixed
@@ -107,7 +107,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
             rest = &rest[end + 1..];
             Some(line.strip_suffix('\r').unwrap_or(line))
         }
-        None => Some(std::mem::take(&mut rest)).filter(|it| !it.is_empty()),
+        None => Some(std::mem::take(&mut rest)).filter(|line| !line.is_empty()),
     })
 }
 

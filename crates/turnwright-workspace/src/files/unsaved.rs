@@ -1,4 +1,4 @@
-//! Remembers what is known of the editor's buffers: which files had unsaved changes when they were last read
+//! Remembers the state of the editor's buffers: which files had unsaved changes when they were last read
 //! through it, and which were changed behind its back. Searches and commands see only the disk, so the model
 //! has to be told; and an editor may go on showing what was there before.
 
@@ -31,8 +31,8 @@ struct KnownBuffers {
     unsaved: BTreeSet<PathBuf>,
     /// The editor's text and the disk's after the editor had converted it on saving.
     converted: BTreeMap<PathBuf, (ContentHash, ContentHash)>,
-    /// The files that a call has changed on the disk since the editor showed what is there, with the SHA-256
-    /// of the contents before.
+    /// The files that a call has changed on the disk since the editor last showed the disk's text, with the
+    /// SHA-256 of the contents before.
     replaced: BTreeMap<PathBuf, Vec<String>>,
 }
 
@@ -41,9 +41,9 @@ struct KnownBuffers {
 pub(super) enum BufferState {
     Saved,
     Unsaved,
-    /// It is what was on the disk before one of our calls has changed that: the editor has not reloaded it.
+    /// It is the text from before one of our calls changed the file: the editor has not reloaded it.
     Stale,
-    /// The user has changed it, and one of our calls the file on the disk.
+    /// The user has changed it, and one of our calls has changed the file on the disk.
     Conflict,
 }
 
@@ -102,7 +102,7 @@ impl UnsavedFiles {
         converted.insert(path.to_path_buf(), (shown.hash(), on_disk.hash()));
     }
 
-    /// Returns true if the two texts are the same, or are what was recorded so.
+    /// Returns true if the two texts are the same, or were recorded as such.
     pub(super) fn is_saved(&self, path: &Path, shown: &FileText, on_disk: &FileText) -> bool {
         let both = (shown.hash(), on_disk.hash());
         both.0 == both.1 || self.0.lock().converted.get(path) == Some(&both)
@@ -110,8 +110,11 @@ impl UnsavedFiles {
 
     fn below(&self, folder: Option<&Path>) -> Vec<PathBuf> {
         let buffers = self.0.lock();
-        let is_below = |it: &&PathBuf| folder.is_none_or(|folder| it.starts_with(folder));
-        buffers.unsaved.iter().filter(is_below).cloned().collect()
+        let below = buffers
+            .unsaved
+            .iter()
+            .filter(|path| folder.is_none_or(|folder| path.starts_with(folder)));
+        below.cloned().collect()
     }
 }
 
@@ -120,7 +123,7 @@ pub(super) fn content_hash(text: &str) -> String {
     hex(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
-/// The hashes of what an editor may show as this text: it has line ends of its own, and may leave out the last.
+/// The hashes of the forms in which an editor may show this text: with other line ends, or without the last one.
 fn forms(shown: &str) -> Vec<String> {
     let lines = with_lf(shown);
     let open = lines.strip_suffix('\n').unwrap_or(&lines);
@@ -160,11 +163,11 @@ impl Files {
         if files.is_empty() {
             return String::new();
         }
-        let name = |path: &PathBuf| {
+        let shown = files.iter().take(MAX_NAMED).map(|path| {
             self.roots
                 .display_path(&ResolvedPath { path: path.clone(), scope: PathScope::Workspace })
-        };
-        let mut names: Vec<_> = files.iter().take(MAX_NAMED).map(name).collect();
+        });
+        let mut names: Vec<_> = shown.collect();
         if files.len() > MAX_NAMED {
             names.push(format!("{} more", files.len() - MAX_NAMED));
         }

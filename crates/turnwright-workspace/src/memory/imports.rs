@@ -9,7 +9,7 @@ pub(super) fn imported_paths(text: &str) -> Vec<&str> {
     let mut fence = None;
     for line in text.lines() {
         let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|it| start.starts_with(it));
+        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
         match (fence, mark) {
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
@@ -22,7 +22,8 @@ pub(super) fn imported_paths(text: &str) -> Vec<&str> {
 }
 
 fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
-    let (mut is_code, mut was_empty) = (true, false);
+    let mut is_code = true;
+    let mut was_empty = false;
     for (index, part) in line.split('`').enumerate() {
         // Several backticks in a row begin or end code like one.
         is_code ^= !was_empty;
@@ -37,8 +38,9 @@ fn imports_of_line<'a>(line: &'a str, found: &mut Vec<&'a str>) {
             if before.ends_with(|char: char| char.is_ascii()) {
                 continue;
             }
-            let path = path.trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?']);
-            let path = path.trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
+            let path = path
+                .trim_end_matches(['.', ',', ';', ':', ')', ']', '*', '"', '!', '?'])
+                .trim_end_matches(['）', '】', '」', '』', '》', '”', '’']);
             if !path.is_empty() && !path.starts_with(['/', '~']) && !found.contains(&path) {
                 found.push(path);
             }
@@ -73,7 +75,7 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(imported_paths(text), expected, "{text}");
         }
-        let many: Vec<_> = (0..99).map(|it| format!("@{it}")).collect();
+        let many: Vec<_> = (0..99).map(|number| format!("@{number}")).collect();
         assert_eq!(imported_paths(&many.join(" ")).len(), MAX_IMPORTS);
     }
 }

@@ -38,9 +38,9 @@ pub struct Instructions {
     pub path: PathBuf,
     /// The text, or its beginning.
     pub text: String,
-    /// Whether `text` is the whole file.
+    /// True if `text` is the whole file.
     pub is_complete: bool,
-    /// Whether the file is the user's own, and not the project's.
+    /// True if the file is the user's own, and not the project's.
     pub is_user: bool,
     /// False for a file that is not text.
     pub is_text: bool,
@@ -56,8 +56,12 @@ pub fn read(user_folder: Option<&Path>, projects: &[(PathBuf, PathBuf)]) -> Vec<
     }
     let mut seen = Vec::new();
     for (folder, root) in projects {
-        let above = folder.ancestors().take_while(|it| it.starts_with(root)).take(MAX_FOLDERS);
-        let above: Vec<_> = above.filter(|it| !seen.contains(it)).collect();
+        let above: Vec<_> = folder
+            .ancestors()
+            .take_while(|folder| folder.starts_with(root))
+            .take(MAX_FOLDERS)
+            .filter(|folder| !seen.contains(folder))
+            .collect();
         for folder in above.into_iter().rev() {
             seen.push(folder);
             reader.add_first(folder, Some(root), FILE_NAMES);
@@ -87,12 +91,12 @@ impl InstructionReader {
     /// Adds the first of these files that exists, and what it imports.
     fn add_first(&mut self, folder: &Path, within: Option<&Path>, names: &[&str]) {
         let mut files = names.iter().map(|name| folder.join(name));
-        let Some((path, head)) = files
-            .find_map(|it| read_head(&it, within, self.remaining_bytes).map(|head| (it, head)))
-        else {
+        let Some((path, head)) = files.find_map(|path| {
+            read_head(&path, within, self.remaining_bytes).map(|head| (path, head))
+        }) else {
             return;
         };
-        // What the user's own file imports is below the folder in which it really is.
+        // The user's own file imports files below the folder in which it really is.
         let limit = within.or_else(|| head.real_path.parent()).map(Path::to_path_buf);
         self.add(path, head, within.is_none(), limit.as_deref(), MAX_IMPORT_DEPTH);
     }
@@ -112,14 +116,15 @@ impl InstructionReader {
         let Some(folder) = real_path.parent().filter(|_| depth > 0 && within.is_some()) else {
             return;
         };
-        let imports = imported_paths(&self.found[index].text).into_iter().map(|it| folder.join(it));
+        let imports =
+            imported_paths(&self.found[index].text).into_iter().map(|path| folder.join(path));
         for import in imports.collect::<Vec<_>>() {
             if self.remaining_bytes == 0 || self.found.len() >= MAX_FILES {
                 return;
             }
             // Two files may import each other.
             let Some(head) = read_head(&import, within, self.remaining_bytes) else { continue };
-            let is_known = self.found.iter().any(|it| it.path == head.real_path);
+            let is_known = self.found.iter().any(|known| known.path == head.real_path);
             if !is_known && head.real_path != real_path {
                 self.add(head.real_path.clone(), head, is_user, within, depth - 1);
             }
@@ -137,8 +142,8 @@ mod tests {
     /// Checks which of these files are read for `ws/a/b`, as names and texts.
     #[track_caller]
     fn check(files: &[(&str, &str)], expected: &[&str]) {
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = crate::real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("ws/a/b")).unwrap();
         for folder in ["config", "ws/c/.claude", "ws/docs", "d"] {
             fs::create_dir_all(base.join(folder)).unwrap();
@@ -152,11 +157,14 @@ mod tests {
             (base.join("d"), base.join("d")),
         ];
         let all = read(Some(&base.join("config")), &projects);
-        let line = |it: &Instructions| {
-            let path = crate::files::display(it.path.strip_prefix(&base).unwrap());
-            let text = if it.text.len() > 9 { it.text.len().to_string() } else { it.text.clone() };
-            let text = if it.is_text { text } else { "(not text)".to_owned() };
-            format!("{path} {text}{}", if it.is_complete { "" } else { " …" })
+        let line = |instructions: &Instructions| {
+            let path = crate::files::display(instructions.path.strip_prefix(&base).unwrap());
+            let text = match &instructions.text {
+                _ if !instructions.is_text => "(not text)".to_owned(),
+                long if long.len() > 9 => long.len().to_string(),
+                short => short.clone(),
+            };
+            format!("{path} {text}{}", if instructions.is_complete { "" } else { " …" })
         };
         assert_eq!(all.iter().map(line).collect::<Vec<_>>(), expected);
     }
@@ -239,10 +247,11 @@ mod tests {
         let long = format!("@a.md @b.md\n{}", "x".repeat(40_000));
         let files = [("ws/AGENTS.md", long.as_str()), ("ws/a.md", "a"), ("ws/b.md", "b")];
         check(&files, &["ws/AGENTS.md 32768 …"]);
-        let base = tempfile::tempdir().unwrap();
-        let base = crate::real_path(base.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let base = crate::real_path(folder.path()).unwrap();
         let list = |from: usize, count: usize| {
-            let names: Vec<_> = (from..from + count).map(|it| format!("@{it}.md")).collect();
+            let names: Vec<_> =
+                (from..from + count).map(|number| format!("@{number}.md")).collect();
             names.join(" ")
         };
         fs::write(base.join("AGENTS.md"), list(0, 20)).unwrap();
@@ -255,9 +264,11 @@ mod tests {
 
     #[test]
     fn imports_are_followed_only_so_deep() {
-        let file = |it: usize| (format!("ws/{it}.md"), format!("@{}.md", it + 1));
-        let files: Vec<_> = (1..9).map(file).collect();
-        let files: Vec<_> = files.iter().map(|it| (it.0.as_str(), it.1.as_str())).collect();
+        let chain: Vec<_> = (1..9)
+            .map(|number| (format!("ws/{number}.md"), format!("@{}.md", number + 1)))
+            .collect();
+        let files: Vec<_> =
+            chain.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         check(
             &[&[("ws/AGENTS.md", "@1.md")], &files[..]].concat(),
             &["ws/AGENTS.md @1.md", "ws/1.md @2.md", "ws/2.md @3.md", "ws/3.md @4.md"],
@@ -266,7 +277,8 @@ mod tests {
 
     #[test]
     fn all_of_them_have_one_limit() {
-        let (most, more) = ("x".repeat(32_000), "y".repeat(1_000));
+        let most = "x".repeat(32_000);
+        let more = "y".repeat(1_000);
         check(
             &[("ws/AGENTS.md", &most), ("ws/a/AGENTS.md", &more), ("ws/a/b/AGENTS.md", "z")],
             &["ws/AGENTS.md 32000", "ws/a/AGENTS.md 768 …", "ws/a/b/AGENTS.md  …"],

@@ -85,8 +85,8 @@ impl NoteFolder {
     /// Returns true if a resolved path may be a note of this folder. A project is not trusted: no link in it, of
     /// either kind, can make another file a note. The links of the user are the user's decision. Blocks.
     pub fn allows(&self, real: &Path) -> bool {
-        let has_other_names = || file_id(real).is_some_and(|(_, names)| names > 1);
-        self.scope == NoteOwner::User || real.starts_with(&self.folder) && !has_other_names()
+        self.scope == NoteOwner::User
+            || real.starts_with(&self.folder) && file_id(real).is_none_or(|(_, names)| names <= 1)
     }
 
     /// Reads a note. Blocks.
@@ -97,16 +97,18 @@ impl NoteFolder {
     /// All notes, ordered by name. Blocks.
     pub fn list(&self) -> Vec<Note> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
-        let name =
-            |it: fs::DirEntry| it.file_name().to_str()?.strip_suffix(".md").map(str::to_owned);
-        let entries = entries.take(MAX_ENTRIES).filter_map(Result::ok);
-        let mut names: Vec<String> = entries.filter_map(name).filter(|it| is_slug(it)).collect();
+        let mut names: Vec<String> = entries
+            .take(MAX_ENTRIES)
+            .filter_map(Result::ok)
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".md").map(str::to_owned))
+            .filter(|name| is_slug(name))
+            .collect();
         names.sort();
-        let note = |name: String| {
+        let notes = names.into_iter().filter_map(|name| {
             let title = title(&self.read_limited(&name, TITLE_BYTES)?.text);
             Some(Note { scope: self.scope, name, title })
-        };
-        names.into_iter().filter_map(note).take(MAX_NOTES).collect()
+        });
+        notes.take(MAX_NOTES).collect()
     }
 
     fn read_limited(&self, name: &str, limit: usize) -> Option<FileHead> {
@@ -118,21 +120,24 @@ impl NoteFolder {
 /// Suggests a valid name for an invalid one.
 pub fn suggest_name(text: &str) -> String {
     let text = text.trim().to_lowercase();
-    let words = text.trim_end_matches(".md").split(|it: char| !it.is_ascii_alphanumeric());
-    let words: Vec<_> = words.filter(|it| !it.is_empty()).collect();
-    let name: String = words.join("-").chars().take(MAX_SLUG_LEN).collect();
-    let name = name.trim_end_matches('-');
+    let words: Vec<_> = text
+        .trim_end_matches(".md")
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let joined: String = words.join("-").chars().take(MAX_SLUG_LEN).collect();
+    let name = joined.trim_end_matches('-');
     if name.is_empty() { "build-commands".to_owned() } else { name.to_owned() }
 }
 
 /// The first heading, or the first line if there is none.
 fn title(text: &str) -> String {
-    let lines = || text.lines().map(str::trim).filter(|it| !it.is_empty());
-    let heading = lines().find_map(|it| {
-        let rest = it.trim_start_matches('#');
-        (rest.len() < it.len() && rest.starts_with(' ')).then(|| rest.trim())
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let heading = lines.clone().find_map(|line| {
+        let rest = line.trim_start_matches('#');
+        (rest.len() < line.len() && rest.starts_with(' ')).then(|| rest.trim())
     });
-    escape_hidden_line(heading.or_else(|| lines().next()).unwrap_or("(empty)"))
+    escape_hidden_line(heading.or_else(|| lines.next()).unwrap_or("(empty)"))
 }
 
 /// The index with a line for each note, as many as fit; `None` if there are none.
@@ -142,8 +147,8 @@ pub fn index(notes: &[Note]) -> Option<String> {
     }
     let mut text = String::new();
     for (number, note) in notes.iter().enumerate() {
-        let line = format!("{}/{} – {}", note.scope.id(), note.name, note.title);
-        let line = text::clip_within(line, MAX_LINE_CHARS);
+        let whole = format!("{}/{} – {}", note.scope.id(), note.name, note.title);
+        let line = text::clip_within(whole, MAX_LINE_CHARS);
         if number + 1 >= MAX_INDEX_LINES || text.len() + line.len() + 100 > MAX_INDEX_BYTES {
             let left = notes.len() - number;
             text.push_str(&format!(
@@ -209,14 +214,14 @@ mod tests {
         };
         assert_eq!(index(&[]), None);
         assert_eq!(index(&[note(1, "One")]).unwrap(), "project/n1 – One\n");
-        let short: Vec<_> = (0..201).map(|it| note(it, "x")).collect();
+        let short: Vec<_> = (0..201).map(|number| note(number, "x")).collect();
         let text = index(&short).unwrap();
         assert_eq!(text.lines().count(), 200);
         assert!(text.ends_with("… and 2 more: `memory` with action `list` has them all\n"));
-        let long: Vec<_> = (0..150).map(|it| note(it, &"é".repeat(500))).collect();
+        let long: Vec<_> = (0..150).map(|number| note(number, &"é".repeat(500))).collect();
         let text = index(&long).unwrap();
         assert!(text.len() <= MAX_INDEX_BYTES, "{}", text.len());
-        assert!(text.lines().all(|it| it.chars().count() <= MAX_LINE_CHARS));
+        assert!(text.lines().all(|line| line.chars().count() <= MAX_LINE_CHARS));
         assert!(text.contains("more: `memory`"), "{text}");
     }
 }

@@ -46,7 +46,7 @@ pub fn find_secret(text: &str) -> Option<&'static str> {
     if let Some((.., what)) = key {
         return Some(what);
     }
-    if text.lines().any(|it| it.contains("-----BEGIN ") && it.contains("PRIVATE KEY")) {
+    if text.lines().any(|line| line.contains("-----BEGIN ") && line.contains("PRIVATE KEY")) {
         return Some("a private key");
     }
     if text.lines().any(assigns_secret) {
@@ -57,13 +57,13 @@ pub fn find_secret(text: &str) -> Option<&'static str> {
 
 fn contains_key(text: &str, prefix: &str, fits: fn(char) -> bool, least: usize) -> bool {
     text.match_indices(prefix).any(|(at, _)| {
-        let begins = !text[..at].ends_with(|it: char| it.is_ascii_alphanumeric());
+        let begins = !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
         let rest = &text[at + prefix.len()..];
-        begins && rest.chars().take_while(|it| fits(*it)).count() >= least
+        begins && rest.chars().take_while(|c| fits(*c)).count() >= least
     })
 }
 
-/// Whether a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
+/// Returns true if a line assigns a secret, as in `PASSWORD = "k3x…"` or `token: …`.
 fn assigns_secret(line: &str) -> bool {
     let lower = line.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|name| {
@@ -71,42 +71,43 @@ fn assigns_secret(line: &str) -> bool {
             let rest = line[at + name.len()..].trim_start_matches(['"', '\'', '`', '*', ' ']);
             let Some(value) = rest.strip_prefix([':', '=']) else { return false };
             let value = value.trim_start_matches(['=', ' ', '"', '\'', '`', '*']);
-            let end = value.find(|it: char| it.is_whitespace() || "\"'`,;)".contains(it));
+            let end = value.find(|c: char| c.is_whitespace() || "\"'`,;)".contains(c));
             is_random(&value[..end.unwrap_or(value.len())])
         })
     })
 }
 
-/// Whether a value mixes letters and digits and is not a placeholder.
+/// Returns true if a value mixes letters and digits and is not a placeholder.
 fn is_random(value: &str) -> bool {
     value.chars().count() >= MIN_VALUE_CHARS
         && !value.starts_with(['$', '<', '{', '[', '(', '%', '/', '.'])
         && !value.contains("://")
-        && value.chars().any(|it| it.is_ascii_digit())
+        && value.chars().any(|c| c.is_ascii_digit())
         && value.chars().any(char::is_alphabetic)
 }
 
-/// Whether a URL contains a password, as in `https://user:password@host`.
+/// Returns true if a URL contains a password, as in `https://user:password@host`.
 fn has_password(word: &str) -> bool {
     let Some((_, rest)) = word.split_once("://") else { return false };
-    let Some((login, _)) = rest.split('/').next().and_then(|it| it.rsplit_once('@')) else {
+    let Some((login, _)) = rest.split('/').next().and_then(|authority| authority.rsplit_once('@'))
+    else {
         return false;
     };
-    login
-        .split_once(':')
-        .is_some_and(|(_, it)| it.len() >= 6 && !it.starts_with(['$', '<', '{', '*']))
+    login.split_once(':').is_some_and(|(_, password)| {
+        password.len() >= 6 && !password.starts_with(['$', '<', '{', '*'])
+    })
 }
 
-fn is_word(it: char) -> bool {
-    it.is_ascii_alphanumeric() || it == '_' || it == '-'
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-fn is_dotted(it: char) -> bool {
-    is_word(it) || it == '.'
+fn is_dotted(c: char) -> bool {
+    is_word(c) || c == '.'
 }
 
-fn is_upper(it: char) -> bool {
-    it.is_ascii_uppercase() || it.is_ascii_digit()
+fn is_upper(c: char) -> bool {
+    c.is_ascii_uppercase() || c.is_ascii_digit()
 }
 
 #[cfg(test)]

@@ -33,19 +33,19 @@ const MAX_GARBLED: usize = 100;
 /// The most lines shown around a match.
 const MAX_CONTEXT: usize = 20;
 
-/// What to search for, and what to show of it.
+/// The pattern of a search, and the lines to show.
 #[derive(Clone, Debug, Default)]
 pub struct GrepQuery {
     /// A regular expression, or plain text if `literal` is set.
     pub pattern: String,
-    /// Whether the pattern is plain text.
+    /// True if the pattern is plain text.
     pub literal: bool,
     pub ignore_case: bool,
-    /// Whether a match may span lines and `.` matches line endings.
+    /// True if a match may span lines and `.` matches line endings.
     pub multiline: bool,
     /// How many lines to show around each match.
     pub context: usize,
-    /// Whether to list only the files that match.
+    /// True to list only the files that match.
     pub files_only: bool,
     /// How many matches (or files) to skip.
     pub offset: usize,
@@ -80,9 +80,9 @@ pub struct GrepResult {
     pub regex_error: Option<String>,
     /// Files that were searched as UTF-8 although not all of their bytes are, the first of them.
     pub garbled: Vec<PathBuf>,
-    /// Whether the search was ended early.
+    /// True if the search was ended early.
     pub is_incomplete: bool,
-    /// What hidden and ignored files would match, if nothing else does.
+    /// Matches in hidden and ignored files, if there are no others.
     pub hidden: HiddenMatches,
 }
 
@@ -117,14 +117,14 @@ pub(super) fn grep_up_to(
     let mut counts = search.run(scope.include_hidden, &[]);
     counts.garbled.sort_by(|a, b| compare_paths(a, b));
     let mut found = GrepResult {
-        matches: counts.hits.iter().map(|it| it.count).sum(),
+        matches: counts.hits.iter().map(|hit| hit.count).sum(),
         files_with_matches: counts.hits.len(),
         files_searched: counts.searched,
         files_seen: counts.seen,
         secret_files: counts.secrets,
         binary_files: counts.binary,
         unreadable: counts.unreadable,
-        capped_files: counts.hits.iter().filter(|it| it.count == MAX_MATCHES_PER_FILE).count(),
+        capped_files: counts.hits.iter().filter(|hit| hit.count == MAX_MATCHES_PER_FILE).count(),
         garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
         is_incomplete: stop.was_cut_short(),
@@ -190,17 +190,14 @@ struct GrepWorker<'a> {
 
 impl GrepWalk<'_> {
     fn run(&self, include_hidden: bool, already_searched: &[u64]) -> GrepTally {
-        let start = || GrepWorker {
-            searcher: FileSearcher::new(self.pattern, None, self.stop),
-            counts: GrepTally::default(),
-        };
         let (workers, errors) = walk_parallel(
             walk_builder(self.scope, include_hidden),
             self.stop,
-            start,
-            |worker, entry| {
-                self.visit(worker, entry, already_searched);
+            || GrepWorker {
+                searcher: FileSearcher::new(self.pattern, None, self.stop),
+                counts: GrepTally::default(),
             },
+            |worker, entry| self.visit(worker, entry, already_searched),
         );
         let mut sum = GrepTally { unreadable: errors, ..GrepTally::default() };
         for GrepWorker { counts, .. } in workers {
@@ -217,7 +214,7 @@ impl GrepWalk<'_> {
     }
 
     fn visit(&self, worker: &mut GrepWorker<'_>, entry: DirEntry, already_searched: &[u64]) {
-        if !entry.file_type().is_some_and(|it| it.is_file()) {
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
         let GrepWorker { searcher, counts } = worker;
@@ -282,10 +279,10 @@ impl Sink for MatchCounter {
 
 fn fill_file_page(found: &mut GrepResult, hits: Vec<FileHit>, offset: usize) {
     let page = hits.into_iter().skip(offset).take(PAGE_SIZE);
-    found.files = page.map(|it| FileMatches { path: it.path, lines: Vec::new() }).collect();
+    found.files = page.map(|hit| FileMatches { path: hit.path, lines: Vec::new() }).collect();
     found.shown = found.files.len();
-    found.next_offset =
-        Some(offset + found.shown).filter(|it| found.shown > 0 && *it < found.files_with_matches);
+    found.next_offset = Some(offset + found.shown)
+        .filter(|next| found.shown > 0 && *next < found.files_with_matches);
 }
 
 fn fill_match_page(

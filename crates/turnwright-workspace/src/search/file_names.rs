@@ -51,7 +51,7 @@ pub struct FileList {
     pub files_seen: usize,
     /// The number of folders that could not be read.
     pub unreadable: usize,
-    /// Whether the search was ended early.
+    /// True if the search was ended early.
     pub is_incomplete: bool,
     /// Hidden and ignored files that match, if no other does.
     pub hidden: HiddenMatches,
@@ -72,20 +72,21 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
     };
     if sum.hits.is_empty() && !names.is_incomplete {
         let second_stop = &stop.for_second_search();
-        let name = scope.glob.as_ref().and_then(|it| it.literal_name());
-        let similar_to =
-            name.filter(|it| it.len() <= MAX_NAME_BYTES).map(|name| composed(name).to_lowercase());
+        let name = scope.glob.as_ref().and_then(|glob| glob.literal_name());
+        let similar_to = name
+            .filter(|name| name.len() <= MAX_NAME_BYTES)
+            .map(|name| composed(name).to_lowercase());
         let files = AtomicUsize::new(0);
         let second = FindWalk { stop: second_stop, similar_to, files, ..search }.run(true);
         names.hidden =
             HiddenMatches { files: second.hits.len(), is_incomplete: second_stop.was_cut_short() };
-        names.similar = second.similar.into_iter().map(|it| it.1).collect();
+        names.similar = second.similar.into_iter().map(|similar| similar.1).collect();
     }
     sum.hits.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| compare_paths(&a.1, &b.1)));
     names.files =
-        sum.hits.into_iter().skip(options.offset).take(PAGE_SIZE).map(|it| it.1).collect();
+        sum.hits.into_iter().skip(options.offset).take(PAGE_SIZE).map(|hit| hit.1).collect();
     let end = options.offset + names.files.len();
-    names.next_offset = Some(end).filter(|it| !names.files.is_empty() && *it < names.total);
+    names.next_offset = Some(end).filter(|next| !names.files.is_empty() && *next < names.total);
     names
 }
 
@@ -145,15 +146,18 @@ impl FindWalk<'_> {
             return self.stop.stop_early();
         }
         let is_by_time = self.options.order == FileOrder::Recent;
-        let time =
-            if is_by_time { entry.metadata().ok().and_then(|it| it.modified().ok()) } else { None };
+        let time = if is_by_time {
+            entry.metadata().ok().and_then(|metadata| metadata.modified().ok())
+        } else {
+            None
+        };
         counts.hits.push((time, entry.into_path()));
     }
 
     fn compare(&self, counts: &mut FindTally, path: &Path) {
         let Some(name) = &self.similar_to else { return };
-        let other = path.file_name().unwrap_or_default().to_string_lossy();
-        let other = composed(&other).to_lowercase();
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let other = composed(&file_name).to_lowercase();
         let similarity = strsim::normalized_damerau_levenshtein(name, &other);
         if similarity > MIN_SIMILARITY {
             counts.similar.push((similarity, path.to_path_buf()));

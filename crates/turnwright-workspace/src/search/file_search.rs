@@ -30,7 +30,8 @@ impl<'a> FileSearcher<'a> {
         stop: &'a SearchDeadline,
     ) -> FileSearcher<'a> {
         // The clone has caches of its own.
-        let (pattern, bytes) = (pattern.clone(), Vec::new());
+        let pattern = pattern.clone();
+        let bytes = Vec::new();
         FileSearcher { searcher: pattern.searcher(context, None), pattern, context, stop, bytes }
     }
 

@@ -1,5 +1,5 @@
-//! The ignore rules of a folder, for those who list each folder themselves and so know which ignore files it
-//! has. They are the rules of [`ignore_rules`](super::walk::ignore_rules).
+//! The ignore rules of a folder, for callers that list each folder themselves and so know its ignore files.
+//! They are the rules of [`ignore_rules`](super::walk::ignore_rules).
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,7 +30,7 @@ pub(crate) struct FolderRules {
     global: Arc<Gitignore>,
 }
 
-/// What the ignore files of one folder say, in the order of [`RULE_ENTRIES`].
+/// The rules in the ignore files of one folder, in the order of [`RULE_ENTRIES`].
 #[derive(Debug)]
 struct RuleFiles {
     above: Option<Arc<RuleFiles>>,
@@ -54,8 +54,8 @@ impl FolderRules {
         rules.global = Arc::new(GitignoreBuilder::new(root).build_global().0);
         rules.origin =
             hash((0, root, gitconfig_excludes_path().and_then(|path| fs::read(path).ok())));
-        let none = || RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
-        rules.files = Some(Arc::new(none()));
+        let none = RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
+        rules.files = Some(Arc::new(none));
         if parent_rules_apply(root) {
             let mut above: Vec<_> = root.ancestors().skip(1).collect();
             above.reverse();
@@ -66,8 +66,8 @@ impl FolderRules {
         rules
     }
 
-    /// The rules in a folder, if these apply to it and `has` tells which entries it has; `None` if they must
-    /// not be read. Blocks.
+    /// The rules in a folder to which these apply; `has` returns true for its entries. `None` if they must not be
+    /// read. Blocks.
     pub(crate) fn below(&self, folder: &Path, has: impl Fn(&str) -> bool) -> Option<FolderRules> {
         let present = RULE_ENTRIES.map(has);
         if !present.contains(&true) {
@@ -80,12 +80,12 @@ impl FolderRules {
         let paths =
             [Some(folder.join(".ignore")), Some(folder.join(".gitignore")), excludes(folder)];
         let mut origin = self.origin;
-        let mut own = paths.into_iter().zip(present).map(|(path, is_present)| {
+        let mut found = paths.into_iter().zip(present).map(|(path, is_present)| {
             let Some(path) = path.filter(|_| is_present) else { return Gitignore::empty() };
             origin = hash((origin, &path, fs::read(&path).ok()));
             read(folder, &path)
         });
-        let own = std::array::from_fn(|_| own.next().unwrap_or_else(Gitignore::empty));
+        let own = std::array::from_fn(|_| found.next().unwrap_or_else(Gitignore::empty));
         if own.iter().all(Gitignore::is_empty) {
             return Some(self.clone());
         }
@@ -93,15 +93,18 @@ impl FolderRules {
         Some(FolderRules { origin, files: Some(Arc::new(files)), global: Arc::clone(&self.global) })
     }
 
-    /// Whether an entry of the folder is ignored, given its absolute path.
+    /// Returns true if an entry of the folder is ignored, given its absolute path.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let Some(files) = &self.files else { return false };
-        let folders = || std::iter::successors(Some(files), |it| it.above.as_ref());
-        let matches = (0..RULE_ENTRIES.len()).flat_map(|kind| {
-            folders().map(move |it| it.own[kind].matched(path, is_folder).map(|_| ()))
-        });
-        let global = || self.global.matched(path, is_folder).map(|_| ());
-        matches.into_iter().find(|it| !it.is_none()).unwrap_or_else(global).is_ignore()
+        for kind in 0..RULE_ENTRIES.len() {
+            for folder in std::iter::successors(Some(files), |folder| folder.above.as_ref()) {
+                let found = folder.own[kind].matched(path, is_folder);
+                if !found.is_none() {
+                    return found.is_ignore();
+                }
+            }
+        }
+        self.global.matched(path, is_folder).is_ignore()
     }
 }
 
@@ -114,7 +117,7 @@ fn hash(origin: impl Hash) -> u64 {
 /// The rules of one file, of which those that are not understood are left out.
 fn read(folder: &Path, file: &Path) -> Gitignore {
     let mut rules = GitignoreBuilder::new(folder);
-    drop(rules.add(file));
+    rules.add(file);
     rules.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
@@ -168,9 +171,9 @@ mod tests {
 
     /// Compares the rules for everything that can be in a folder and below it.
     fn compare(root: &Path, folder: &Path, above: &FolderRules) {
-        let rules = above.below(folder, |it| folder.join(it).exists()).unwrap();
+        let rules = above.below(folder, |name| folder.join(name).exists()).unwrap();
         let mut expected = ignore_matcher(root);
-        for (name, is_folder) in NAMES.iter().flat_map(|it| [(it, false), (it, true)]) {
+        for (name, is_folder) in NAMES.iter().flat_map(|name| [(name, false), (name, true)]) {
             let path = folder.join(name);
             let is_ignored = rules.ignores(&path, is_folder);
             let below = path.strip_prefix(root).unwrap();
@@ -206,7 +209,8 @@ mod tests {
     fn a_working_tree_has_the_excludes_of_its_repository() {
         let folder = tempfile::tempdir().unwrap();
         let top = real_path(folder.path()).unwrap();
-        let (tree, git) = (top.join("tree"), top.join("main/.git/worktrees/tree"));
+        let tree = top.join("tree");
+        let git = top.join("main/.git/worktrees/tree");
         fs::create_dir_all(&tree).unwrap();
         fs::create_dir_all(top.join("main/.git/info")).unwrap();
         fs::create_dir_all(&git).unwrap();

@@ -17,7 +17,7 @@ pub struct Glob {
     paths: GlobSet,
     not_names: GlobSet,
     not_paths: GlobSet,
-    /// Whether there is a glob that includes, and not only ones that exclude.
+    /// True if there is a glob that includes, and not only ones that exclude.
     has_includes: bool,
     /// The file name, if the glob is a single one without wildcards.
     name: Option<String>,
@@ -35,7 +35,7 @@ impl Glob {
         let plain = plain_blanks(text);
         let parts = split_at_commas(&plain);
         for part in &parts {
-            let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |it| (true, it));
+            let (is_not, part) = part.strip_prefix('!').map_or((false, *part), |rest| (true, rest));
             let part = normalize(part, base);
             let is_path = part.contains('/');
             let set = &mut sets[usize::from(is_not) * 2 + usize::from(is_path)];
@@ -52,16 +52,18 @@ impl Glob {
             has_includes |= !is_not;
             last = part;
         }
-        let [names, paths, not_names, not_paths] = sets
-            .map(|it| it.build().map_err(|it| format!("`{text}` is too large for a glob: {it}")));
+        let [names, paths, not_names, not_paths] = sets.map(|builder| {
+            builder.build().map_err(|error| format!("`{text}` is too large for a glob: {error}"))
+        });
         let is_name =
             parts.len() == 1 && has_includes && !last.contains(['*', '?', '[', '{', '\\']);
         let name = last.rsplit('/').next().filter(|_| is_name).map(str::to_owned);
-        let (names, paths) = (names?, paths?);
+        let names = names?;
+        let paths = paths?;
         Ok(Glob { names, paths, not_names: not_names?, not_paths: not_paths?, has_includes, name })
     }
 
-    /// Whether the glob matches a path relative to the searched folder.
+    /// Returns true if the glob matches a path relative to the searched folder.
     pub(super) fn matches(&self, path: &Path) -> bool {
         let path = &*plain_path(path);
         if self.not_paths.is_match(path) {
@@ -70,20 +72,20 @@ impl Glob {
         self.matches_name(path) || self.paths.is_match(path) && !self.excludes_name(path)
     }
 
-    /// Whether the glob matches the name of a file, at any depth.
+    /// Returns true if the glob matches the name of a file, at any depth.
     pub(super) fn matches_name(&self, path: &Path) -> bool {
         let path = &*plain_path(path);
         let Some(name) = path.file_name() else { return false };
         !self.excludes_name(path) && (!self.has_includes || self.names.is_match(name))
     }
 
-    /// Whether all globs match only names, so the location of a file does not matter.
+    /// Returns true if all globs match only names, so the location of a file does not matter.
     pub(super) fn matches_only_names(&self) -> bool {
         self.paths.is_empty() && self.not_paths.is_empty()
     }
 
     fn excludes_name(&self, path: &Path) -> bool {
-        path.file_name().is_some_and(|it| self.not_names.is_match(it))
+        path.file_name().is_some_and(|name| self.not_names.is_match(name))
     }
 
     /// The requested name, if there are no wildcards.
@@ -103,15 +105,15 @@ fn plain_path(path: &Path) -> Cow<'_, Path> {
 /// Splits at commas outside of braces.
 fn split_at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
-    let at_comma = |it: char| {
-        match it {
+    let parts = text.split(|c: char| {
+        match c {
             '{' => depth += 1,
             '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        it == ',' && depth == 0
-    };
-    text.split(at_comma).map(str::trim).filter(|it| !it.is_empty()).collect()
+        c == ',' && depth == 0
+    });
+    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
 /// Makes a glob relative to `base`, and a glob for a folder match all files in it. Blanks behind the commas of
@@ -122,9 +124,9 @@ fn normalize(part: &str, base: &Path) -> String {
     let is_foreign = MAIN_SEPARATOR == '/'
         && behind.any(|rest| rest.starts_with("**") || rest.starts_with(char::is_alphanumeric));
     let part = if is_foreign { part.replace('\\', "/") } else { part };
-    let base = base.to_string_lossy();
-    let base = plain_blanks(&base);
-    let part = part.strip_prefix(&*base).filter(|rest| rest.starts_with('/')).unwrap_or(&part);
-    let part = part.trim_start_matches("./").trim_start_matches('/');
-    if part.ends_with('/') { format!("{part}**") } else { part.to_owned() }
+    let folder = base.to_string_lossy();
+    let base = plain_blanks(&folder);
+    let below = part.strip_prefix(&*base).filter(|rest| rest.starts_with('/')).unwrap_or(&part);
+    let relative = below.trim_start_matches("./").trim_start_matches('/');
+    if relative.ends_with('/') { format!("{relative}**") } else { relative.to_owned() }
 }

@@ -8,9 +8,9 @@ const IGNORE_FILES: &[&str] = &[".gitignore", ".ignore", ".git/info/exclude"];
 /// The size, in bytes, that a legitimate ignore file does not exceed.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Whether reading the ignore files of a folder could block, or never end.
+/// Returns true if reading the ignore files of a folder could block, or never end.
 pub(crate) fn has_unsafe_ignore_files(folder: &Path) -> bool {
-    IGNORE_FILES.iter().any(|it| is_unsafe(&folder.join(it)))
+    IGNORE_FILES.iter().any(|name| is_unsafe(&folder.join(name)))
 }
 
 fn is_unsafe(path: &Path) -> bool {
@@ -20,6 +20,8 @@ fn is_unsafe(path: &Path) -> bool {
     }
     // A link to a regular file is common; files that the kernel makes up report that they are
     // empty.
-    let is_safe = |it: fs::Metadata| it.is_file() && (1..=MAX_BYTES).contains(&it.len());
-    !(metadata.is_symlink() && fs::metadata(path).is_ok_and(is_safe))
+    let leads_to_safe_file = metadata.is_symlink()
+        && fs::metadata(path)
+            .is_ok_and(|target| target.is_file() && (1..=MAX_BYTES).contains(&target.len()));
+    !leads_to_safe_file
 }

@@ -21,7 +21,7 @@ pub struct MatchLine {
     pub number: u64,
     /// The line without its ending, clipped around the match if it is long.
     pub text: String,
-    /// Whether the line matches, or is context.
+    /// True for a line that matches, false for context.
     pub is_match: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct MatchCollector<'a> {
     pub(super) lines: Vec<MatchLine>,
     pub(super) shown: usize,
     pub(super) used: usize,
-    /// Whether there are matches that did not fit.
+    /// True if there are matches that did not fit.
     pub(super) is_full: bool,
     seen: usize,
     before: Vec<MatchLine>,
@@ -119,19 +119,23 @@ impl Sink for MatchCollector<'_> {
     }
 }
 
+fn count_chars(bytes: &[u8]) -> usize {
+    String::from_utf8_lossy(bytes).chars().count()
+}
+
 /// Clips a line to the longest length, with the match in the middle.
 fn clip_around_match(line: &[u8], matcher: Option<&RegexMatcher>) -> String {
-    let end = line.iter().rposition(|it| !matches!(it, b'\n' | b'\r')).map_or(0, |it| it + 1);
+    let end =
+        line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
     let line = &line[..end];
     if line.len() <= MAX_LINE_CHARS {
         return String::from_utf8_lossy(line).into_owned();
     }
-    let found = matcher.and_then(|it| it.find(line).ok().flatten());
-    let (start, stop) = found.map_or((0, 0), |it| (it.start(), it.end()));
-    let (left, right) =
-        (start.saturating_sub(WINDOW_BYTES), (start + WINDOW_BYTES).min(line.len()));
-    let count = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().count();
-    let middle = count(&line[left..start]) + count(&line[start..stop.min(right)]) / 2;
+    let found = matcher.and_then(|matcher| matcher.find(line).ok().flatten());
+    let (start, stop) = found.map_or((0, 0), |found| (found.start(), found.end()));
+    let left = start.saturating_sub(WINDOW_BYTES);
+    let right = (start + WINDOW_BYTES).min(line.len());
+    let middle = count_chars(&line[left..start]) + count_chars(&line[start..stop.min(right)]) / 2;
     let window = String::from_utf8_lossy(&line[left..right]);
     let total = window.chars().count();
     // Near the end of a line, more is shown before the match.

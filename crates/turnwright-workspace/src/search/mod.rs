@@ -51,7 +51,7 @@ pub struct SearchScope {
     pub glob_base: PathBuf,
     /// Files and folders that are never searched.
     pub excluded: ExcludedPaths,
-    /// Whether hidden and ignored files are searched, too.
+    /// True to search hidden and ignored files, too.
     pub include_hidden: bool,
     /// Which files are searched; all if `None`.
     pub glob: Option<Glob>,
@@ -72,10 +72,9 @@ pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) 
 impl SearchScope {
     /// Everything below a folder that is neither hidden nor ignored.
     pub fn below(root: &Path) -> SearchScope {
-        let (root, glob_base) = (root.to_path_buf(), root.to_path_buf());
         SearchScope {
-            root,
-            glob_base,
+            root: root.to_path_buf(),
+            glob_base: root.to_path_buf(),
             excluded: ExcludedPaths::default(),
             include_hidden: false,
             glob: None,
@@ -88,11 +87,15 @@ impl SearchScope {
         if glob.matches_only_names() {
             return glob.matches_name(path);
         }
-        let below = |folder: &Path| path.strip_prefix(folder).is_ok_and(|it| glob.matches(it));
         path == self.root && glob.matches_name(path)
-            || below(&self.root)
-            || self.root != self.glob_base && below(&self.glob_base)
+            || matches_below(glob, &self.root, path)
+            || self.root != self.glob_base && matches_below(glob, &self.glob_base, path)
     }
+}
+
+/// Returns true if a path is in a folder, and the glob matches it relative to that.
+fn matches_below(glob: &Glob, folder: &Path, path: &Path) -> bool {
+    path.strip_prefix(folder).is_ok_and(|relative| glob.matches(relative))
 }
 
 /// A predicate for the files and folders that a search skips, whatever else applies.
@@ -168,16 +171,16 @@ impl SearchDeadline {
         self.was_cut_short.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the search was ended early.
+    /// Returns true if the search was ended early.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.was_cut_short.load(Ordering::Relaxed)
     }
 }
 
-/// What a search without a match would have found in hidden and ignored files.
+/// The matches in hidden and ignored files of a search that found none elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HiddenMatches {
     pub files: usize,
-    /// Whether not all of those files could be searched.
+    /// True if not all of those files could be searched.
     pub is_incomplete: bool,
 }

@@ -19,7 +19,7 @@ pub(super) const MAX_HEAP_BYTES: usize = 32 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct SearchPattern {
     pub(super) matcher: RegexMatcher,
-    /// Whether a match may span lines.
+    /// True if a match may span lines.
     pub(super) multi_line: bool,
     /// True if the pattern is about carriage returns. Else lines that end with CRLF match like others.
     pub(super) names_carriage_return: bool,
@@ -31,21 +31,15 @@ pub(super) struct SearchPattern {
 /// because that is what models mean by `foo(`.
 pub(super) fn compile(query: &GrepQuery) -> Result<SearchPattern, String> {
     let text = &query.pattern;
-    let contains = |it: &str| !query.literal && text.contains(it);
-    let contains_line_ending = text.contains(['\n', '\r']) || contains("\\n") || contains("\\r");
-    let multi_line = query.multiline || contains_line_ending;
-    let names_carriage_return = text.contains('\r') || contains("\\r");
-    let pattern = |matcher, regex_error| SearchPattern {
-        matcher,
-        multi_line,
-        names_carriage_return,
-        regex_error,
+    let names_carriage_return = text.contains('\r') || !query.literal && text.contains("\\r");
+    let names_newline = text.contains('\n') || !query.literal && text.contains("\\n");
+    let multi_line = query.multiline || names_newline || names_carriage_return;
+    let (matcher, regex_error) = match build(query, multi_line, query.literal) {
+        Ok(matcher) => (matcher, None),
+        Err(reason) if query.literal || reason.contains("size limit") => return Err(reason),
+        Err(reason) => (build(query, multi_line, true)?, Some(reason)),
     };
-    match build(query, multi_line, query.literal) {
-        Ok(matcher) => Ok(pattern(matcher, None)),
-        Err(reason) if query.literal || reason.contains("size limit") => Err(reason),
-        Err(reason) => Ok(pattern(build(query, multi_line, true)?, Some(reason))),
-    }
+    Ok(SearchPattern { matcher, multi_line, names_carriage_return, regex_error })
 }
 
 fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexMatcher, String> {
@@ -61,8 +55,8 @@ fn build(query: &GrepQuery, multi_line: bool, is_literal: bool) -> Result<RegexM
     if !multi_line {
         builder.crlf(true);
     }
-    builder.build(&query.pattern).map_err(|it| {
-        let text = it.to_string();
+    builder.build(&query.pattern).map_err(|error| {
+        let text = error.to_string();
         let last = text.lines().last().unwrap_or_default();
         last.trim_start_matches("error: ").to_owned()
     })

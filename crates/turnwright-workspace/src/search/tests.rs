@@ -67,7 +67,7 @@ impl SearchFixture {
     fn files(&self, scope: &SearchScope, pattern: &str) -> Vec<String> {
         let query = GrepQuery { files_only: true, ..query(pattern) };
         let found = grep(scope, &query, &stop()).unwrap();
-        found.files.iter().map(|it| self.short(&it.path)).collect()
+        found.files.iter().map(|file| self.short(&file.path)).collect()
     }
 
     fn find(&self, glob: &str, wanted: FindOptions) -> FileList {
@@ -76,15 +76,15 @@ impl SearchFixture {
     }
 
     fn names(&self, glob: &str) -> Vec<String> {
-        self.find(glob, FindOptions::default()).files.iter().map(|it| self.short(it)).collect()
+        self.find(glob, FindOptions::default()).files.iter().map(|path| self.short(path)).collect()
     }
 
     fn list(&self, below: &str, depth: usize, include_hidden: bool) -> (Vec<String>, usize) {
         let scope = SearchScope { include_hidden, ..self.scope(below) };
         let tree = list_tree(&scope, depth, &stop()).unwrap();
-        let name = |it: &super::TreeEntry| {
-            let path = crate::files::display(&it.path);
-            match it.kind {
+        let name = |entry: &super::TreeEntry| {
+            let path = crate::files::display(&entry.path);
+            match entry.kind {
                 TreeEntryKind::Folder => format!("{path}/"),
                 TreeEntryKind::Collapsed(count) => format!("{path}/ {count}"),
                 TreeEntryKind::Link => format!("{path}@"),
@@ -182,7 +182,7 @@ fn patterns_and_options_select_the_expected_lines() {
     let fixture = fixture(&[("f", text)]);
     let lines = |query: &GrepQuery| -> Vec<u64> {
         let found = fixture.grep(query);
-        found.files.iter().flat_map(|it| &it.lines).map(|it| it.number).collect()
+        found.files.iter().flat_map(|file| &file.lines).map(|line| line.number).collect()
     };
     let table: Vec<(GrepQuery, &[u64])> = vec![
         (query("foo"), &[1]),
@@ -203,7 +203,7 @@ fn patterns_and_options_select_the_expected_lines() {
         assert_eq!(lines(&query), expected, "{query:?}");
     }
     let found = fixture.grep(&query("foo("));
-    assert!(found.regex_error.is_some_and(|it| it.contains("unclosed group")));
+    assert!(found.regex_error.is_some_and(|error| error.contains("unclosed group")));
     let huge = GrepQuery { pattern: "(a{1000}){1000}".to_owned(), ..GrepQuery::default() };
     assert!(grep(&fixture.scope(""), &huge, &stop()).unwrap_err().contains("size limit"));
     let deep = GrepQuery {
@@ -215,14 +215,15 @@ fn patterns_and_options_select_the_expected_lines() {
 
 #[test]
 fn a_long_line_is_cut_around_its_match() {
-    let (left, right) = ("ä".repeat(50_000), "z".repeat(50_000));
+    let left = "ä".repeat(50_000);
+    let right = "z".repeat(50_000);
     let fixture = fixture(&[("long", &format!("{left}MATCH{right}\nMATCH{right}\n{left}MATCH"))]);
     let found = fixture.grep(&query("MATCH"));
     for line in &found.files[0].lines {
         assert!(line.text.contains("MATCH") && line.text.chars().count() <= 302, "{}", line.text);
     }
     let middle = &found.files[0].lines[0].text;
-    let at = middle.find("MATCH").map(|it| middle[..it].chars().count()).unwrap();
+    let at = middle.find("MATCH").map(|index| middle[..index].chars().count()).unwrap();
     assert!((140..160).contains(&at), "{at}");
     assert!(middle.starts_with('…') && middle.ends_with('…'));
 }
@@ -354,7 +355,8 @@ fn files_that_may_hold_secrets_are_counted_and_not_searched() {
     assert_eq!(fixture.grep(&query("none")).hidden, HiddenMatches::default());
     assert_eq!(fixture.files(&fixture.scope("server.pem"), "word"), ["server.pem"]);
     let own = fixture.root.join("own");
-    let except = SearchScope { excluded: ExcludedPaths::new(move |it| it == own), ..everything };
+    let except =
+        SearchScope { excluded: ExcludedPaths::new(move |path| path == own), ..everything };
     fixture.put("own/login.json", b"word");
     assert_eq!(fixture.files(&except, "word"), ["a"]);
 }
@@ -432,7 +434,7 @@ fn brackets_in_a_glob_also_stand_for_themselves() {
 #[test]
 fn globs_match_the_expected_files() {
     let files = ["a.rs", "src/b.rs", "src/x/c.rs", "src/x/d.min.js", "src/x/e.js", "web/f.tsx"];
-    let fixture = fixture(&files.map(|it| (it, "")));
+    let fixture = fixture(&files.map(|path| (path, "")));
     let absolute = format!("{}/src/**/*.rs", fixture.root.display());
     let table: &[(&str, &[&str])] = &[
         ("*.rs", &["a.rs", "src/b.rs", "src/x/c.rs"]),
@@ -476,7 +478,7 @@ fn a_missing_name_suggests_similar_ones() {
             .find(glob, FindOptions::default())
             .similar
             .iter()
-            .map(|it| fixture.short(it))
+            .map(|path| fixture.short(path))
             .collect()
     };
     assert_eq!(near("compnent.rs"), ["src/component.rs", "components"]);
@@ -498,7 +500,7 @@ fn the_last_changed_comes_first_if_that_is_asked_for() {
     }
     let wanted = FindOptions { order: FileOrder::Recent, ..FindOptions::default() };
     let names: Vec<_> =
-        fixture.find("*", wanted).files.iter().map(|it| fixture.short(it)).collect();
+        fixture.find("*", wanted).files.iter().map(|path| fixture.short(path)).collect();
     assert_eq!(names, ["b", "a", "c"]);
 }
 
@@ -536,13 +538,15 @@ fn pages(fixture: &SearchFixture, query: &GrepQuery) -> Vec<String> {
     while let Some(offset) = next {
         let found = fixture.grep(&GrepQuery { offset, ..query.clone() });
         let lines = if query.files_only {
-            found.files.iter().map(|it| fixture.short(&it.path)).collect()
+            found.files.iter().map(|file| fixture.short(&file.path)).collect()
         } else {
             fixture.lines(&found)
         };
         let bytes: usize = lines.iter().map(String::len).sum();
         assert!(found.shown <= 100 && bytes < 40 * 1024, "{} in {bytes}", found.shown);
-        assert!(found.next_offset.is_none_or(|it| it == offset + found.shown && found.shown > 0));
+        assert!(
+            found.next_offset.is_none_or(|next| next == offset + found.shown && found.shown > 0)
+        );
         all.extend(lines);
         next = found.next_offset;
     }
@@ -560,20 +564,20 @@ proptest! {
         let mut expected = Vec::new();
         for (number, (matches, width)) in files.iter().enumerate() {
             let text: Vec<String> =
-                (0..*matches).map(|it| format!("hit {it} {}", "x".repeat(width % 290))).collect();
+                (0..*matches).map(|index| format!("hit {index} {}", "x".repeat(width % 290))).collect();
             fixture.put(&format!("d{}/f{number}", number % 3), format!("-\n{}\n-\n", text.join("\n-\n")).as_bytes());
             let lines = (0..*matches).zip(text);
-            expected.extend(lines.map(|(at, it)| format!("d{}/f{number}:{}: {it}", number % 3, at * 2 + 2)));
+            expected.extend(lines.map(|(at, line)| format!("d{}/f{number}:{}: {line}", number % 3, at * 2 + 2)));
         }
         let mut seen = pages(&fixture, &query("^hit"));
         // The order is by path and line; nothing is missing and nothing is repeated.
-        let paths: Vec<_> = seen.iter().map(|it| it.split(':').next().unwrap().to_owned()).collect();
+        let paths: Vec<_> = seen.iter().map(|line| line.split(':').next().unwrap().to_owned()).collect();
         prop_assert!(paths.is_sorted());
         seen.sort();
         expected.sort();
         prop_assert_eq!(seen, expected);
         let files_only = GrepQuery { files_only: true, ..query("^hit") };
-        let full = files.iter().filter(|it| it.0 > 0).count();
+        let full = files.iter().filter(|file| file.0 > 0).count();
         prop_assert_eq!(pages(&fixture, &files_only).len(), full);
     }
 }

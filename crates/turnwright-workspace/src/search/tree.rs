@@ -79,7 +79,7 @@ pub fn list_tree(
         }
         let path = nodes[at].entry.path.clone();
         let is_generated =
-            path.file_name().is_some_and(|it| GENERATED_FOLDERS.iter().any(|no| it == *no));
+            path.file_name().is_some_and(|name| GENERATED_FOLDERS.iter().any(|no| name == *no));
         let room = if is_generated { 0 } else { MAX_NESTED_ENTRIES.min(MAX_ENTRIES - nodes.len()) };
         // A folder that cannot be read is listed without its content.
         let Ok(below) = lister.read(&path, room) else { continue };
@@ -140,9 +140,9 @@ impl TreeLister<'_> {
                 continue;
             }
             let kind = match metadata.file_type() {
-                it if it.is_dir() => TreeEntryKind::Folder,
-                it if it.is_symlink() => TreeEntryKind::Link,
-                it if it.is_file() => TreeEntryKind::File(metadata.len()),
+                kind if kind.is_dir() => TreeEntryKind::Folder,
+                kind if kind.is_symlink() => TreeEntryKind::Link,
+                kind if kind.is_file() => TreeEntryKind::File(metadata.len()),
                 _ => TreeEntryKind::Special,
             };
             entries.push(TreeEntry { path: below.join(name), kind });
@@ -157,7 +157,7 @@ impl TreeLister<'_> {
     fn is_ignored(&mut self, below: &Path, name: &OsString, is_folder: bool) -> bool {
         let path = below.join(name);
         let matcher = self.matcher.as_mut();
-        matcher.is_some_and(|it| it.matched(&path, is_folder).is_ignore())
+        matcher.is_some_and(|matcher| matcher.matched(&path, is_folder).is_ignore())
             || self.scope.excluded.contains(&self.scope.root.join(&path))
     }
 
@@ -165,6 +165,6 @@ impl TreeLister<'_> {
         let Ok((_held, folder)) = nofollow::open_folder(&self.scope.root.join(below)) else {
             return 0;
         };
-        fs::read_dir(folder).map_or(0, |it| it.take(MAX_COUNTED).count())
+        fs::read_dir(folder).map_or(0, |entries| entries.take(MAX_COUNTED).count())
     }
 }

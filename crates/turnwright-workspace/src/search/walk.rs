@@ -20,12 +20,12 @@ pub(super) fn walk_builder(scope: &SearchScope, include_hidden: bool) -> WalkBui
     let mut walk_builder = ignore_rules(&scope.root, include_hidden);
     walk_builder.hidden(!include_hidden);
     let excluded = scope.excluded.clone();
-    walk_builder.filter_entry(move |it| {
-        let is_folder = it.file_type().is_some_and(|it| it.is_dir());
-        it.file_name() != OsStr::new(".git")
-            && !is_temporary_name(it.file_name())
-            && !excluded.contains(it.path())
-            && (include_hidden || !is_folder || !has_unsafe_ignore_files(it.path()))
+    walk_builder.filter_entry(move |entry| {
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        entry.file_name() != OsStr::new(".git")
+            && !is_temporary_name(entry.file_name())
+            && !excluded.contains(entry.path())
+            && (include_hidden || !is_folder || !has_unsafe_ignore_files(entry.path()))
     });
     walk_builder
 }
@@ -55,17 +55,19 @@ fn base_walk(root: &Path, include_hidden: bool) -> WalkBuilder {
     walk
 }
 
-/// Whether the ignore rules of parent folders apply. They do only in a repository, because the
+/// Returns true if the ignore rules of parent folders apply. They do only in a repository, because the
 /// `.gitignore` of a home folder may say `*`; and not if they ignore the folder itself, because it
 /// was named explicitly.
 pub(super) fn parent_rules_apply(root: &Path) -> bool {
-    let Some(top) = root.ancestors().find(|it| it.join(".git").exists()) else { return false };
+    let Some(top) = root.ancestors().find(|folder| folder.join(".git").exists()) else {
+        return false;
+    };
     let Ok(below) = root.strip_prefix(top) else { return false };
     if below.as_os_str().is_empty() {
         return true;
     }
     let mut matchers = base_walk(top, false).build_matchers();
-    !matchers.iter_mut().any(|it| it.matched(below, true).is_ignore())
+    !matchers.iter_mut().any(|matcher| matcher.matched(below, true).is_ignore())
 }
 
 /// How many threads the system lets this process start now.
@@ -74,8 +76,10 @@ fn startable_threads() -> usize {
     let gate = Mutex::new(());
     thread::scope(|scope| {
         let _closed = gate.lock();
-        let start = || thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
-        (0..most).take_while(|_| start().is_ok()).count()
+        let started = (0..most).take_while(|_| {
+            thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).is_ok()
+        });
+        started.count()
     })
 }
 
@@ -92,7 +96,8 @@ pub(super) fn walk_parallel<T: Send>(
     let errors = AtomicUsize::new(0);
     let visitor = || {
         let mut guard = WorkerGuard { worker: Some(start()), finished: &done };
-        let (visit, errors) = (&visit, &errors);
+        let visit = &visit;
+        let errors = &errors;
         move |entry| {
             if stop.is_expired() {
                 return WalkState::Quit;
@@ -110,7 +115,7 @@ pub(super) fn walk_parallel<T: Send>(
         0 => walk_builder
             .build()
             .map(visitor())
-            .take_while(|it| *it != WalkState::Quit)
+            .take_while(|state| *state != WalkState::Quit)
             .for_each(drop),
         threads => walk_builder.threads(threads).build_parallel().run(|| Box::new(visitor())),
     }

@@ -15,7 +15,8 @@ pub(crate) fn substitute(text: &str, args: &str) -> String {
     let words = split_words(args);
     let mut code = code_ranges(text).peekable();
     let mut filled = String::with_capacity(text.len() + args.len());
-    let (mut at, mut is_used) = (0, args.is_empty());
+    let mut at = 0;
+    let mut is_used = args.is_empty();
     while filled.len() < MAX_BYTES
         && let Some(next) = text[at..].find(['$', '\\'])
     {
@@ -27,7 +28,7 @@ pub(crate) fn substitute(text: &str, args: &str) -> String {
         let is_escape = !is_code && rest.starts_with('\\') && placeholder(&rest[1..]).is_some();
         match placeholder(rest) {
             Some((number, length)) if number.is_none() || !is_code && !args.is_empty() => {
-                let word = number.map(|it| words.get(it - 1).copied().unwrap_or_default());
+                let word = number.map(|number| words.get(number - 1).copied().unwrap_or_default());
                 filled.push_str(word.unwrap_or(args));
                 at += length;
                 is_used = true;
@@ -61,18 +62,18 @@ fn placeholder(text: &str) -> Option<(Option<usize>, usize)> {
         return Some((None, "$ARGUMENTS".len()));
     }
     let mut following = name.bytes();
-    let digit = following.next().filter(|it| (b'1'..=b'9').contains(it))?;
-    let is_part = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
+    let digit = following.next().filter(|byte| (b'1'..=b'9').contains(byte))?;
     let goes_on = match following.next() {
-        Some(b'.' | b',') => following.next().is_some_and(|it| it.is_ascii_digit()),
-        next => next.is_some_and(is_part),
+        Some(b'.' | b',') => following.next().is_some_and(|byte| byte.is_ascii_digit()),
+        next => next.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
     };
     (!goes_on).then_some((Some(usize::from(digit - b'0')), 2))
 }
 
 /// The words of a text. Quotes group words.
 fn split_words(text: &str) -> Vec<&str> {
-    let (mut words, mut rest) = (Vec::new(), text);
+    let mut words = Vec::new();
+    let mut rest = text;
     while !rest.is_empty() {
         let (word, after) = split_word(rest);
         words.push(word);

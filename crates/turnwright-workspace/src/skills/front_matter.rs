@@ -5,11 +5,11 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrontMatter {
     pub(crate) name: Option<String>,
-    /// What the skill is for, in one line.
+    /// Describes the purpose of the skill in one line.
     pub(crate) description: Option<String>,
     /// A hint about the arguments.
     pub(crate) argument_hint: Option<String>,
-    /// Whether only the user can invoke the skill.
+    /// True if only the user can invoke the skill.
     pub(crate) is_user_only: bool,
     /// The tools of a helper, as they are written.
     pub(crate) tools: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
         let mut below = Vec::new();
         // Blank lines belong to the value around them.
         while let Some(more) =
-            lines.next_if(|it| it.starts_with([' ', '\t', '-']) || it.trim().is_empty())
+            lines.next_if(|line| line.starts_with([' ', '\t', '-']) || line.trim().is_empty())
         {
             below.push(more.trim());
         }
@@ -41,15 +41,17 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
 
 impl FrontMatter {
     fn set(&mut self, key: &str, value: String) {
-        let value = Some(value).filter(|it| !it.is_empty());
-        let is = |word: &str| value.as_deref().is_some_and(|it| it.eq_ignore_ascii_case(word));
+        let value = Some(value).filter(|value| !value.is_empty());
         match key.to_ascii_lowercase().as_str() {
             "name" => self.name = value,
             "description" => self.description = value,
             "argument-hint" => self.argument_hint = value,
             "tools" => self.tools = value,
             "model" => self.model = value,
-            "disable-model-invocation" => self.is_user_only = is("true") || is("yes"),
+            "disable-model-invocation" => {
+                let value = value.unwrap_or_default().to_ascii_lowercase();
+                self.is_user_only = value == "true" || value == "yes";
+            }
             // Other fields are for other agents. The tools that a skill asks for (`allowed-tools`) are
             // ignored: permissions are asked for as usual.
             _ => {}
@@ -59,7 +61,7 @@ impl FrontMatter {
 
 /// The text between the two `---` lines, and the text after them.
 fn bounds(text: &str) -> Option<(&str, &str)> {
-    let first = text.split_inclusive('\n').next().filter(|it| it.trim_end() == "---")?;
+    let first = text.split_inclusive('\n').next().filter(|line| line.trim_end() == "---")?;
     let rest = &text[first.len()..];
     let mut at = 0;
     for line in rest.split_inclusive('\n') {
@@ -76,24 +78,24 @@ fn scalar(value: &str, below: &[&str]) -> String {
     let value = without_comment(value);
     let is_block = value.starts_with(['>', '|']) && value.len() <= 3;
     let first = if is_block { "" } else { value };
-    let words = std::iter::once(first).chain(below.iter().copied()).filter(|it| !it.is_empty());
+    let words = std::iter::once(first).chain(below.iter().copied()).filter(|line| !line.is_empty());
     let text = words.collect::<Vec<_>>().join(" ");
-    let inside = |quote: char| {
-        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-        Some(inner)
-    };
-    if let Some(inner) = inside('"') {
+    if let Some(inner) = inside_quotes(&text, '"') {
         return inner.replace("\\\"", "\"").replace("\\n", " ").replace("\\\\", "\\");
     }
-    match inside('\'') {
+    match inside_quotes(&text, '\'') {
         Some(inner) => inner.replace("''", "'"),
         None => text,
     }
 }
 
+fn inside_quotes(text: &str, quote: char) -> Option<&str> {
+    text.strip_prefix(quote)?.strip_suffix(quote)
+}
+
 /// A value without the comment behind it. What begins with `#` and a letter is no comment to people.
 fn without_comment(value: &str) -> &str {
-    let quote = value.get(..1).filter(|it| ["\"", "'"].contains(it)).unwrap_or_default();
+    let quote = value.get(..1).filter(|quote| ["\"", "'"].contains(quote)).unwrap_or_default();
     let end = value.find(&format!("{quote} # ")).map(|at| at + quote.len());
     let is_comment = value.starts_with("# ");
     value[..end.filter(|_| !is_comment).unwrap_or(if is_comment { 0 } else { value.len() })]

@@ -33,11 +33,11 @@ const MAX_FILE_DEPTH: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
     pub name: String,
-    /// What the skill is for, in one line.
+    /// Describes the purpose of the skill in one line.
     pub description: String,
     /// A hint about the arguments.
     pub argument_hint: Option<String>,
-    /// Whether only the user can invoke the skill.
+    /// True if only the user can invoke the skill.
     pub is_user_only: bool,
     /// The folder with links resolved.
     pub folder: PathBuf,
@@ -74,7 +74,7 @@ impl SkillSet {
     /// The names of the skills that the model may load.
     pub fn names(&self) -> Vec<String> {
         let skills = self.skills().unwrap_or_default();
-        skills.iter().filter(|it| !it.is_user_only).map(|it| it.name.clone()).collect()
+        skills.iter().filter(|skill| !skill.is_user_only).map(|skill| skill.name.clone()).collect()
     }
 
     /// Records that the model has loaded a skill; `false` if it had before.
@@ -82,7 +82,7 @@ impl SkillSet {
         self.0.lock().loaded.insert(name.to_owned())
     }
 
-    /// Whether the model has loaded the skill.
+    /// Returns true if the model has loaded the skill.
     pub fn is_loaded(&self, name: &str) -> bool {
         self.0.lock().loaded.contains(name)
     }
@@ -134,7 +134,7 @@ impl Skill {
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         list_files(&self.folder, Path::new(""), MAX_FILE_DEPTH, &mut files);
-        files.retain(|it| it != Path::new(self.file_name));
+        files.retain(|path| path != Path::new(self.file_name));
         files
     }
 }
@@ -161,8 +161,8 @@ fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>)
 /// A line for each skill that the model may load; `None` if there are none. The more skills there
 /// are, the shorter are the descriptions.
 pub fn catalogue(skills: &[Skill]) -> Option<String> {
-    let offered: Vec<_> = skills.iter().filter(|it| !it.is_user_only).collect();
-    let names: usize = offered.iter().map(|it| it.name.len() + "- : …\n".len()).sum();
+    let offered: Vec<_> = skills.iter().filter(|skill| !skill.is_user_only).collect();
+    let names: usize = offered.iter().map(|skill| skill.name.len() + "- : …\n".len()).sum();
     let each = MAX_CATALOGUE_BYTES.saturating_sub(names) / offered.len().max(1);
     let mut text = String::new();
     for Skill { name, description, .. } in offered {
@@ -197,7 +197,7 @@ mod tests {
         let two = [skill("a", "One."), hidden, skill("b", "Two.")];
         assert_eq!(catalogue(&two).unwrap(), "- a: One.\n- b: Two.\n");
         let many: Vec<_> =
-            (0..100).map(|it| skill(&format!("skill-{it}"), &"é".repeat(512))).collect();
+            (0..100).map(|number| skill(&format!("skill-{number}"), &"é".repeat(512))).collect();
         let text = catalogue(&many).unwrap();
         assert!(
             text.len() <= MAX_CATALOGUE_BYTES && text.len() > MAX_CATALOGUE_BYTES / 2,

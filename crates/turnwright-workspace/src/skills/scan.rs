@@ -56,7 +56,8 @@ pub fn scan_all(
     places: &[ScannedFolder],
     stop: &CancellationToken,
 ) -> (Vec<Skill>, Vec<SkippedSkill>) {
-    let (found, skipped) = (Vec::new(), Vec::new());
+    let found = Vec::new();
+    let skipped = Vec::new();
     let mut scan = SkillScan { found, skipped, visited: HashSet::new(), stop };
     for place in places {
         scan.visit_linked(&place.folder, place.within.as_deref(), 0);
@@ -77,7 +78,7 @@ impl SkillScan<'_> {
     /// Visits a folder to which a link may lead.
     fn visit_linked(&mut self, folder: &Path, within: Option<&Path>, depth: usize) {
         match real_path(folder) {
-            Ok(real) if within.is_none_or(|it| real.starts_with(it)) => {
+            Ok(real) if within.is_none_or(|folder| real.starts_with(folder)) => {
                 self.visit(&real, within, depth);
             }
             _ => {}
@@ -94,15 +95,19 @@ impl SkillScan<'_> {
             return;
         }
         let Ok(entries) = fs::read_dir(folder) else { return };
-        // A link may lead to a folder.
-        let is_linked = |it: &fs::DirEntry| {
-            let kind = it.file_type().ok().filter(|it| it.is_dir() || it.is_symlink())?;
-            let is_other = it.file_name() == ".git" || it.file_name() == "node_modules";
-            (!is_other).then_some(kind.is_symlink())
-        };
-        let entries = entries.filter_map(Result::ok).take(MAX_ENTRIES);
-        let mut folders: Vec<_> =
-            entries.filter_map(|it| Some((it.file_name(), is_linked(&it)?))).collect();
+        let mut folders = Vec::new();
+        for entry in entries.filter_map(Result::ok).take(MAX_ENTRIES) {
+            let name = entry.file_name();
+            // A link may lead to a folder.
+            let Some(kind) =
+                entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_symlink())
+            else {
+                continue;
+            };
+            if name != ".git" && name != "node_modules" {
+                folders.push((name, kind.is_symlink()));
+            }
+        }
         folders.sort();
         for (name, is_linked) in folders {
             let below = folder.join(name);
@@ -116,14 +121,17 @@ impl SkillScan<'_> {
 
     /// Adds the skill of this folder; `false` if it has none.
     fn add(&mut self, folder: &Path, within: Option<&Path>) -> bool {
-        let exists = |name: &&str| folder.join(name).symlink_metadata().is_ok();
-        let Some(file_name) = FILE_NAMES.into_iter().find(exists) else { return false };
+        let Some(file_name) =
+            FILE_NAMES.into_iter().find(|name| folder.join(name).symlink_metadata().is_ok())
+        else {
+            return false;
+        };
         let read = match read_head(&folder.join(file_name), within, FRONT_MATTER_BYTES) {
             Some(head) => read_skill(&head.text, file_name, folder, within),
             None => Err("its file cannot be read, or leads out of the project"),
         };
         let reason = match read {
-            Ok(skill) if self.found.iter().all(|it| it.name != skill.name) => {
+            Ok(skill) if self.found.iter().all(|known| known.name != skill.name) => {
                 self.found.push(skill);
                 return true;
             }
@@ -144,14 +152,17 @@ fn read_skill(
     let (head, body) = front_matter::split(text);
     let own_name = slug(&folder.file_name().unwrap_or_default().to_string_lossy());
     let given = head.name.unwrap_or_default();
-    let names = [Some(given.clone()).filter(|it| is_slug(it)), own_name, slug(&given)];
-    let name = names.into_iter().flatten().next();
-    let name =
-        name.ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
-    let description = head.description.or_else(|| first_paragraph(body));
-    let description = description.ok_or("it has neither a description nor a text")?;
-    let description =
-        escape_hidden_line(&description).chars().take(MAX_DESCRIPTION_CHARS).collect();
+    let names = [Some(given.clone()).filter(|name| is_slug(name)), own_name, slug(&given)];
+    let name = names
+        .into_iter()
+        .flatten()
+        .next()
+        .ok_or("neither its name nor that of its folder has letters of a-z or digits")?;
+    let full = head
+        .description
+        .or_else(|| first_paragraph(body))
+        .ok_or("it has neither a description nor a text")?;
+    let description = escape_hidden_line(&full).chars().take(MAX_DESCRIPTION_CHARS).collect();
     Ok(Skill {
         file_name,
         name,
@@ -166,15 +177,18 @@ fn read_skill(
 /// A text as a name that can be typed: `My Tool` is `my-tool`.
 fn slug(text: &str) -> Option<String> {
     let text: String = text.to_ascii_lowercase().chars().take(MAX_NAME_CHARS).collect();
-    let parts = text.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
-    Some(parts.collect::<Vec<_>>().join("-")).filter(|it| !it.is_empty())
+    let parts = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    Some(parts.collect::<Vec<_>>().join("-")).filter(|name| !name.is_empty())
 }
 
 /// The first paragraph that is no heading, in one line.
 fn first_paragraph(body: &str) -> Option<String> {
-    let is_above = |line: &&str| line.is_empty() || line.starts_with('#');
-    let lines = body.lines().map(str::trim).skip_while(is_above);
-    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    let lines: Vec<_> = body
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| line.is_empty() || line.starts_with('#'))
+        .take_while(|line| !line.is_empty())
+        .collect();
     Some(lines.join(" ")).filter(|text| !text.is_empty())
 }
 
@@ -194,9 +208,10 @@ mod tests {
 
     #[test]
     fn skills_are_found_once_whatever_the_folders_look_like() {
-        let base = tempfile::tempdir().unwrap();
-        let base = real_path(base.path()).unwrap();
-        let (ws, user) = (base.join("ws"), base.join("user"));
+        let temp = tempfile::tempdir().unwrap();
+        let base = real_path(temp.path()).unwrap();
+        let ws = base.join("ws");
+        let user = base.join("user");
         put(&ws.join("skills/deploy"), &skill("deploy", "of the project"));
         put(&ws.join("skills/a/b/deep"), "---\ndescription: named by its folder\n---\n");
         put(&ws.join("skills/1/2/3/4/5/6/deeper"), &skill("deeper", "too deep"));
@@ -228,7 +243,7 @@ mod tests {
         ];
         let (found, skipped) = scan_all(&places, &CancellationToken::new());
         let lines: Vec<_> =
-            found.iter().map(|it| format!("{}: {}", it.name, it.description)).collect();
+            found.iter().map(|skill| format!("{}: {}", skill.name, skill.description)).collect();
         assert_eq!(
             lines,
             [
@@ -246,7 +261,9 @@ mod tests {
         );
         let skipped: Vec<_> = skipped
             .iter()
-            .map(|it| format!("{}: {}", it.folder.file_name().unwrap().display(), it.reason))
+            .map(|entry| {
+                format!("{}: {}", entry.folder.file_name().unwrap().display(), entry.reason)
+            })
             .collect();
         assert_eq!(
             skipped,
@@ -258,7 +275,7 @@ mod tests {
                 "deploy: another skill has its name",
             ]
         );
-        let small = found.iter().find(|it| it.name == "small").unwrap();
+        let small = found.iter().find(|skill| skill.name == "small").unwrap();
         assert!(small.load("").unwrap().contains("Do it."));
         let stop = CancellationToken::new();
         stop.cancel();

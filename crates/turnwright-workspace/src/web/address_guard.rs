@@ -68,76 +68,86 @@ pub(super) fn reserved_kind(address: IpAddr) -> Option<&'static str> {
 }
 
 fn reserved_kind_v4(address: Ipv4Addr) -> Option<&'static str> {
-    let is_in = |net: Ipv4Addr, length: u32| (address.to_bits() ^ net.to_bits()) >> (32 - length);
-    RESERVED_V4.iter().find(|it| is_in(it.0, it.1) == 0).map(|it| it.2)
+    let mut ranges = RESERVED_V4.iter();
+    let found =
+        ranges.find(|(net, length, _)| (address.to_bits() ^ net.to_bits()) >> (32 - *length) == 0);
+    found.map(|(_, _, kind)| *kind)
 }
 
 fn reserved_kind_v6(address: Ipv6Addr) -> Option<&'static str> {
-    let is_in = |net: Ipv6Addr, length: u32| (address.to_bits() ^ net.to_bits()) >> (128 - length);
-    if let Some(found) = RESERVED_V6.iter().find(|it| is_in(it.0, it.1) == 0) {
-        return Some(found.2);
+    for (net, length, kind) in RESERVED_V6 {
+        if (address.to_bits() ^ net.to_bits()) >> (128 - *length) == 0 {
+            return Some(*kind);
+        }
     }
-    let inner = |high: u16, low: u16| {
-        reserved_kind_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
-    };
     // IPv6 forms of IPv4 addresses: compatible, mapped, translated and NAT64.
     if let [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
     | [0, 0, 0, 0, 0xffff, 0, high, low]
     | [0x64, 0xff9b, 0, 0, 0, 0, high, low] = address.segments()
     {
-        return inner(high, low);
+        return embedded_kind(high, low);
     }
     if address.segments()[0] >> 13 != 1 {
         return Some("a reserved");
     }
     let six_to_four = match address.segments() {
-        [0x2002, high, low, ..] => inner(high, low),
+        [0x2002, high, low, ..] => embedded_kind(high, low),
         _ => None,
     };
     let isatap = match address.segments() {
-        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => inner(high, low),
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => embedded_kind(high, low),
         _ => None,
     };
     six_to_four.or(isatap)
+}
+
+/// Describes the IPv4 address in two parts of an IPv6 address.
+fn embedded_kind(high: u16, low: u16) -> Option<&'static str> {
+    reserved_kind_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
 }
 
 /// Describes why a name is not even looked up.
 fn local_name_kind(name: &str) -> Option<&'static str> {
     let name = name.trim_end_matches('.');
     // A name without a dot is looked up in the local network.
-    let is_local = |it: &&str| name.strip_suffix(*it).is_some_and(|rest: &str| rest.ends_with('.'));
-    (!name.contains('.') || LOCAL_NAMES.iter().any(is_local)).then_some("a private")
+    let is_local = !name.contains('.')
+        || LOCAL_NAMES
+            .iter()
+            .any(|suffix| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.')));
+    is_local.then_some("a private")
 }
 
 /// Parses a URL as models write it; the scheme may be missing.
 ///
 /// # Errors
-/// What is wrong with it, as a message for the model.
+/// A message for the model that says what is wrong with it.
 pub fn parse_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     if whole.len() > MAX_URL_BYTES {
         return Err(format!("The URL is longer than {MAX_URL_BYTES} bytes. Nothing was fetched."));
     }
-    let refusal = |what: &str| {
-        let shown: String = text.chars().take(200).collect();
-        format!("\"{shown}\" {what}. Nothing was fetched.")
-    };
-    let mut url = Url::parse(&whole).map_err(|error| refusal(&format!("is not a URL: {error}")))?;
+    let mut url =
+        Url::parse(&whole).map_err(|error| refusal(text, &format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(refusal("is not an http or https URL"));
+        return Err(refusal(text, "is not an http or https URL"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("A URL with a name or a password in it is not fetched.".to_owned());
     }
     if url.host_str().is_none_or(str::is_empty) {
-        return Err(refusal("names no host"));
+        return Err(refusal(text, "names no host"));
     }
     if url.port() == Some(0) {
-        return Err(refusal("names port 0"));
+        return Err(refusal(text, "names port 0"));
     }
     url.set_fragment(None);
     Ok(url)
+}
+
+fn refusal(text: &str, what: &str) -> String {
+    let shown: String = text.chars().take(200).collect();
+    format!("\"{shown}\" {what}. Nothing was fetched.")
 }
 
 /// Returns true if a URL leads to the machine, or to the private network, in which it is fetched.
@@ -159,7 +169,7 @@ pub fn is_loopback(url: &Url) -> bool {
 /// The host that the user is asked about, with the port unless that is a usual one.
 pub fn permission_host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
-    match url.port().filter(|it| !USUAL_PORTS.contains(it)) {
+    match url.port().filter(|port| !USUAL_PORTS.contains(port)) {
         Some(port) => format!("{host}:{port}"),
         None => host,
     }
@@ -185,9 +195,9 @@ impl AllowedHost {
     }
 
     fn matches(&self, url: &Url) -> bool {
-        let host = url.host_str().and_then(|it| Host::parse(it.trim_end_matches('.')).ok());
+        let host = url.host_str().and_then(|name| Host::parse(name.trim_end_matches('.')).ok());
         host.as_ref() == Some(&self.host)
-            && self.port.is_none_or(|it| url.port_or_known_default() == Some(it))
+            && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))
     }
 }
 
@@ -205,7 +215,7 @@ pub(super) enum HostAccess {
 /// # Errors
 /// Why the URL is not fetched, as in "a private".
 pub(super) fn check(url: &Url, allowed: &[AllowedHost]) -> Result<HostAccess, &'static str> {
-    if allowed.iter().any(|it| it.matches(url)) {
+    if allowed.iter().any(|host| host.matches(url)) {
         return Ok(HostAccess::Any);
     }
     let reason = match url.host() {
@@ -222,7 +232,8 @@ mod tests {
     use super::*;
 
     fn verdict(url: &str, allowed: &[&str]) -> String {
-        let allowed: Vec<_> = allowed.iter().map(|it| AllowedHost::parse(it).unwrap()).collect();
+        let allowed: Vec<_> =
+            allowed.iter().map(|text| AllowedHost::parse(text).unwrap()).collect();
         match parse_url(url).map(|url| check(&url, &allowed)) {
             Ok(Ok(access)) => format!("{access:?}"),
             Ok(Err(what)) => what.to_owned(),

@@ -169,10 +169,10 @@ impl WebFetcher {
 
     /// Sets the hosts that may be fetched from at any address, such as `localhost:3000`.
     pub fn set_allowed(&self, hosts: &[String]) {
-        let parsed = hosts.iter().filter_map(|it| {
-            let allowed = AllowedHost::parse(it);
+        let parsed = hosts.iter().filter_map(|host| {
+            let allowed = AllowedHost::parse(host);
             if allowed.is_none() {
-                tracing::warn!(entry = it, "`web.allow` has an invalid entry");
+                tracing::warn!(entry = host, "`web.allow` has an invalid entry");
             }
             allowed
         });
@@ -191,8 +191,10 @@ impl WebFetcher {
     fn host_access(&self, url: &Url) -> Result<HostAccess, FetchError> {
         let allowed = Arc::clone(&self.allowed.lock());
         let access = address_guard::check(url, &allowed).map_err(|what| blocked(url, what))?;
-        let is_proxy = |host: &str| self.proxies.iter().any(|it| it.eq_ignore_ascii_case(host));
-        if access == HostAccess::Public && url.host_str().is_some_and(is_proxy) {
+        let is_proxy = url
+            .host_str()
+            .is_some_and(|host| self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(host)));
+        if access == HostAccess::Public && is_proxy {
             return Err(blocked(url, "a proxy's"));
         }
         Ok(access)
@@ -213,8 +215,9 @@ impl WebFetcher {
     pub async fn fetch(&self, url: Url) -> Result<FetchedBody, FetchError> {
         let limit = self.limits.total;
         let host = host_and_port(&url);
-        let too_long = |_| FetchError::Timeout { host, limit };
-        timeout(limit, self.fetch_with_redirects(url, None)).await.map_err(too_long)?
+        timeout(limit, self.fetch_with_redirects(url, None))
+            .await
+            .map_err(|_| FetchError::Timeout { host, limit })?
     }
 
     /// Fetches a URL of a private network, in which all connections are made through this socket. Follows redirects
@@ -235,8 +238,9 @@ impl WebFetcher {
             host: host.clone(),
             reason: error.to_string(),
         })?;
-        let too_long = |_| FetchError::Timeout { host, limit };
-        timeout(limit, self.fetch_with_redirects(url, Some(&client))).await.map_err(too_long)?
+        timeout(limit, self.fetch_with_redirects(url, Some(&client)))
+            .await
+            .map_err(|_| FetchError::Timeout { host, limit })?
     }
 
     /// Waits until another page may be converted.
@@ -256,8 +260,10 @@ impl WebFetcher {
             let Some(target) = redirect_target(&response) else {
                 return self.read_body(url, response).await;
             };
-            let next =
-                url.join(&target).ok().and_then(|it| address_guard::parse_url(it.as_str()).ok());
+            let next = url
+                .join(&target)
+                .ok()
+                .and_then(|joined| address_guard::parse_url(joined.as_str()).ok());
             let Some(next) = next else {
                 let host = host_and_port(&url);
                 return Err(FetchError::RequestFailed {
@@ -292,15 +298,16 @@ impl WebFetcher {
         url: &Url,
         private_client: Option<&Client>,
     ) -> Result<Response, FetchError> {
-        let client = match private_client {
+        let built = match private_client {
             Some(client) => Ok(client),
             None => match self.host_access(url)? {
                 HostAccess::Public => self.get_or_build_client(&self.public_client, true).await,
                 HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
             },
         };
-        let broken = |reason| FetchError::RequestFailed { host: host_and_port(url), reason };
-        let request = client.map_err(broken)?.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
+        let client = built
+            .map_err(|reason| FetchError::RequestFailed { host: host_and_port(url), reason })?;
+        let request = client.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.classify_error(url, &error))
     }
 
@@ -324,19 +331,17 @@ impl WebFetcher {
     }
 
     async fn read_body(&self, url: Url, mut response: Response) -> Result<FetchedBody, FetchError> {
-        let header = |name: HeaderName| {
-            let value = response.headers().get(name);
-            value.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned())
-        };
         // The client has decoded gzip and removed its header.
-        if header(CONTENT_ENCODING).is_some_and(|it| it != "identity") {
+        if header(&response, CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
             return Err(FetchError::UnsupportedEncoding(host_and_port(&url)));
         }
-        let kind = header(CONTENT_TYPE).unwrap_or_default();
-        let (status, length) = (response.status().as_u16(), response.content_length());
+        let kind = header(&response, CONTENT_TYPE).unwrap_or_default();
+        let status = response.status().as_u16();
+        let length = response.content_length();
         let most =
             if length.is_some() { self.limits.declared_bytes } else { self.limits.streamed_bytes };
-        let (mut bytes, mut cut) = (Vec::new(), false);
+        let mut bytes = Vec::new();
+        let mut cut = false;
         while !cut && !super::page::is_opaque(&kind) {
             let next = response.chunk().await.map_err(|error| self.classify_error(&url, &error))?;
             let Some(chunk) = next else { break };
@@ -374,7 +379,7 @@ impl WebFetcher {
                 None => {}
             }
             let io = error.downcast_ref::<io::Error>();
-            if io.is_some_and(|it| it.kind() == io::ErrorKind::ConnectionRefused) {
+            if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
                 return FetchError::ConnectionRefused(host);
             }
             source = error.source();
@@ -403,8 +408,12 @@ fn redirect_target(response: &Response) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    let target = response.headers().get(LOCATION)?;
-    Some(String::from_utf8_lossy(target.as_bytes()).into_owned())
+    header(response, LOCATION)
+}
+
+fn header(response: &Response, name: HeaderName) -> Option<String> {
+    let value = response.headers().get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
 fn build_client(guard: Option<PublicResolver>, connect: Duration) -> reqwest::Result<Client> {

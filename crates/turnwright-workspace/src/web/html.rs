@@ -325,15 +325,17 @@ impl TreeReader {
         }
     }
 
-    /// What an image shows and where it is, unless there is only the picture.
+    /// Returns the description and address of an image that has both.
     fn image(&self, tag: &StartTag) -> Option<(String, String)> {
-        let alt = tag.attribute("alt").map(str::trim);
-        let alt = alt.filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;
+        let alt = tag
+            .attribute("alt")
+            .map(str::trim)
+            .filter(|alt| !alt.is_empty() && alt.len() <= 1_000)?;
         let source = self.address(tag.attribute("src")?)?;
         Some((alt.to_owned(), source))
     }
 
-    /// Ends the elements whose end tag may be left out before such a start tag.
+    /// Ends the elements whose end tag may be omitted before this start tag.
     fn end_before(&mut self, name: &str) {
         let ended: &[&str] = match name {
             "li" => &["li"],

@@ -207,8 +207,8 @@ fn end_line(programs: &mut [(String, String)]) {
 
 /// Writes programs as code within a line.
 fn inline_code(programs: &[(String, String)]) -> String {
-    let text: String = programs.iter().map(|(_, text)| text.as_str()).collect();
-    let text = text::one_line(&text);
+    let joined: String = programs.iter().map(|(_, text)| text.as_str()).collect();
+    let text = text::one_line(&joined);
     if text.is_empty() {
         return String::new();
     }

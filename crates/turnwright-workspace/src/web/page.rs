@@ -108,7 +108,7 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
         BodyKind::Html => {
             let html = decode(bytes, &fetched.content_type);
             let tree = read_page(&html, &fetched.url);
-            page.title = tree.title.as_deref().map(clean_title).filter(|it| !it.is_empty());
+            page.title = tree.title.as_deref().map(clean_title).filter(|title| !title.is_empty());
             page.is_truncated |= tree.cut && !raw;
             if raw {
                 page.set_text(&html);
@@ -154,8 +154,8 @@ fn is_placeholder(text: &str) -> bool {
 
 /// True if a server's media type is harmless enough to appear outside of the `<untrusted>` marks.
 fn is_plain_media_type(kind: &str) -> bool {
-    let fits = |it: u8| it.is_ascii_alphanumeric() || b"/+.-_".contains(&it);
-    (1..=100).contains(&kind.len()) && kind.bytes().all(fits)
+    (1..=100).contains(&kind.len())
+        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/+.-_".contains(&byte))
 }
 
 fn kind_by_content(bytes: &[u8]) -> BodyKind {
@@ -164,12 +164,12 @@ fn kind_by_content(bytes: &[u8]) -> BodyKind {
     if sample.contains(&0) && !is_wide {
         return BodyKind::Opaque;
     }
-    let begins = |word: &str| {
-        let start = sample.trim_ascii_start();
-        start.len() >= word.len() && start[..word.len()].eq_ignore_ascii_case(word.as_bytes())
-    };
-    if begins("<!doctype html") || begins("<html") {
-        return BodyKind::Html;
+    let start = sample.trim_ascii_start();
+    for mark in ["<!doctype html", "<html"] {
+        let begins = start.get(..mark.len());
+        if begins.is_some_and(|begins| begins.eq_ignore_ascii_case(mark.as_bytes())) {
+            return BodyKind::Html;
+        }
     }
     let is_text = match std::str::from_utf8(sample) {
         Ok(_) => true,
@@ -181,13 +181,14 @@ fn kind_by_content(bytes: &[u8]) -> BodyKind {
 
 /// Decodes a body by its byte order mark, its header, its own declaration, or a guess.
 fn decode(bytes: &[u8], kind: &str) -> String {
-    let mut parameters = kind.split(';').skip(1).filter_map(|it| it.split_once('='));
-    let charset = parameters.find(|it| it.0.trim().eq_ignore_ascii_case("charset"));
-    let label = charset.map(|it| it.1.trim().trim_matches(['"', '\'']).as_bytes());
-    let own = || {
-        declared_charset(bytes).and_then(Encoding::for_label).filter(|it| it.is_ascii_compatible())
-    };
-    let said = label.and_then(Encoding::for_label).or_else(own);
+    let mut parameters = kind.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let charset = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    let label = charset.map(|parameter| parameter.1.trim().trim_matches(['"', '\'']).as_bytes());
+    let said = label.and_then(Encoding::for_label).or_else(|| {
+        declared_charset(bytes)
+            .and_then(Encoding::for_label)
+            .filter(|encoding| encoding.is_ascii_compatible())
+    });
     let encoding = match said {
         Some(encoding) => encoding,
         None if std::str::from_utf8(bytes).is_ok() => UTF_8,
@@ -210,22 +211,28 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
     let word = b"charset=";
     let at = memchr::memmem::find(&start, word)? + word.len();
     let rest = &bytes[at..bytes.len().min(DECLARATION_BYTES)];
-    let rest = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
-    let is_part = |it: &u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b':');
-    let end = rest.iter().position(|it| !is_part(it)).unwrap_or(rest.len());
-    Some(&rest[..end])
+    let name = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'")).unwrap_or(rest);
+    let end = name
+        .iter()
+        .position(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'_' | b':'))
+        .unwrap_or(name.len());
+    Some(&name[..end])
 }
 
 fn clean_title(text: &str) -> String {
     remove_invisible(&text::one_line(text)).chars().take(200).collect()
 }
 
-/// Removes invisible characters, with which a page could tell the model something that no person
-/// sees.
+/// Removes invisible characters, with which a page could tell the model something that people do not
+/// see.
 fn remove_invisible(text: &str) -> String {
-    let is_seen = |it: &char| match *it {
+    text.chars().filter(|c| is_seen(*c)).collect()
+}
+
+fn is_seen(c: char) -> bool {
+    match c {
         '\n' | '\t' => true,
-        it if it.is_control() => false,
+        c if c.is_control() => false,
         '\u{ad}'
         | '\u{34f}'
         | '\u{61c}'
@@ -244,8 +251,7 @@ fn remove_invisible(text: &str) -> String {
         | '\u{fff9}'..='\u{fffb}'
         | '\u{e0000}'..='\u{e0fff}' => false,
         _ => true,
-    };
-    text.chars().filter(is_seen).collect()
+    }
 }
 
 /// Wraps foreign text in `<untrusted>` marks that it cannot imitate.
@@ -263,13 +269,17 @@ fn escape_marks(text: &str) -> String {
     while let Some(at) = memchr::memchr(b'<', rest.as_bytes()) {
         let (before, tag) = rest.split_at(at);
         result.push_str(before);
-        let word = tag[1..].trim_start_matches(|it: char| it == '/' || it.is_whitespace());
-        let name = word.get(..9).is_some_and(|it| it.eq_ignore_ascii_case("untrusted"));
+        let word = tag[1..].trim_start_matches(|c: char| c == '/' || c.is_whitespace());
+        let name = word.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("untrusted"));
         result.push_str(if name { "&lt;" } else { "<" });
         rest = &tag[1..];
     }
     result.push_str(rest);
     result
+}
+
+fn total_bytes(pages: &VecDeque<(String, bool, Arc<WebPage>)>) -> usize {
+    pages.iter().map(|(url, _, page)| url.len() + page.text.len()).sum()
 }
 
 /// The last pages of a session, so that reading on does not fetch again.
@@ -281,12 +291,9 @@ impl PageCache {
     /// Keeps a page under the URL that was requested, in place of an older one.
     pub fn insert(&self, url: &str, raw: bool, page: &Arc<WebPage>) {
         let mut pages = self.0.lock();
-        pages.retain(|it| it.0 != url || it.1 != raw);
+        pages.retain(|cached| cached.0 != url || cached.1 != raw);
         pages.push_back((url.to_owned(), raw, Arc::clone(page)));
-        let bytes = |all: &VecDeque<(String, bool, Arc<WebPage>)>| -> usize {
-            all.iter().map(|it| it.0.len() + it.2.text.len()).sum()
-        };
-        while pages.len() > MAX_PAGES || pages.len() > 1 && bytes(&pages) > MAX_CACHE_BYTES {
+        while pages.len() > MAX_PAGES || pages.len() > 1 && total_bytes(&pages) > MAX_CACHE_BYTES {
             pages.pop_front();
         }
     }
@@ -294,6 +301,9 @@ impl PageCache {
     /// The page that was fetched from this URL.
     pub fn get(&self, url: &str, raw: bool) -> Option<Arc<WebPage>> {
         let pages = self.0.lock();
-        pages.iter().find(|it| it.0 == url && it.1 == raw).map(|it| Arc::clone(&it.2))
+        pages
+            .iter()
+            .find(|cached| cached.0 == url && cached.1 == raw)
+            .map(|cached| Arc::clone(&cached.2))
     }
 }

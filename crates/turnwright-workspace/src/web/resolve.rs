@@ -16,7 +16,7 @@ pub(super) type LookupFn = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + 
 
 /// The system's resolver.
 pub(super) fn system() -> LookupFn {
-    Arc::new(|name| Ok((name, 0).to_socket_addrs()?.map(|it| it.ip()).collect()))
+    Arc::new(|name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
 }
 
 /// Why a name was not resolved.
@@ -52,12 +52,13 @@ impl fmt::Debug for PublicResolver {
 impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let lookup = Arc::clone(&self.lookup);
-        let is_proxy = self.proxies.iter().any(|it| it.eq_ignore_ascii_case(name.as_str()));
+        let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
             let looking = spawn_blocking(move || lookup(name.as_str()));
             let found = looking.await.map_err(io::Error::other)?.map_err(LookupError::Failed)?;
             let checked = if is_proxy { found } else { public_addresses(found)? };
-            let addresses: Addrs = Box::new(checked.into_iter().map(|it| SocketAddr::new(it, 0)));
+            let addresses: Addrs =
+                Box::new(checked.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(addresses)
         })
     }
@@ -87,7 +88,7 @@ mod tests {
 
     async fn ask(guarded: &PublicResolver) -> Result<Vec<String>, String> {
         match guarded.resolve("name.example".parse().unwrap()).await {
-            Ok(addresses) => Ok(addresses.map(|it| it.ip().to_string()).collect()),
+            Ok(addresses) => Ok(addresses.map(|address| address.ip().to_string()).collect()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -97,9 +98,9 @@ mod tests {
         PublicResolver {
             lookup: Arc::new(move |_| {
                 let number = asked.fetch_add(1, Ordering::Relaxed);
-                Ok(answers[number].iter().map(|it| it.parse().unwrap()).collect())
+                Ok(answers[number].iter().map(|address| address.parse().unwrap()).collect())
             }),
-            proxies: proxies.iter().map(|it| (*it).to_owned()).collect(),
+            proxies: proxies.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
 

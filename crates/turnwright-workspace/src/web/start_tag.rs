@@ -20,7 +20,7 @@ const MAX_LANGUAGE_BYTES: usize = 50;
 pub(super) struct StartTag {
     pub(super) name: String,
     attributes: Vec<(&'static str, String)>,
-    /// True if the value that comes next is that of the last attribute.
+    /// True if the value that comes next belongs to the last attribute.
     expects_value: bool,
 }
 

@@ -24,10 +24,11 @@ fn serve(
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let (mut request, mut byte) = (Vec::new(), [0]);
+            let mut request = Vec::new();
+            let mut byte = [0];
             // A TLS handshake gets its answer at once.
-            let is_done = |it: &[u8]| it.ends_with(b"\r\n\r\n") || it == [0x16];
-            while !is_done(&request) && stream.read(&mut byte).is_ok_and(|it| it > 0) {
+            let is_done = |bytes: &[u8]| bytes.ends_with(b"\r\n\r\n") || bytes == [0x16];
+            while !is_done(&request) && stream.read(&mut byte).is_ok_and(|count| count > 0) {
                 request.push(byte[0]);
             }
             let request = String::from_utf8_lossy(&request).into_owned();
@@ -44,7 +45,7 @@ fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) {
     let head = format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     // A client that has read enough closes the connection.
-    drop(stream.write_all(body));
+    stream.write_all(body).ok();
 }
 
 fn allowing(host: &str, limits: FetchLimits) -> WebFetcher {
@@ -303,7 +304,7 @@ fn sloppy_html_keeps_its_readable_text() {
         ("<table><tr hidden><td>no<tr><td>one</table>two", vec!["one", "two"]),
     ] {
         let text = markdown(html);
-        let at: Vec<_> = words.iter().map(|it| text.find(it)).collect();
+        let at: Vec<_> = words.iter().map(|word| text.find(word)).collect();
         assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{html}: {text}");
         assert!(!text.contains("no"), "{html}: {text}");
     }
@@ -313,7 +314,7 @@ fn sloppy_html_keeps_its_readable_text() {
 fn no_page_is_too_deep_or_too_large() {
     let many = 20_000;
     let attributes: String =
-        (0..200_000).flat_map(|it| [" a".to_owned(), it.to_string()]).collect();
+        (0..200_000).flat_map(|number| [" a".to_owned(), number.to_string()]).collect();
     let rows = "<tr><td>x".repeat(20_000);
     for html in [
         "<div>".repeat(100_000),
@@ -430,10 +431,10 @@ fn a_session_keeps_few_pages_and_little_of_them() {
         let text = "x".repeat(size);
         Arc::new(page_from("text/plain", text.as_bytes(), false))
     };
-    (0..10).for_each(|it| pages.insert(&format!("u{it}"), false, &page(10)));
+    (0..10).for_each(|number| pages.insert(&format!("u{number}"), false, &page(10)));
     assert!(pages.get("u1", false).is_none() && pages.get("u2", false).is_some());
     assert!(pages.get("u2", true).is_none());
-    (0..4).for_each(|it| pages.insert(&format!("large{it}"), false, &page(1_500_000)));
+    (0..4).for_each(|number| pages.insert(&format!("large{number}"), false, &page(1_500_000)));
     assert!(pages.get("large1", false).is_none() && pages.get("large3", false).is_some());
 }
 

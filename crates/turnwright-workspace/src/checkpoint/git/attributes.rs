@@ -44,18 +44,21 @@ impl ConvertedFiles {
     ) -> Arc<ConvertedFiles> {
         let mut files = Vec::new();
         for repository in repositories {
-            let above =
-                repository.root.ancestors().take_while(|it| it.starts_with(&repository.top));
-            files.extend(above.map(|it| (it.join(FILE_NAME), it.to_path_buf())));
-            let more = watched.attribute_files(&repository.root);
+            let above = repository
+                .root
+                .ancestors()
+                .take_while(|folder| folder.starts_with(&repository.top));
+            files.extend(above.map(|folder| (folder.join(FILE_NAME), folder.to_path_buf())));
+            let given = watched.attribute_files(&repository.root);
             // The user's may be links.
-            let more = more.into_iter().filter_map(|it| crate::real_path(it).ok());
-            files.extend(more.map(|it| (it, repository.top.clone())));
+            let more = given.into_iter().filter_map(|path| crate::real_path(path).ok());
+            files.extend(more.map(|path| (path, repository.top.clone())));
         }
         if !files.is_empty() {
             let folders = snapshot.folders_since(None);
-            let having = folders.filter(|it| it.1.entries.get(OsStr::new(FILE_NAME)).is_some());
-            files.extend(having.map(|it| (it.0.join(FILE_NAME), it.0.to_path_buf())));
+            let having =
+                folders.filter(|(_, listing)| listing.entries.get(OsStr::new(FILE_NAME)).is_some());
+            files.extend(having.map(|(folder, _)| (folder.join(FILE_NAME), folder.to_path_buf())));
         }
         files.sort();
         files.dedup();
@@ -63,7 +66,7 @@ impl ConvertedFiles {
             let stat = target_stat(&path);
             AttributeFile { path, stat, base }
         });
-        let files: Vec<_> = found.filter(|it| it.stat.is_some()).collect();
+        let files: Vec<_> = found.filter(|file| file.stat.is_some()).collect();
         match known {
             Some(known) if known.files == files => Arc::clone(known),
             _ => Arc::new(ConvertedFiles { rules: rules(&files), files }),
@@ -76,43 +79,43 @@ impl ConvertedFiles {
 
     /// Returns true if git may have converted this file.
     pub(in super::super) fn contains(&self, path: &Path) -> bool {
-        let applies = |rule: &Gitignore| {
-            path.starts_with(rule.path()) && rule.matched(path, false).is_ignore()
-        };
-        self.rules.iter().any(applies)
+        self.rules
+            .iter()
+            .any(|rule| path.starts_with(rule.path()) && rule.matched(path, false).is_ignore())
     }
 }
 
 /// Returns the patterns of each file that has such attributes.
 fn rules(files: &[AttributeFile]) -> Vec<Gitignore> {
     // A file that cannot be read may say so of any other.
-    let text = |file: &AttributeFile| read_small(&file.path).unwrap_or("* ident".to_owned());
-    let texts: Vec<_> = files.iter().map(text).collect();
+    let texts: Vec<_> =
+        files.iter().map(|file| read_small(&file.path).unwrap_or("* ident".to_owned())).collect();
     let mut macros = HashSet::new();
-    for line in texts.iter().flat_map(|it| it.lines()) {
+    for line in texts.iter().flat_map(|text| text.lines()) {
         let mut words = line.split_whitespace();
-        if let Some(name) = words.next().and_then(|it| it.strip_prefix("[attr]"))
-            && words.any(|it| converts(it, &macros))
+        if let Some(name) = words.next().and_then(|word| word.strip_prefix("[attr]"))
+            && words.any(|word| converts(word, &macros))
         {
             macros.insert(name.to_owned());
         }
     }
     let rules = files.iter().zip(&texts).filter_map(|(file, text)| {
         let mut builder = GitignoreBuilder::new(&file.base);
-        drop(builder.case_insensitive(true));
+        builder.case_insensitive(true).ok();
         for (pattern, attributes) in text.lines().filter_map(split_line) {
-            if attributes.split_whitespace().any(|it| converts(it, &macros)) {
-                drop(builder.add_line(None, &broadened(pattern)));
+            if attributes.split_whitespace().any(|word| converts(word, &macros)) {
+                builder.add_line(None, &broadened(pattern)).ok();
             }
         }
         builder.build().ok()
     });
-    rules.filter(|it| !it.is_empty()).collect()
+    rules.filter(|rule| !rule.is_empty()).collect()
 }
 
 fn converts(attribute: &str, macros: &HashSet<String>) -> bool {
     let name = attribute.find('=').map_or(attribute, |at| &attribute[..=at]);
-    CONVERTING.iter().any(|it| *it == name || *it == attribute) || macros.contains(attribute)
+    CONVERTING.iter().any(|converting| *converting == name || *converting == attribute)
+        || macros.contains(attribute)
 }
 
 /// Splits a line into the pattern, which may be quoted, and the attributes.
@@ -120,7 +123,9 @@ fn split_line(line: &str) -> Option<(&str, &str)> {
     let line = line.trim_start_matches(['\u{feff}', ' ', '\t']);
     match line.strip_prefix('"') {
         Some(quoted) => quoted.split_once("\" "),
-        None => line.split_once(char::is_whitespace).filter(|it| !it.0.starts_with(['#', '!'])),
+        None => line
+            .split_once(char::is_whitespace)
+            .filter(|(pattern, _)| !pattern.starts_with(['#', '!'])),
     }
 }
 

@@ -37,7 +37,8 @@ impl Index {
     }
 
     pub(crate) fn name(&self, entry: &IndexEntry) -> &[u8] {
-        let (start, length) = (entry.name.0 as usize, entry.name.1 as usize);
+        let start = entry.name.0 as usize;
+        let length = entry.name.1 as usize;
         self.names.get(start..start + length).unwrap_or_default()
     }
 
@@ -61,18 +62,20 @@ pub(crate) struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Whether the stat data of a file match the entry. Numbers are truncated to 32 bits as git
+    /// Returns true if the stat data of a file match the entry. Numbers are truncated to 32 bits, as git
     /// does it. Permission bits may differ: changing them changes `ctime`.
     pub(super) fn matches(&self, stat: &FileStat) -> bool {
-        let cut = |it: u64| u32::try_from(it & u64::from(u32::MAX)).unwrap_or_default();
-        let moment = |it: (u64, u32)| (cut(it.0), it.1);
-        self.mtime == moment(stat.mtime)
-            && self.ctime == moment(stat.ctime)
+        self.mtime == (low_bits(stat.mtime.0), stat.mtime.1)
+            && self.ctime == (low_bits(stat.ctime.0), stat.ctime.1)
             // Git for Windows stores none.
-            && (cfg!(windows) || self.ino == cut(stat.ino))
+            && (cfg!(windows) || self.ino == low_bits(stat.ino))
             && u64::from(self.size) == stat.size
             && self.mode & TYPE_MASK == stat.mode & TYPE_MASK
     }
+}
+
+fn low_bits(value: u64) -> u32 {
+    u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }
 
 /// An entry as it is stored: a file, a link, a submodule or, in a sparse index, a folder.
@@ -211,19 +214,19 @@ impl<'a> ByteReader<'a> {
     }
 
     fn read_u32(&mut self) -> Option<u32> {
-        self.take(4)?.first_chunk().map(|it| u32::from_be_bytes(*it))
+        self.take(4)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
     }
 
     fn read_u32s<const COUNT: usize>(&mut self) -> Option<[u32; COUNT]> {
         let mut all = [0; COUNT];
-        for it in &mut all {
-            *it = self.read_u32()?;
+        for value in &mut all {
+            *value = self.read_u32()?;
         }
         Some(all)
     }
 
     fn read_u16(&mut self) -> Option<u16> {
-        self.take(2)?.first_chunk().map(|it| u16::from_be_bytes(*it))
+        self.take(2)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
     }
 
     /// Takes the bytes up to the next NUL, and the NUL.

@@ -39,7 +39,7 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// What a pack entry is a delta of.
+/// The base of a pack entry that is a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeltaBase {
     /// It is not a delta but a blob.
@@ -55,11 +55,10 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
     if index.read_array(0)? != *b"\xfftOc\0\0\0\x02" {
         return None;
     }
-    let number = |at: u64| Some(u64::from(u32::from_be_bytes(index.read_array(at)?)));
     let first = u64::from(hash[0]);
-    let mut low = if first == 0 { 0 } else { number(8 + (first - 1) * 4)? };
-    let mut high = number(8 + first * 4)?;
-    let count = number(8 + 255 * 4)?;
+    let mut low = if first == 0 { 0 } else { read_number(index, 8 + (first - 1) * 4)? };
+    let mut high = read_number(index, 8 + first * 4)?;
+    let count = read_number(index, 8 + 255 * 4)?;
     if high > count {
         return None;
     }
@@ -72,7 +71,7 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
             std::cmp::Ordering::Equal => {
                 // After the ids follow 4-byte checksums, then 4-byte offsets, then 8-byte offsets.
                 let places = IDS_OFFSET + count * 24;
-                let place = number(places + middle * 4)?;
+                let place = read_number(index, places + middle * 4)?;
                 if place >> 31 == 0 {
                     return Some(place);
                 }
@@ -84,18 +83,23 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
     None
 }
 
+fn read_number(index: &impl ReadAt, at: u64) -> Option<u64> {
+    Some(u64::from(u32::from_be_bytes(index.read_array(at)?)))
+}
+
 /// Reads an entry of a pack: a blob, or a delta.
 pub(crate) fn read_entry(pack: &impl ReadAt, offset: u64) -> Option<(DeltaBase, Vec<u8>)> {
     let mut head = Vec::new();
     pack.reader_at(offset)?.take(MAX_HEADER_BYTES as u64).read_to_end(&mut head).ok()?;
     let first = *head.first()?;
-    let (mut size, mut length) = (u64::from(first & 15), 1);
+    let mut size = u64::from(first & 15);
+    let mut length = 1;
     if first & 0x80 != 0 {
         let (more, taken) = read_varint(head.get(1..)?)?;
         size |= more.checked_mul(16)?;
         length += taken;
     }
-    let size = usize::try_from(size).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+    let size = usize::try_from(size).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
     let rest = head.get(length..)?;
     let base = match first >> 4 & 7 {
         3 => DeltaBase::None,
@@ -147,7 +151,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut rest = delta.get(taken..)?;
     let (to, taken) = read_varint(rest)?;
     rest = rest.get(taken..)?;
-    let to = usize::try_from(to).ok().filter(|it| *it <= MAX_OBJECT_BYTES)?;
+    let to = usize::try_from(to).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
     if from != base.len() as u64 {
         return None;
     }

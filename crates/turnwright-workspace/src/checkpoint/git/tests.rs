@@ -73,7 +73,7 @@ fn content(top: &Path, name: &str) -> Option<Vec<u8>> {
 
 /// Lines that differ between seeds.
 fn lines(seed: usize, count: usize) -> String {
-    let line = |it| format!("line {it} of {}\n", it * 31 + seed * (it % 97 / 96));
+    let line = |number| format!("line {number} of {}\n", number * 31 + seed * (number % 97 / 96));
     (0..count).map(line).collect::<Vec<_>>().concat()
 }
 
@@ -233,7 +233,7 @@ fn ends_of_lines_are_those_of_the_file() {
             }
             // Git does not tell where the CRs were, unless it has kept them.
             let mixed = repo.content(&format!("mixed.{end}"));
-            assert!(mixed.is_none_or(|it| it == b"one\r\ntwo\nthree\n"), "{setting}: {end}");
+            assert!(mixed.is_none_or(|bytes| bytes == b"one\r\ntwo\nthree\n"), "{setting}: {end}");
         }
         // The bytes that git writes, as opposed to those that were added.
         repo.git("commit -q -m one");
@@ -274,17 +274,17 @@ fn git_files() -> Option<[Vec<u8>; 4]> {
     repo.git("update-index --index-version 4");
     let git = repo.top.join(".git");
     let found = |folder: PathBuf, end: &str| {
-        let mut all = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-        all.find(|it| it.to_string_lossy().ends_with(end)).unwrap()
+        let mut all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        all.find(|path| path.to_string_lossy().ends_with(end)).unwrap()
     };
-    let loose = fs::read_dir(git.join("objects")).unwrap().map(|it| it.unwrap().path());
-    let loose = loose.filter(|it| it.file_name().unwrap().len() == 2).last().unwrap();
-    let packs = || git.join("objects/pack");
+    let folders = fs::read_dir(git.join("objects")).unwrap().map(|entry| entry.unwrap().path());
+    let loose = folders.filter(|path| path.file_name().unwrap().len() == 2).last().unwrap();
+    let packs = git.join("objects/pack");
     Some([
         fs::read(git.join("index")).unwrap(),
         fs::read(found(loose, "")).unwrap(),
-        fs::read(found(packs(), ".pack")).unwrap(),
-        fs::read(found(packs(), ".idx")).unwrap(),
+        fs::read(found(packs.clone(), ".pack")).unwrap(),
+        fs::read(found(packs, ".idx")).unwrap(),
     ])
 }
 
@@ -304,8 +304,8 @@ fn damaged_data_is_survived() {
     let Some([index, loose, pack, pack_index]) = git_files() else { return };
     assert_eq!(index::parse(&index).unwrap().entries().len(), 3);
     assert_eq!(zlib::parse_loose_blob(&loose), Some(lines(7, 20).into_bytes()));
-    let names = pack_index[8 + 1024..].chunks_exact(20);
-    let names: Vec<[u8; 20]> = names.map(|it| it.try_into().unwrap()).take(20).collect();
+    let ids = pack_index[8 + 1024..].chunks_exact(20);
+    let names: Vec<[u8; 20]> = ids.map(|id| id.try_into().unwrap()).take(20).collect();
     let changes = prop::collection::vec((any::<usize>(), any::<u8>()), 0..6);
     let damages = (changes, prop_oneof![Just(0), any::<usize>()]);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));

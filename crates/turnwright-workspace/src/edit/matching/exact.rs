@@ -18,21 +18,23 @@ pub(super) fn match_without_line_numbers<'a>(
     text: &str,
     query: &MatchQuery<'a>,
 ) -> MatchAttempt<'a> {
-    let is_listing = query.old.split_inclusive('\n').all(|it| strip_line_number(it).is_some());
+    let is_listing = query.old.split_inclusive('\n').all(|line| strip_line_number(line).is_some());
     if !is_listing || query.old.is_empty() {
         return None;
     }
-    let bare = |it: &str| -> String {
-        it.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
-    };
-    let (old, new) = (bare(query.old), bare(query.new));
+    let old = without_line_numbers(query.old);
+    let new = without_line_numbers(query.new);
     search(text, query, &old, Cow::Owned(new), MatchKind::LineNumbers, query.all)
+}
+
+fn without_line_numbers(text: &str) -> String {
+    text.split_inclusive('\n').map(|line| strip_line_number(line).unwrap_or(line)).collect()
 }
 
 /// The rest of a line after `  12| `, `12→` or `12` and a tab.
 fn strip_line_number(line: &str) -> Option<&str> {
     let digits = line.trim_start_matches(' ');
-    let mark = digits.trim_start_matches(|it: char| it.is_ascii_digit());
+    let mark = digits.trim_start_matches(|c: char| c.is_ascii_digit());
     if mark.len() == digits.len() {
         return None;
     }
@@ -107,7 +109,8 @@ fn search<'a>(
     let Some(second) = places(&(first.start + 1..query.within.end)).next() else {
         return Some(Ok(TextMatch { ranges: vec![first], new, match_kind }));
     };
-    let mut starts: Vec<_> = places(&query.within).map(|it| it.start).take(MAX_NAMED).collect();
+    let mut starts: Vec<_> =
+        places(&query.within).map(|place| place.start).take(MAX_NAMED).collect();
     if starts.len() == 1 {
         starts.push(second.start);
     }
@@ -125,9 +128,8 @@ pub(super) struct TextPattern<'n> {
 
 impl<'n> TextPattern<'n> {
     pub(super) fn new(text: &'n str, begins_line: bool) -> TextPattern<'n> {
-        let after_break = || Finder::new(&format!("\n{text}")).into_owned();
-        let finder = Finder::new(text);
-        TextPattern { text, finder, after_break: begins_line.then(after_break) }
+        let after_break = begins_line.then(|| Finder::new(&format!("\n{text}")).into_owned());
+        TextPattern { text, finder: Finder::new(text), after_break }
     }
 
     /// The offsets of the text from left to right, without overlap.

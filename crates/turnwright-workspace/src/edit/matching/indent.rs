@@ -25,10 +25,13 @@ pub(super) fn match_ignoring_indentation<'a>(
     query: &MatchQuery<'a>,
 ) -> MatchAttempt<'a> {
     let old = lines_of(query.old);
-    let wanted: Vec<_> = old.iter().map(|it| it.trim()).collect();
+    let wanted: Vec<_> = old.iter().map(|line| line.trim()).collect();
     let within = text.within(&query.within);
     let area = text.lines.get(within.start..).unwrap_or_default();
-    let (mut hits, mut shifts, mut count, mut comparisons) = (Vec::new(), Vec::new(), 0, 0);
+    let mut hits = Vec::new();
+    let mut shifts = Vec::new();
+    let mut count = 0;
+    let mut comparisons = 0;
     for_each_window(area, &wanted, str::trim, |at| {
         let row = within.start + at;
         if row >= within.end || comparisons > MAX_COMPARISONS {
@@ -66,7 +69,8 @@ impl IndentShift {
             if old.trim().is_empty() {
                 continue;
             }
-            let (file, old) = (indentation(file), indentation(old));
+            let file = indentation(file);
+            let old = indentation(old);
             chars.0.add(file);
             chars.1.add(old);
             let this = difference(file, old);
@@ -139,7 +143,7 @@ fn difference<'l>(file: &'l str, old: &'l str) -> Option<(&'l str, &'l str)> {
 /// the offset.
 fn fit_line(mut pairs: impl Iterator<Item = (usize, usize)>) -> Option<(usize, isize)> {
     let first = pairs.next()?;
-    let rest: Vec<_> = pairs.filter(|it| *it != first).collect();
+    let rest: Vec<_> = pairs.filter(|pair| *pair != first).collect();
     let (width, offset) = match rest.first() {
         None => {
             let is_whole = first.1 > 0 && first.0.is_multiple_of(first.1);
@@ -147,17 +151,18 @@ fn fit_line(mut pairs: impl Iterator<Item = (usize, usize)>) -> Option<(usize, i
         }
         Some(other) => {
             let (low, high) = if other.1 > first.1 { (first, *other) } else { (*other, first) };
-            let (wide, narrow) = (high.0.checked_sub(low.0)?, high.1 - low.1);
+            let wide = high.0.checked_sub(low.0)?;
+            let narrow = high.1 - low.1;
             let is_whole = narrow > 0 && wide.is_multiple_of(narrow);
             let width = wide.checked_div(narrow).filter(|_| is_whole)?;
             (width, low.0.cast_signed() - (low.1 * width).cast_signed())
         }
     };
-    let is_on_line = |(wide, narrow): &(usize, usize)| {
-        wide.cast_signed() == (narrow * width).cast_signed() + offset
-    };
-    let is_tab = (2..=MAX_TAB_WIDTH).contains(&width);
-    (is_tab && rest.iter().all(is_on_line)).then_some((width, offset))
+    let fits = (2..=MAX_TAB_WIDTH).contains(&width)
+        && rest
+            .iter()
+            .all(|(wide, narrow)| wide.cast_signed() == (narrow * width).cast_signed() + offset);
+    fits.then_some((width, offset))
 }
 
 fn indentation(line: &str) -> &str {
@@ -200,18 +205,21 @@ impl IndentChars {
     }
 }
 
+fn width_in_words(indentation: &str) -> String {
+    match (indentation.len(), indentation.contains('\t')) {
+        (1, true) => "1 tab".to_owned(),
+        (count, true) => format!("{count} tabs"),
+        (count, false) => count.to_string(),
+    }
+}
+
 impl std::fmt::Display for IndentShift {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let words = |text: &str| match (text.len(), text.contains('\t')) {
-            (1, true) => "1 tab".to_owned(),
-            (count, true) => format!("{count} tabs"),
-            (count, false) => count.to_string(),
-        };
         match self {
             IndentShift::Prefix { take, put } if take.is_empty() => {
-                write!(formatter, "+{}", words(put))
+                write!(formatter, "+{}", width_in_words(put))
             }
-            IndentShift::Prefix { take, .. } => write!(formatter, "−{}", words(take)),
+            IndentShift::Prefix { take, .. } => write!(formatter, "−{}", width_in_words(take)),
             IndentShift::ToTabs { width, .. } => write!(formatter, "from {width} spaces to tabs"),
             IndentShift::ToSpaces { width, .. } => write!(formatter, "from tabs to {width} spaces"),
         }

@@ -18,13 +18,12 @@ pub(super) struct TextLines<'t> {
 impl<'t> TextLines<'t> {
     pub(super) fn new(text: &'t str) -> TextLines<'t> {
         let lines = lines_of(text);
+        let mut starts = Vec::with_capacity(lines.len());
         let mut at = 0;
-        let start = |row: &&str| {
-            let start = at;
-            at += row.len() + 1;
-            start
-        };
-        let starts = lines.iter().map(start).collect();
+        for line in &lines {
+            starts.push(at);
+            at += line.len() + 1;
+        }
         TextLines { text, lines, starts }
     }
 
@@ -35,8 +34,9 @@ impl<'t> TextLines<'t> {
 
     /// The lines that begin in a range of bytes.
     pub(super) fn within(&self, bytes: &Range<usize>) -> Range<usize> {
-        let first = |at: usize| self.starts.partition_point(|it| *it < at);
-        first(bytes.start)..first(bytes.end)
+        let [first, end] =
+            [bytes.start, bytes.end].map(|at| self.starts.partition_point(|start| *start < at));
+        first..end
     }
 
     /// The byte range of some lines, with or without the ending of the last one.
@@ -99,7 +99,8 @@ pub(super) fn carry_over_edit(
             }
             continue;
         }
-        let (places, new_places) = (op.old_range(), op.new_range());
+        let places = op.old_range();
+        let new_places = op.new_range();
         let is_paired = places.len() == new_places.len();
         for (row, line) in (places.start..).zip(&lines[new_places]) {
             let replaced = is_paired.then(|| (file[row], old[row]));
@@ -120,7 +121,8 @@ pub(super) fn match_ignoring_trailing_space<'a>(
     let wanted: Vec<_> = lines_of(query.old).into_iter().map(str::trim_end).collect();
     let within = rows.within(&query.within);
     let area = rows.lines.get(within.start..).unwrap_or_default();
-    let (mut hits, mut count) = (Vec::new(), 0);
+    let mut hits = Vec::new();
+    let mut count = 0;
     for_each_window(
         area,
         &wanted,
@@ -153,7 +155,7 @@ pub(super) fn unique_match<'a>(
     if count == 1 {
         return found(first, match_kind).map(Ok);
     }
-    let starts = hits.into_iter().map(|it| rows.start(it)).collect();
+    let starts = hits.into_iter().map(|row| rows.start(row)).collect();
     Some(Err(MatchError::Ambiguous { match_kind, starts, count }))
 }
 

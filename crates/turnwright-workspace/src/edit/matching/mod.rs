@@ -16,11 +16,11 @@ use std::ops::Range;
 pub(super) struct MatchQuery<'a> {
     pub(super) old: &'a str,
     pub(super) new: &'a str,
-    /// Whether to find all exact matches, and not only one.
+    /// True to find all exact matches, and not only one.
     pub(super) all: bool,
     /// The range in which the match must begin.
     pub(super) within: Range<usize>,
-    /// Whether the match must begin at a line start.
+    /// True if the match must begin at a line start.
     pub(super) whole_lines: bool,
 }
 

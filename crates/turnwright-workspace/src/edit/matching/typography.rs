@@ -88,7 +88,7 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
     hits.sort_unstable();
     hits.dedup();
     for hit in hits {
-        let start = cursor.original_offset(hit).filter(|it| query.within.contains(it));
+        let start = cursor.original_offset(hit).filter(|start| query.within.contains(start));
         let mut ahead = cursor.clone();
         let end = start.and_then(|_| ahead.original_offset(hit + old.len()));
         places.extend(start.zip(end).map(|(start, end)| start..end));
@@ -98,11 +98,12 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
     }
     let place = places.first()?.clone();
     if places.len() > 1 {
-        let starts: Vec<_> = places.iter().map(|it| it.start).collect();
+        let starts: Vec<_> = places.iter().map(|place| place.start).collect();
         let count = starts.len();
         return Some(Err(MatchError::Ambiguous { match_kind, starts, count }));
     }
-    let (file, quoted) = (lines_of(&text[place.clone()]), lines_of(query.old));
+    let file = lines_of(&text[place.clone()]);
+    let quoted = lines_of(query.old);
     let new = carry_over_edit(&file, &quoted, query.new, |replaced, line| {
         let kept = replaced.and_then(|(file, old)| carry_over_line(file, old, line, &match_kind));
         Some(kept.unwrap_or_else(|| line.to_owned()))
@@ -112,7 +113,8 @@ fn match_folded<'a>(text: &str, query: &MatchQuery<'a>, match_kind: MatchKind) -
 
 /// The changed line with the beginning and the end of the file's own that the edit leaves alone.
 fn carry_over_line(file: &str, old: &str, new: &str, kind: &MatchKind) -> Option<String> {
-    let (mut head, mut tail) = (0, 0);
+    let mut head = 0;
+    let mut tail = 0;
     while head < old.len() && first_cluster(&old[head..]) == first_cluster(&new[head..]) {
         head += first_cluster(&old[head..]).len();
     }

@@ -40,19 +40,18 @@ pub fn apply(text: &str, hunks: &[Hunk]) -> Result<AppliedEdits, HunkError> {
     let mut done = Vec::new();
     let mut all = Vec::new();
     for hunk in hunks {
-        let refuse = |kind| Err(HunkError { line: hunk.line, kind });
         let hunk = &Hunk { old: to_lf(&hunk.old), new: to_lf(&hunk.new), ..hunk.clone() };
         if hunk.old == hunk.new {
-            return refuse(EditErrorKind::NoChange);
+            return Err(HunkError { line: hunk.line, kind: EditErrorKind::NoChange });
         }
-        if let Some(line) = omission::find_placeholder(&hunk.new, text) {
-            let line = hunk.new.lines().nth(line - 1).unwrap_or_default().trim().to_owned();
-            return refuse(EditErrorKind::Placeholder { line });
+        if let Some(number) = omission::find_placeholder(&hunk.new, text) {
+            let line = hunk.new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
+            return Err(HunkError { line: hunk.line, kind: EditErrorKind::Placeholder { line } });
         }
-        let found = match locate(lines.text(), hunk) {
-            Ok(found) => found,
-            Err(miss) => return refuse(explain(miss, lines.text(), &hunk.old, false)),
-        };
+        let found = locate(lines.text(), hunk).map_err(|miss| HunkError {
+            line: hunk.line,
+            kind: explain(miss, lines.text(), &hunk.old, false),
+        })?;
         let changed = lines.replace(&found.ranges, &found.new);
         all = line_changes::compose(&all, &changed);
         done.push(AppliedEdit { match_kind: found.match_kind, occurrences: 1 });
@@ -70,29 +69,38 @@ fn locate<'h>(text: &str, hunk: &'h Hunk) -> Result<TextMatch<'h>, MatchError> {
     if hunk.old.is_empty() {
         return locate_insertion(text, hunk, &blocks);
     }
-    let look = |within: Range<usize>| {
-        let (old, new) = (hunk.old.as_str(), hunk.new.as_str());
-        matching::find(text, &MatchQuery { old, new, all: false, within, whole_lines: true })
-    };
     if hunk.at_end {
         let count = hunk.old.lines().count();
         let start = text.rmatch_indices('\n').nth(count).map_or(0, |(at, _)| at + 1);
-        let found = look(start..text.len());
+        let found = locate_within(text, hunk, start..text.len());
         if found.is_ok() {
             return found;
         }
     }
     if blocks.is_empty() {
-        return look(0..text.len());
+        return locate_within(text, hunk, 0..text.len());
     }
-    let in_blocks = single_match(blocks.iter().map(|it| look(it.clone())));
+    let in_blocks =
+        single_match(blocks.iter().map(|block| locate_within(text, hunk, block.clone())));
     match (&in_blocks, blocks.first()) {
-        (Err(MatchError::NotFound), Some(first)) => look(first.start..text.len()),
+        (Err(MatchError::NotFound), Some(first)) => {
+            locate_within(text, hunk, first.start..text.len())
+        }
         _ => in_blocks,
     }
 }
 
-/// The only match among those of several blocks.
+fn locate_within<'h>(
+    text: &str,
+    hunk: &'h Hunk,
+    within: Range<usize>,
+) -> Result<TextMatch<'h>, MatchError> {
+    let old = hunk.old.as_str();
+    let new = hunk.new.as_str();
+    matching::find(text, &MatchQuery { old, new, all: false, within, whole_lines: true })
+}
+
+/// Returns the match in the blocks, unless they have different ones.
 fn single_match<'h>(
     tries: impl Iterator<Item = Result<TextMatch<'h>, MatchError>>,
 ) -> Result<TextMatch<'h>, MatchError> {
@@ -101,8 +109,8 @@ fn single_match<'h>(
         match (&result, found) {
             (_, Err(MatchError::NotFound)) => {}
             (Ok(first), Ok(other)) if first.ranges != other.ranges => {
-                let starts = [&first.ranges, &other.ranges].into_iter().flatten();
-                let starts = starts.map(|it| it.start).collect();
+                let places = [&first.ranges, &other.ranges].into_iter().flatten();
+                let starts = places.map(|place| place.start).collect();
                 return Err(MatchError::Ambiguous {
                     match_kind: other.match_kind,
                     starts,
@@ -127,9 +135,11 @@ fn locate_insertion<'h>(
     let at = match blocks {
         [] if hunk.anchors.is_empty() => text.len(),
         [] => return Err(MatchError::NotFound),
-        [block] => text[block.start..].find('\n').map_or(text.len(), |it| block.start + it + 1),
+        [block] => {
+            text[block.start..].find('\n').map_or(text.len(), |newline| block.start + newline + 1)
+        }
         [..] => {
-            let starts: Vec<_> = blocks.iter().map(|it| it.start).take(10).collect();
+            let starts: Vec<_> = blocks.iter().map(|block| block.start).take(10).collect();
             return Err(MatchError::Ambiguous {
                 match_kind: MatchKind::Exact,
                 starts,
@@ -150,21 +160,14 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
     let rows: Vec<&str> = text.split_inclusive('\n').collect();
     let mut blocks = std::iter::once(0..rows.len()).collect::<Vec<_>>();
     for name in names {
-        let rows_that = |fits: fn(&str, &str) -> bool| -> Vec<usize> {
-            let inside = blocks.iter().flat_map(Range::clone);
-            let mut hits: Vec<_> = inside.filter(|it| fits(rows[*it].trim(), name)).collect();
-            hits.sort_unstable();
-            hits.dedup();
-            hits
-        };
-        let mut hits = rows_that(|row, name| row == name);
+        let mut hits = rows_inside(&blocks, |row| rows[row].trim() == name.as_str());
         if hits.is_empty() {
-            hits = rows_that(|row, name| row.starts_with(name));
+            hits = rows_inside(&blocks, |row| rows[row].trim().starts_with(name.as_str()));
         }
         if hits.len() > MAX_ANCHOR_MATCHES {
             return Vec::new();
         }
-        blocks = hits.into_iter().map(|it| it..block_end(&rows, it)).collect();
+        blocks = hits.into_iter().map(|row| row..block_end(&rows, row)).collect();
     }
     let mut starts = Vec::with_capacity(rows.len() + 1);
     let mut at = 0;
@@ -173,26 +176,38 @@ fn anchored_blocks(text: &str, names: &[String]) -> Vec<Range<usize>> {
         at += row.len();
     }
     starts.push(at);
-    blocks.into_iter().map(|it| starts[it.start]..starts[it.end]).collect()
+    blocks.into_iter().map(|block| starts[block.start]..starts[block.end]).collect()
+}
+
+/// The rows of the blocks that fit, in order and once each.
+fn rows_inside(blocks: &[Range<usize>], fits: impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut hits: Vec<_> = blocks.iter().flat_map(Range::clone).filter(|row| fits(*row)).collect();
+    hits.sort_unstable();
+    hits.dedup();
+    hits
 }
 
 /// The end of the block that is indented below a line, including the line that closes it; the end
 /// of the text if nothing is indented.
 fn block_end(rows: &[&str], head: usize) -> usize {
-    let depth = |row: &str| row.len() - row.trim_start().len();
     let own = depth(rows[head]);
-    let inside = |row: &&&str| {
+    let inside = rows[head + 1..].iter().take_while(|row| {
         let body = row.trim();
         body.is_empty() || body == "{" || depth(row) > own
-    };
-    let count = rows[head + 1..].iter().take_while(inside).count();
+    });
+    let count = inside.count();
     let end = head + 1 + count;
     if count == 0 {
         return rows.len();
     }
-    let closes = |row: &&str| {
+    let is_closed = rows.get(end).is_some_and(|row| {
         let body = row.trim_start();
         body.starts_with(['}', ')', ']']) || body.starts_with("end")
-    };
-    end + usize::from(rows.get(end).is_some_and(closes))
+    });
+    end + usize::from(is_closed)
+}
+
+/// The length of a line's indentation.
+fn depth(row: &str) -> usize {
+    row.len() - row.trim_start().len()
 }

@@ -36,7 +36,7 @@ impl FilePatch {
     }
 }
 
-/// What a patch does to a file.
+/// The effect of a patch on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchOp {
     /// The file is created.
@@ -66,20 +66,20 @@ pub struct Hunk {
     pub old: String,
     /// The new lines, each terminated.
     pub new: String,
-    /// Whether the hunk is at the end of the file.
+    /// True if the hunk is at the end of the file.
     pub at_end: bool,
 }
 
 /// Parses a patch.
 ///
 /// # Errors
-/// What is wrong with it, and in which line.
+/// Says what is wrong with it, and in which line.
 pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
     if text.len() > MAX_PATCH_BYTES {
         return Err("the patch is longer than 8 MiB".to_owned());
     }
     let mut parser = PatchParser { lines: text.lines().collect(), at: 0 };
-    while parser.peek().is_some_and(|it| it.trim() != BEGIN) {
+    while parser.peek().is_some_and(|line| line.trim() != BEGIN) {
         parser.at += 1;
     }
     if parser.next().is_none() {
@@ -99,14 +99,14 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             continue;
         }
         let file = parser.parse_file(line)?;
-        if files.iter().any(|it| it.path == file.path) {
+        if files.iter().any(|other| other.path == file.path) {
             return Err(
                 parser.error(&format!("{} comes twice: put all its hunks together", file.path))
             );
         }
         files.push(file);
     }
-    let hunks = files.iter().map(|it| match &it.change {
+    let hunks = files.iter().map(|file| match &file.change {
         PatchOp::Update { hunks, .. } => hunks.len(),
         PatchOp::Add { .. } | PatchOp::Delete => 0,
     });
@@ -142,31 +142,31 @@ impl<'t> PatchParser<'t> {
 
     /// The next line, unless another file begins.
     fn next_file_line(&mut self) -> Option<&'t str> {
-        let is_next = |it: &&str| it.starts_with("*** ") && it.trim() != END_OF_FILE;
-        self.peek().filter(|it| !is_next(it))?;
+        self.peek().filter(|line| !line.starts_with("*** ") || line.trim() == END_OF_FILE)?;
         self.next()
     }
 
     fn parse_file(&mut self, header: &str) -> Result<FilePatch, String> {
-        let name = |rest: &str| {
-            let path = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
-            if path.trim().is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
-        };
         if let Some(rest) = header.strip_prefix(ADD) {
-            let path = name(rest)?;
+            let path = self.parse_path(rest)?;
             return Ok(FilePatch { path, change: self.parse_added_file()? });
         }
         if let Some(rest) = header.strip_prefix(DELETE) {
-            return Ok(FilePatch { path: name(rest)?, change: PatchOp::Delete });
+            return Ok(FilePatch { path: self.parse_path(rest)?, change: PatchOp::Delete });
         }
         if let Some(rest) = header.strip_prefix(UPDATE) {
-            let path = name(rest)?;
+            let path = self.parse_path(rest)?;
             return Ok(FilePatch { path, change: self.parse_updated_file()? });
         }
         Err(self.error(&format!(
             "`{}` is none of `{ADD}`, `{UPDATE}`, `{DELETE}`, `{END}`",
             header.chars().take(80).collect::<String>()
         )))
+    }
+
+    fn parse_path(&self, rest: &str) -> Result<String, String> {
+        let path = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
+        if path.trim().is_empty() { Err(self.error("a path is missing")) } else { Ok(path) }
     }
 
     fn parse_added_file(&mut self) -> Result<PatchOp, String> {
@@ -184,15 +184,15 @@ impl<'t> PatchParser<'t> {
         Ok(PatchOp::Add { text })
     }
 
-    /// Whether only empty lines follow before the next file.
+    /// Returns true if only empty lines follow before the next file.
     fn is_at_file_end(&self) -> bool {
-        let next = self.lines[self.at..].iter().find(|it| !it.is_empty());
-        next.is_none_or(|it| it.starts_with("*** "))
+        let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
+        next.is_none_or(|line| line.starts_with("*** "))
     }
 
     fn parse_updated_file(&mut self) -> Result<PatchOp, String> {
         let mut to = None;
-        if let Some(rest) = self.peek().and_then(|it| it.strip_prefix(MOVE)) {
+        if let Some(rest) = self.peek().and_then(|line| line.strip_prefix(MOVE)) {
             self.at += 1;
             if rest.trim().is_empty() {
                 return Err(self.error("a path is missing"));
@@ -228,8 +228,8 @@ impl<'t> PatchParser<'t> {
     }
 
     fn is_at_hunk_end(&self) -> bool {
-        let next = self.lines[self.at..].iter().find(|it| !it.is_empty());
-        next.is_none_or(|it| it.starts_with("*** ") || it.starts_with("@@"))
+        let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
+        next.is_none_or(|line| line.starts_with("*** ") || line.starts_with("@@"))
     }
 
     fn parse_hunk_line(&self, hunk: &mut Hunk, line: &str) -> Result<(), String> {
@@ -269,12 +269,12 @@ impl Hunk {
 /// them right.
 fn parse_anchor(rest: &str) -> Option<String> {
     let rest = rest.trim();
-    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|it: char| it.is_ascii_digit());
-    let anchor = match rest.split_once("@@") {
+    let is_numbers = rest.starts_with('-') && rest[1..].starts_with(|c: char| c.is_ascii_digit());
+    let text = match rest.split_once("@@") {
         Some((_, anchor)) if is_numbers => anchor,
         _ if is_numbers => "",
         _ => rest.strip_suffix("@@").unwrap_or(rest),
     };
-    let anchor = anchor.trim();
+    let anchor = text.trim();
     (!anchor.is_empty()).then(|| anchor.to_owned())
 }

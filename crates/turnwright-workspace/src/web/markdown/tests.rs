@@ -103,7 +103,7 @@ proptest! {
         }
         let text = converted(&html);
         let places: Vec<_> =
-            (0..parts.len()).map(|it| text.find(&format!("w{it}w"))).collect();
+            (0..parts.len()).map(|number| text.find(&format!("w{number}w"))).collect();
         prop_assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{html}\n{text}");
     }
 }

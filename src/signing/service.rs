@@ -474,7 +474,7 @@ mod tests {
             .with("GNUPGHOME", text(&project))
             .with("LD_LIBRARY_PATH", text(&programs))
             .with("PYTHONPATH", text(&programs))
-            .with("SSH_AUTH_SOCK", "/run/agent");
+            .with("SSH_AUTH_SOCK", text(&programs));
         let signer = Signer::new(&environment, vec![project.clone()]);
         assert_eq!(signer.find_program("gpg"), Some(programs.join("gpg")));
         assert_eq!(signer.find_program("linked"), None);

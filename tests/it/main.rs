@@ -48,6 +48,7 @@ mod export;
 mod first_run;
 mod helpers;
 mod history;
+mod house_style;
 mod hostile;
 // Its traps are scripts of sh, which Git for Windows brings and Wine does not have.
 #[cfg(unix)]

@@ -337,7 +337,7 @@ mod tests {
         let mut text = String::new();
         for chunk in chunks {
             cleaner.push(chunk, &mut |cleaned| {
-                repeats.push(cleaned, &mut |shown| text.push_str(shown))
+                repeats.push(cleaned, &mut |shown| text.push_str(shown));
             });
             assert!(cleaner.line.len() <= MAX_PIECE && cleaner.incomplete.len() < MAX_PIECE);
         }

@@ -63,7 +63,7 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Returns what programs are told if they have no network, except what the user tells them.
+/// The variables for programs without a network, except those that the user has set.
 pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
@@ -86,12 +86,12 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     if program == "python" || program == "python3" {
         return command.argv().skip(1).take(2).eq(["-m", "pip"]);
     }
-    // A shell is in the table because of what all programs use.
+    // A shell is in the table because of the cache that all programs use.
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
     program == "cd" || program != "sh" && installers.any(|name| program == *name)
 }
 
-/// Returns true if a default cache is not there, and a program is that makes it.
+/// Returns true if a default cache does not exist, and a program that makes it does.
 fn is_missing(path: &Path, home: &Path, environment: &Environment) -> bool {
     let Some(cache) = default_cache(home, path) else { return false };
     !path.exists() && cache.made_by.iter().any(|program| is_installed(program, environment))
@@ -102,9 +102,9 @@ fn is_installed(program: &str, environment: &Environment) -> bool {
     folders.filter(|folder| folder.is_absolute()).any(|folder| folder.join(program).is_file())
 }
 
-/// Makes a folder below the home folder as a program would that keeps its files to itself.
+/// Makes a folder below the home folder that only the user may read.
 fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
-    // A link leads to a place of which nobody has said anything.
+    // A link leads to a place that nobody has named.
     let mut above = folder.ancestors().take_while(|above| *above != home);
     if above.any(Path::is_symlink) {
         return Ok(());
@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn only_default_caches_of_installed_programs_are_made() {
         let folder = tempfile::tempdir().unwrap();
-        let (home, programs) = (folder.path().join("home"), folder.path().join("bin"));
+        let home = folder.path().join("home");
+        let programs = folder.path().join("bin");
         fs::create_dir_all(home.join(".npm")).unwrap();
         fs::create_dir(&programs).unwrap();
         for program in ["cargo", "npm"] {
@@ -147,7 +148,7 @@ mod tests {
         let environment = Environment::default().with("PIP_RETRIES", "7");
         let names = |network| -> Vec<_> {
             let profile = SandboxProfile { network, ..SandboxProfile::default() };
-            offline_variables(&profile, &environment).into_iter().map(|it| it.0).collect()
+            offline_variables(&profile, &environment).into_iter().map(|(name, _)| name).collect()
         };
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");

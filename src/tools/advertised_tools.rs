@@ -113,8 +113,8 @@ impl AdvertisedTools {
 
     /// Drops the least recently used tools until the rest fits into the budget.
     fn evict_unused(&mut self, index: &ToolIndex, budget: usize) {
-        let sizes = self.loaded.iter().map(|name| index.get(name).map_or(0, spec_size));
-        let mut sizes: Vec<_> = sizes.collect();
+        let loaded = self.loaded.iter();
+        let mut sizes: Vec<_> = loaded.map(|name| index.get(name).map_or(0, spec_size)).collect();
         let mut whole: usize = sizes.iter().sum();
         while whole > budget && sizes.len() > MIN_LOADED {
             whole -= sizes.remove(0);

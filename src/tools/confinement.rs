@@ -406,16 +406,20 @@ impl ConfinementBuilder<'_> {
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {
-            let named = self.command.reads.iter().map(|target| target.path.clone());
-            let places =
-                silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
-            let list = profile.readable.get_or_insert_default();
-            list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
+            self.restrict_reads(&mut profile, environment);
         }
         if !self.may_write || reads_unasked {
             profile.hidden.extend(self.hidden_paths(environment)?);
         }
         Ok(profile)
+    }
+
+    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
+    fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
+        let named = self.command.reads.iter().map(|target| target.path.clone());
+        let places = silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
+        let list = profile.readable.get_or_insert_default();
+        list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
     }
 
     /// Commands never reach the machine's servers, whatever the settings say about the network.

@@ -507,8 +507,8 @@ impl GuardedCall {
         let is_trap = |path: &Path| !others.are_unknown(changed_near(path)) && is_told(path);
         let new = snapshot.check_if(&known, &quarantine, true, &is_trap);
         let changed = snapshot.check_if(&allowed, &quarantine, false, &is_told);
-        let found = new.map(|changes| (changes, true)).into_iter();
-        let found = found.chain(changed.map(|changes| (changes, false)));
+        let undone = new.map(|changes| (changes, true)).into_iter();
+        let found = undone.chain(changed.map(|changes| (changes, false)));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
             self.env.guard.servers.note_told(&changes.paths);

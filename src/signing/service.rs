@@ -58,7 +58,7 @@ pub(crate) struct SigningService {
 }
 
 impl SigningService {
-    /// Makes the folder. `writable` is where commands may write, and `session_tmp` what they have as `/tmp`. Blocks.
+    /// Makes the folder. Commands may write in `writable` and see `session_tmp` as their `/tmp`. Blocks.
     ///
     /// # Errors
     /// If the temporary files of the agent lie where commands may write: they could replace them.
@@ -403,7 +403,7 @@ fn program_in_settings(settings: &str, format: SignatureFormat) -> Option<(&str,
     found
 }
 
-/// Returns true if this is what git signs: a commit, a tag, or the certificate of a push.
+/// Returns true for the objects that git signs: a commit, a tag, or the certificate of a push.
 fn is_git_object(payload: &[u8]) -> bool {
     let text = String::from_utf8_lossy(payload);
     let head = text.split("\n\n").next().unwrap_or_default();

@@ -15,7 +15,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
-/// Limits on what the model may send: options, and characters of each text.
+/// Limits on a question: the number of options, and the characters of each text.
 const MAX_OPTIONS: usize = 20;
 const MAX_OPTION_CHARS: usize = 200;
 const MAX_QUESTION_CHARS: usize = 4_000;

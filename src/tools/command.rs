@@ -55,7 +55,7 @@ pub(super) enum CommandPath {
     WriteOutsideSandbox(PathBuf),
 }
 
-/// The paths that a call names when its line runs in `workdir`, those of `escalate` first. Deterministic: the same words give
+/// The paths that a call names when its line runs in `workdir`, `escalate`'s first. Deterministic: the same words give
 /// the same list.
 pub(super) fn paths_in_script(
     script: &shell::Script,
@@ -96,8 +96,9 @@ const SETTERS: [&str; 12] = [
     "exec", "read",
 ];
 
-/// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if it does not:
-/// git obeys the config of the repository that it runs in, and rustup and other version managers the files of a folder. Reads the disk.
+/// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if
+/// it does not. Git obeys the config of the repository that it runs in; rustup and other version managers obey files in
+/// a folder. Reads the disk.
 pub(super) fn uncertainty_of(
     (script, line): (&shell::Script, &str),
     workdir: &Path,
@@ -155,7 +156,7 @@ pub(super) fn uncertainty_of(
     of_settings
 }
 
-/// Why git may use another repository than that of its folder.
+/// Why git may use another repository than its folder's.
 fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) -> Option<String> {
     if class.leads_elsewhere {
         return Some("its options lead git to another repository or working tree".to_owned());
@@ -172,7 +173,7 @@ fn git_use(simple: &SimpleCommand, script: &shell::Script) -> GitUse {
     if keeps_variables { GitUse::of(simple) } else { GitUse::ANY }
 }
 
-/// Returns true if a line does nothing but read, so that git runs without the repository's hooks.
+/// Returns true if a line only reads, so that git runs without the repository's hooks.
 pub(super) fn only_reads(script: &shell::Script) -> bool {
     script.ambiguity.is_none()
         && !script.commands.is_empty()
@@ -248,8 +249,8 @@ fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<I
     })
 }
 
-/// The paths that a command restricts the output of git to (none if git shows everything), those that it leaves out
-/// (`:!path`), and whether the command only searches the files of the working tree. Before `--`, git treats a word as
+/// The paths that a command restricts the output of git to (none if git shows everything), the paths that it excludes
+/// (`:!path`), and true if the command only searches the files of the working tree. Before `--`, git treats a word as
 /// a path only if there is such a file, and refuses a word that may be a revision, too.
 fn paths_shown_by_git(
     shown: &GitContentQuery,
@@ -323,7 +324,7 @@ impl CommandPath {
     }
 }
 
-/// The files that a line edits and copies, if it does nothing but that and read.
+/// The files that a line edits and copies, if it does nothing else except reading.
 pub(super) fn edited_files(
     script: &shell::Script,
     workdir: &Path,

@@ -1,8 +1,8 @@
-//! The private network of a session's commands: it has a loopback interface and nothing else, so the commands reach each
-//! other's servers and none of the machine. It is made when the first command needs it.
+//! The private network of a session's commands. It has only a loopback interface, so the commands reach each other's
+//! servers but not the machine's. It is made when the first command needs it.
 //!
-//! Nothing outside reaches a server there but the agent itself, which can connect sockets in it: for `web_fetch`, and for
-//! ports that the user has opened to the programs of this machine.
+//! From outside, only the agent reaches a server there, because it can connect sockets in the network: for `web_fetch`,
+//! and for ports that the user has opened to the programs of this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -48,7 +48,7 @@ pub struct ConfinementSettings {
     pub writable: Vec<PathBuf>,
     /// Caches of which commands get a private copy, if they exist.
     pub caches: Vec<PathBuf>,
-    /// Where the commands of this project keep what they write into caches.
+    /// The folder of the files that this project's commands write into caches.
     pub private_caches: PathBuf,
     /// Where package runners keep the programs that they download. Created when one is about to
     /// download.
@@ -67,12 +67,12 @@ pub struct ConfinementSettings {
 
 /// The variable with the socket of the SSH agent.
 const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
-/// Where agents for SSH listen that its settings name instead, in the home folder and in that of the
-/// user's running programs.
+/// The sockets of agents that the settings of SSH may name instead, in the home folder and in the
+/// user's runtime folder.
 const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
 const RUNTIME_AGENTS: &[&str] =
     &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
-/// Programs that need the SSH agent and use it for nothing but connecting.
+/// Programs that need the SSH agent and use it only to connect.
 const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
 
 /// The variables that name the cache of many programs, and of npm.

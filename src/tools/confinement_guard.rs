@@ -425,7 +425,8 @@ impl ConfinementGuard {
         self.watches.lock().values().any(|watch| watch.is_checking_now() && watch.is_call)
     }
 
-    /// Returns true if a running command or call was allowed to change this path. Installed files are judged at its end.
+    /// Returns true if a running command or call was allowed to change this path. Installed files are judged later, at
+    /// its end.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
         self.watches.lock().values().any(|watch| {
             let mut places = watch.allowed.iter().chain(&watch.installs_in);

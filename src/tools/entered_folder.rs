@@ -1,5 +1,5 @@
-//! Files that run when somebody enters a folder and are not known by name: those that its `.envrc` reads, runs, or puts
-//! in front of the user's programs. direnv asks about a changed `.envrc`, but not about these.
+//! Files without a fixed name that run when somebody enters a folder: its `.envrc` reads or runs them, or puts them in
+//! front of the user's programs. direnv asks about a changed `.envrc`, but not about these.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) fn read_by_direnv(folder: &Path) -> Vec<String> {
     while let Some(file) = pending.pop().filter(|_| found.len() < MAX_FILES) {
         let Some(head) = read_head(&file, None, MAX_BYTES) else { continue };
         let script = shell::parse(&head.text, ShellDialect::Bash);
-        // A file that `source` reads stays in the folder, `source_env` goes to that of the file.
+        // A file that `source` reads stays in the folder, `source_env` goes to the file's folder.
         let places = [folder, file.parent().unwrap_or(folder)];
         let is_output_run = runs_output(&head.text);
         let added = path_entries(&head.text);
@@ -151,7 +151,7 @@ fn shadowing(folder: &Path) -> Vec<PathBuf> {
     SHADOWED.iter().map(|name| folder.join(name)).collect()
 }
 
-/// Returns true if a script runs what other programs write, or takes their output for variables.
+/// Returns true if a script runs the output of other programs, or sets variables from it.
 fn runs_output(text: &str) -> bool {
     ["eval", "<(", "export $(", "export `"].iter().any(|sign| text.contains(sign))
 }

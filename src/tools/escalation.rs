@@ -23,7 +23,7 @@ const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a file o
                       localhost:PORT or IP:PORT (of the user's machine), publish:PORT (of your server, for the user), \
                       full; several as a list.";
 
-/// Words that ask for what commands have anyway: the sandbox has a loopback of its own.
+/// Words that ask for access that commands have anyway: the sandbox has a loopback of its own.
 const NOTHING: [&str; 12] = [
     "",
     "none",

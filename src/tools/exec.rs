@@ -407,7 +407,7 @@ impl Drop for StopOnDrop {
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
-/// a background command. `notes` come before the one about how it goes on.
+/// a background command. `notes` come before the note about how to continue.
 fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
     let id = job.id();
     let (how, shown, note) = match limit {

@@ -174,7 +174,7 @@ impl Tool for ExecOutput {
     }
 }
 
-/// True if a call waits for something that goes on: it asks for the output of a running command, or sleeps.
+/// Returns true if a call waits: it asks for the output of a running command, or sleeps.
 pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
     let Arguments::Object(arguments) = &call.arguments else { return false };
     match call.name.as_str() {

@@ -27,7 +27,7 @@ impl ConfinementBuilder<'_> {
         }
     }
 
-    /// The environments that installers use if they are told nothing else.
+    /// The environments that installers use by default.
     fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
         self.env.confinement.protected.roots().iter().map(|root| root.join(".venv"))
     }

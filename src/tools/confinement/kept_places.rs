@@ -60,8 +60,8 @@ impl ConfinementBuilder<'_> {
         made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
     }
 
-    /// Marks a command that may write as running, and keeps the history before it: with the mark, so that no other agent
-    /// forgets what it needs.
+    /// Marks a command that may write as running, and keeps the history before it. The mark prevents other agents from
+    /// forgetting the history that it needs.
     pub(super) fn running_with_history(&self) -> (Option<RunningMark>, KeptHistory) {
         if !self.may_write {
             return (None, KeptHistory::default());
@@ -163,7 +163,7 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Returns true if a line tells git to delete old objects, or runs nothing but git, which may do so now and then.
+/// Returns true if a line tells git to delete old objects, or runs only git, which may do so now and then.
 fn may_prune(commands: &[SimpleCommand]) -> bool {
     let prunes = commands.iter().any(|command| {
         command.program() == "git" && command.argv().any(|word| PRUNING.contains(&word))

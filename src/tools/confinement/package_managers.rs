@@ -28,7 +28,7 @@ const NO_RETRIES: &[(&str, &str)] = &[
 
 impl ConfinementBuilder<'_> {
     /// Makes the caches that installed programs would make in a fresh home, so that there is something to put a private
-    /// layer over. Once in a session, and only default caches: what the user has listed may be missing on purpose.
+    /// layer over. Once in a session, and only default caches: one that the user has listed may be missing on purpose.
     pub(super) fn create_missing_caches(&self) {
         if self.env.guard.has_made_caches.swap(true, Ordering::Relaxed) {
             return;
@@ -47,7 +47,7 @@ impl ConfinementBuilder<'_> {
         }
     }
 
-    /// Takes the layers over folders with programs away from a line that was allowed the network, unless it installs: an
+    /// Removes the layers over folders with programs for a line that was allowed the network, unless it installs: an
     /// earlier command may have put a `git` of its own there.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
         if !self.network || is_of_package_managers(self.command) {

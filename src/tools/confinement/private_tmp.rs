@@ -1,5 +1,5 @@
-//! A command's private `/tmp`: the folder of its session. Of the machine's `/tmp`, the command sees in it the paths that
-//! it is started with and those that the user has allowed.
+//! A command's private `/tmp`: the folder of its session. Of the machine's `/tmp`, it shows the paths that the command
+//! is started with and the paths that the user has allowed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -24,8 +24,8 @@ use tokio::task::spawn_blocking;
 use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
 use turnwright_workspace::exec::Job;
 
-/// While a command goes on, one part in so many of the time, and of one processor, is spent on looking for traps. There is
-/// a look after the longest pause in any case.
+/// While a command runs, one part in this many of the time, and of one processor, is spent on looking for traps. There
+/// is a look after the longest pause in any case.
 const LOOK_PAUSE_FACTOR: u32 = 10;
 const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// The same for looks that are slow, because all folders have to be listed.
@@ -255,7 +255,7 @@ impl ProtectedCheck {
         self.snapshot.accepted_programs(environments, is_installing)
     }
 
-    /// The paths that the command may change, and those that others have changed because it cannot.
+    /// The paths that the command may change, and the read-only ones that only others can have changed.
     fn allowed_now(&self) -> Vec<PathBuf> {
         let mut allowed = self.watch.allowed.clone();
         let inodes = self.watch.read_only_inodes.iter();

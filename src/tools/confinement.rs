@@ -309,8 +309,7 @@ impl ConfinementBuilder<'_> {
             write.extend(self.writable_folders());
             if let Some(temp) = self.env.guard.temp_folder() {
                 let name = temp.to_string_lossy().into_owned();
-                let variables = ["TMPDIR", "TMP", "TEMP"].map(|variable| (variable, name.clone()));
-                extra_variables.extend(variables);
+                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|key| (key, name.clone())));
                 write.push(temp);
             }
         }
@@ -318,7 +317,7 @@ impl ConfinementBuilder<'_> {
         if self.may_write && !confinement.can_layer_caches() {
             let folder = confinement.redirected_cache();
             let path = folder.display().to_string();
-            extra_variables.extend(REDIRECTED_CACHES.map(|variable| (variable, path.clone())));
+            extra_variables.extend(REDIRECTED_CACHES.map(|key| (key, path.clone())));
             write.extend(create_private_folder(&folder));
         }
         if environment_use(self.command) == EnvironmentUse::Makes {
@@ -483,20 +482,18 @@ impl ConfinementBuilder<'_> {
         let asked = &self.command.extra_access.writes;
         let mut allowed = self.write.clone();
         allowed.retain(|path| {
-            let contains_project = protected.roots().iter().any(|root| root.starts_with(path));
+            let holds_project = protected.roots().iter().any(|root| root.starts_with(path));
             // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
             // exactly this path.
             let is_asked_for = asked.iter().any(|target| target.path == *path);
             let is_in_environment = environments.iter().any(|folder| path.starts_with(folder));
-            let is_protected =
-                protected.reason(path).is_some() || is_asked_for && is_in_environment;
-            is_protected && !contains_project
+            (protected.reason(path).is_some() || is_asked_for && is_in_environment)
+                && !holds_project
         });
         if environment_use(self.command) == EnvironmentUse::InstallsConda {
-            let roots = protected.roots().iter();
-            allowed.extend(
-                roots.flat_map(|root| [".conda", ".pixi/envs"].map(|folder| root.join(folder))),
-            );
+            for root in protected.roots() {
+                allowed.extend([".conda", ".pixi/envs"].map(|name| root.join(name)));
+            }
         }
         allowed
     }

@@ -1,6 +1,6 @@
-//! Signatures of git for commands in the sandbox. A command's git runs this program in the place of the one that signs;
-//! it passes what is to be signed to the agent, which runs the user's own program outside of the sandbox. So the command
-//! reaches neither a key nor an agent that has one.
+//! Signatures of git for commands in the sandbox. A command's git runs this program in place of the signing program;
+//! it passes the payload to the agent, which runs the user's own program outside the sandbox. So the command reaches
+//! neither a key nor a key agent.
 //!
 //! Each command that may sign has a folder with a socket and a link to this program for each format.
 

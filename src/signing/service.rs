@@ -21,7 +21,7 @@ use turnwright_workspace::exec::{Environment, PipedProcess, PipedProgram, launch
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::{PrivateTempFolder, temp_place};
 
-/// How long a client may take to send what it wants to be signed.
+/// How long a client may take to send its request and payload.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the user may take to unlock the key.
 const SIGNING_TIMEOUT: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_KEY_BYTES: usize = 16 * 1024;
 /// The variables that signing programs get, besides `LC_*`.
 const KEPT_VARIABLES: [&str; 7] = ["HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "TZ", "USER"];
-/// Those that they get if their value is no path that commands may write.
+/// Variables that they get unless the value is a path that commands may write.
 const CHECKED_VARIABLES: [&str; 8] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -47,7 +47,7 @@ const CHECKED_VARIABLES: [&str; 8] = [
 const GPG_SETTINGS: [&str; 6] =
     ["", "common.conf", "gpg-agent.conf", "gpg.conf", "gpg.conf-2", "gpgsm.conf"];
 
-/// The folder of one command, and what its programs reach there.
+/// The folder of one command, with the socket that its programs reach there.
 #[derive(Debug)]
 pub(crate) struct SigningService {
     listener: BlockingListener,
@@ -58,7 +58,7 @@ pub(crate) struct SigningService {
 }
 
 impl SigningService {
-    /// Makes the folder. `writable` is where commands may write, and `session_tmp` what they have as `/tmp`. Blocks.
+    /// Makes the folder. Commands may write in `writable` and see `session_tmp` as their `/tmp`. Blocks.
     ///
     /// # Errors
     /// If the temporary files of the agent lie where commands may write: they could replace them.
@@ -86,7 +86,7 @@ impl SigningService {
         Ok(SigningService { listener, folder, signer, _owner: owner, _mount_point: mount_point })
     }
 
-    /// What programs have to see for it, as real paths: the folder, the socket and this program.
+    /// The real paths that programs must see to ask for a signature: the folder, the socket and this program.
     pub(crate) fn places(&self) -> [PathBuf; 3] {
         let program = launcher_program().and_then(|program| real_path(program).ok());
         let folder = self.folder.clone();
@@ -95,7 +95,6 @@ impl SigningService {
 
     /// The variables that make git use it, after the settings that every command gets.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let link = |format| link_in(&self.folder, format).display().to_string();
         let settings = [
             ("GIT_CONFIG_KEY_3", "GIT_CONFIG_VALUE_3", "gpg.program", SignatureFormat::OpenPgp),
             (
@@ -110,12 +109,12 @@ impl SigningService {
         let mut variables = vec![("GIT_CONFIG_COUNT", "7".to_owned())];
         for (key, value, setting, format) in settings {
             variables.push((key, setting.to_owned()));
-            variables.push((value, link(format)));
+            variables.push((value, link_in(&self.folder, format).display().to_string()));
         }
         variables
     }
 
-    /// Signs for ever, one after the other.
+    /// Serves requests one after the other, forever.
     pub(crate) async fn serve(self) {
         let SigningService { listener, signer, _owner, _mount_point, .. } = self;
         let Ok(listener) = UnixListener::from_std(listener) else { return };
@@ -133,7 +132,7 @@ impl SigningService {
     }
 }
 
-/// The empty folder at which commands see it in their `/tmp`, which nothing else uses.
+/// The empty folder in the commands' `/tmp` at which they see the service's folder. Nothing else uses it.
 #[derive(Debug)]
 struct MountPoint(PathBuf);
 
@@ -158,19 +157,20 @@ struct Signer {
 impl Signer {
     fn new(environment: &Environment, writable: Vec<PathBuf>) -> Signer {
         let mut signer = Signer { environment: environment.clone(), writable };
-        let is_kept = |name: &str, value: &OsStr| {
-            let is_path = Path::new(value).is_absolute();
-            KEPT_VARIABLES.contains(&name)
-                || CHECKED_VARIABLES.contains(&name)
-                    && !(is_path && signer.is_writable(Path::new(value)))
-                || name.starts_with("LC_")
-        };
-        let names = environment.iter().map(|(name, value)| (name.to_string_lossy(), value));
-        let others: Vec<_> =
-            names.filter(|(name, value)| !is_kept(name, value)).map(|(name, _)| name).collect();
-        let others: Vec<&str> = others.iter().map(AsRef::as_ref).collect();
-        signer.environment = environment.without(&others);
+        let variables = environment.iter().map(|(name, value)| (name.to_string_lossy(), value));
+        let others = variables.filter(|(name, value)| !signer.keeps_variable(name, value));
+        let removed: Vec<_> = others.map(|(name, _)| name).collect();
+        let removed_names: Vec<&str> = removed.iter().map(AsRef::as_ref).collect();
+        signer.environment = environment.without(&removed_names);
         signer
+    }
+
+    /// Returns true if signing programs get this variable.
+    fn keeps_variable(&self, name: &str, value: &OsStr) -> bool {
+        let is_path = Path::new(value).is_absolute();
+        KEPT_VARIABLES.contains(&name)
+            || CHECKED_VARIABLES.contains(&name) && !(is_path && self.is_writable(Path::new(value)))
+            || name.starts_with("LC_")
     }
 
     /// Returns true if commands may write there, or if there is nothing.
@@ -216,8 +216,8 @@ impl Signer {
         }
         let arguments = ["--status-fd=2", "-bsau", &request.key].map(OsString::from);
         let output = self.run(&program, &arguments, &payload).await?;
-        let signature = String::from_utf8(output.text).map_err(io::Error::other)?;
-        let signature = (output.is_success && !signature.is_empty()).then_some(signature);
+        let text = String::from_utf8(output.text).map_err(io::Error::other)?;
+        let signature = (output.is_success && !text.is_empty()).then_some(text);
         Ok(SigningAnswer { signature, messages: output.messages })
     }
 
@@ -252,17 +252,16 @@ impl Signer {
 
     /// The program that the user's settings of git name, or why there is none. Settings of a repository do not count.
     async fn program(&self, format: SignatureFormat) -> io::Result<Result<PathBuf, String>> {
-        let none = |name: &str| Ok(Err(format!("there is no {name} where commands cannot write")));
-        let Some(git) = self.find_program("git") else { return none("git") };
+        let Some(git) = self.find_program("git") else { return Ok(Err(no_program("git"))) };
         let arguments =
-            ["config", "--show-origin", "--null", "--get-regexp", r"^gpg\.(.*\.)?program$"];
-        let arguments = arguments.map(OsString::from);
+            ["config", "--show-origin", "--null", "--get-regexp", r"^gpg\.(.*\.)?program$"]
+                .map(OsString::from);
         let reading = self.run(&git, &arguments, &[]);
-        let settings = timeout(SETTINGS_TIMEOUT, reading).await??;
-        let settings = String::from_utf8_lossy(&settings.text).into_owned();
+        let output = timeout(SETTINGS_TIMEOUT, reading).await??;
+        let settings = String::from_utf8_lossy(&output.text).into_owned();
         let Some((file, wanted)) = program_in_settings(&settings, format) else {
             let name = format.default_program();
-            return self.find_program(name).map_or_else(|| none(name), |program| Ok(Ok(program)));
+            return Ok(self.find_program(name).ok_or_else(|| no_program(name)));
         };
         if self.is_writable(Path::new(file)) {
             return Ok(Err(format!("{file} names the program, and commands may write it")));
@@ -273,10 +272,8 @@ impl Signer {
             _ if wanted.contains('/') => None,
             _ => self.find_program(wanted),
         };
-        match program.filter(|program| !self.is_writable(program)) {
-            Some(program) => Ok(Ok(program)),
-            None => none(wanted),
-        }
+        let safe = program.filter(|program| !self.is_writable(program));
+        Ok(safe.ok_or_else(|| no_program(wanted)))
     }
 
     /// A program in the folders of `PATH` that commands cannot write.
@@ -292,7 +289,7 @@ impl Signer {
         })
     }
 
-    /// A file that gpg obeys and commands may write, perhaps by way of a link.
+    /// A settings file of gpg that commands may write, perhaps through a link.
     fn writable_gpg_setting(&self) -> Option<PathBuf> {
         let folder = match self.environment.get("GNUPGHOME") {
             Some(folder) => PathBuf::from(folder),
@@ -302,7 +299,7 @@ impl Signer {
         files.find(|file| file.exists() && self.is_writable(file))
     }
 
-    /// Runs a program outside of the sandbox, where no settings of a repository count.
+    /// Runs a program outside the sandbox, in `/`, where no settings of a repository count.
     async fn run(
         &self,
         program: &Path,
@@ -324,7 +321,8 @@ impl Signer {
             stdin.write_all(input).await.ok();
             drop(stdin);
         };
-        let (mut text, mut messages) = (Vec::new(), Vec::new());
+        let mut text = Vec::new();
+        let mut messages = Vec::new();
         let mut stdout = pipes.stdout.take(MAX_LINE / 4);
         let mut stderr = pipes.stderr.take(MAX_LINE / 4);
         let ((), read, noted) =
@@ -340,7 +338,7 @@ impl Signer {
     }
 }
 
-/// What a program has written.
+/// The output of a program.
 struct ProgramOutput {
     is_success: bool,
     text: Vec<u8>,
@@ -360,6 +358,10 @@ fn prepare_files(payload: &[u8], literal_key: Option<&str>) -> io::Result<Privat
     Ok(folder)
 }
 
+fn no_program(name: &str) -> String {
+    format!("there is no {name} where commands cannot write")
+}
+
 fn refusal(why: &str) -> SigningAnswer {
     let messages = format!("turnwright: nothing was signed: {why}\n");
     SigningAnswer { signature: None, messages }
@@ -377,7 +379,7 @@ async fn read_request(stream: &mut BufReader<UnixStream>) -> io::Result<(Signing
     Ok((request, payload))
 }
 
-/// Returns true if a program takes it as the name of a key, and as nothing else.
+/// Returns true if programs can take this only as the name of a key.
 fn is_plain_key(key: &str) -> bool {
     !key.is_empty()
         && key.len() <= MAX_KEY_BYTES
@@ -394,28 +396,39 @@ fn program_in_settings(settings: &str, format: SignatureFormat) -> Option<(&str,
     while let (Some(origin), Some(setting)) = (parts.next(), parts.next()) {
         let Some((key, value)) = setting.split_once('\n') else { continue };
         if key == name || format == SignatureFormat::OpenPgp && key == "gpg.program" {
-            // A setting that is in no file has a name that is no path.
+            // The origin of a setting that is in no file is no path.
             found = Some((origin.strip_prefix("file:").unwrap_or(""), value));
         }
     }
     found
 }
 
-/// Returns true if this is what git signs: a commit, a tag, or the certificate of a push.
+/// Returns true for the objects that git signs: a commit, a tag, or the certificate of a push.
 fn is_git_object(payload: &[u8]) -> bool {
     let text = String::from_utf8_lossy(payload);
     let head = text.split("\n\n").next().unwrap_or_default();
     let mut lines = head.lines();
     let first = lines.next().unwrap_or_default();
-    let has = |name: &str| head.lines().any(|line| line.starts_with(name));
-    let is_id =
-        |id: &str| [40, 64].contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     match first.split_once(' ') {
-        Some(("tree", id)) => is_id(id) && has("author ") && has("committer "),
-        Some(("object", id)) => is_id(id) && has("type ") && has("tag "),
-        Some(("certificate", version)) => version == "version 0.1" && has("pusher "),
+        Some(("tree", id)) => {
+            is_object_id(id) && has_line(head, "author ") && has_line(head, "committer ")
+        }
+        Some(("object", id)) => {
+            is_object_id(id) && has_line(head, "type ") && has_line(head, "tag ")
+        }
+        Some(("certificate", version)) => version == "version 0.1" && has_line(head, "pusher "),
         _ => false,
     }
+}
+
+/// Returns true if a line begins with `prefix`.
+fn has_line(text: &str, prefix: &str) -> bool {
+    text.lines().any(|line| line.starts_with(prefix))
+}
+
+/// Returns true for the hexadecimal SHA-1 or SHA-256 of an object.
+fn is_object_id(id: &str) -> bool {
+    [40, 64].contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -431,8 +444,8 @@ mod tests {
         assert_eq!(found(SignatureFormat::Ssh), Some(("/a", "/opt/op-ssh-sign")));
         assert_eq!(found(SignatureFormat::X509), None);
         let only = "file:/a\0gpg.program\ngpg2\0";
-        let found = program_in_settings(only, SignatureFormat::OpenPgp);
-        assert_eq!(found, Some(("/a", "gpg2")));
+        let one = program_in_settings(only, SignatureFormat::OpenPgp);
+        assert_eq!(one, Some(("/a", "gpg2")));
     }
 
     #[test]
@@ -454,8 +467,8 @@ mod tests {
 
     #[test]
     fn nothing_counts_that_a_command_may_write() {
-        let place = tempfile::tempdir().unwrap();
-        let place = real_path(place.path()).unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let place = real_path(temp.path()).unwrap();
         let [project, programs, home] = ["project", "bin", "home"].map(|name| {
             fs::create_dir(place.join(name)).unwrap();
             place.join(name)
@@ -466,15 +479,14 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         }
         symlink(project.join("gpg"), programs.join("linked")).unwrap();
-        let text = |path: &Path| OsString::from(path);
         let path = std::env::join_paths([&project, &programs]).unwrap();
         let environment = Environment::default()
             .with("PATH", path)
-            .with("HOME", text(&home))
-            .with("GNUPGHOME", text(&project))
-            .with("LD_LIBRARY_PATH", text(&programs))
-            .with("PYTHONPATH", text(&programs))
-            .with("SSH_AUTH_SOCK", text(&programs));
+            .with("HOME", OsString::from(&home))
+            .with("GNUPGHOME", OsString::from(&project))
+            .with("LD_LIBRARY_PATH", OsString::from(&programs))
+            .with("PYTHONPATH", OsString::from(&programs))
+            .with("SSH_AUTH_SOCK", OsString::from(&programs));
         let signer = Signer::new(&environment, vec![project.clone()]);
         assert_eq!(signer.find_program("gpg"), Some(programs.join("gpg")));
         assert_eq!(signer.find_program("linked"), None);

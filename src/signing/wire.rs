@@ -1,14 +1,14 @@
-//! What the command and the agent say to each other, and where.
+//! The protocol between a command and the agent, and its socket.
 
 use serde::{Deserialize, Serialize};
 
 /// The socket in the folder.
 pub(crate) const SOCKET: &str = "socket";
-/// How the names of the links begin.
+/// The prefix of the links' names.
 pub(crate) const LINK_PREFIX: &str = "sign-";
-/// The maximum size of what is signed, in bytes.
+/// The maximum size of a payload, in bytes.
 pub(crate) const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
-/// The maximum length of a request without what is to be signed, and of an answer, in bytes.
+/// The maximum length of a request without its payload, and of an answer, in bytes.
 pub(crate) const MAX_LINE: u64 = 1024 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl SignatureFormat {
     }
 }
 
-/// What the client sends, as a line, before what is to be signed.
+/// A client's request: one line, followed by the payload.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SigningRequest {
     pub(crate) format: SignatureFormat,
@@ -53,11 +53,11 @@ pub(crate) struct SigningRequest {
     pub(crate) payload_bytes: usize,
 }
 
-/// What the agent answers, as a line.
+/// The agent's answer: one line.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SigningAnswer {
     /// `None` if nothing was signed.
     pub(crate) signature: Option<String>,
-    /// What the signing program has said, which git reads.
+    /// The messages of the signing program, which git reads.
     pub(crate) messages: String,
 }

@@ -1,4 +1,4 @@
-//! Decides which tools are advertised to the model, and MCP tools in which order. A tool keeps its
+//! Decides which tools are advertised to the model, and the order of the MCP tools. A tool keeps its
 //! position and new ones are appended, so that the provider's prompt cache stays valid.
 
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use super::{AnyTool, OfferContext, ToolIndex};
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::token_meter::specs_weight;
 
-/// Built-in tools take some 2 000 tokens. In a window of fewer tokens than this, only those are
-/// advertised without which no work can be done; the others can still be called.
+/// Built-in tools take some 2 000 tokens. In a window of fewer tokens than this, only the
+/// indispensable ones are advertised; the others can still be called.
 pub(crate) const SMALL_WINDOW: u64 = 8_000;
-/// Those tools.
+/// The tools without which no work can be done.
 const ESSENTIAL_TOOLS: &[&str] = &[
     "apply_patch",
     "edit_file",
@@ -46,36 +46,36 @@ pub(super) struct AdvertisedTools {
     uses_search: bool,
 }
 
-/// Whether a built-in tool is advertised to a model with this context window (in tokens).
+/// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
 pub(super) fn fits_window(name: &str, window: Option<u64>) -> bool {
-    window.is_none_or(|it| it >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
+    window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
 }
 
-/// The weight of those of these tools that a model with a small window is offered, too.
+/// The weight of the tools that are advertised even to a model with a small window.
 pub(crate) fn essential_weight(specs: &ToolSpecs) -> u64 {
-    let essential = specs.iter().filter(|it| fits_window(&it.name, Some(0))).cloned();
+    let essential = specs.iter().filter(|spec| fits_window(&spec.name, Some(0))).cloned();
     specs_weight(&essential.collect::<Vec<_>>())
 }
 
 /// The bytes that MCP tool specs may take for a model with this context window (in tokens).
 pub(super) fn schema_budget(window: Option<u64>) -> usize {
-    let budget = window.map(|it| it.saturating_mul(BYTES_PER_TOKEN) / WINDOW_FRACTION);
-    budget.map_or(DEFAULT_BUDGET, |it| usize::try_from(it).unwrap_or(usize::MAX))
+    let budget = window.map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN) / WINDOW_FRACTION);
+    budget.map_or(DEFAULT_BUDGET, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 impl AdvertisedTools {
-    /// Whether the model has to search for tools.
+    /// Returns true if the model has to search for tools.
     pub(super) fn uses_search(&self) -> bool {
         self.uses_search
     }
 
-    /// Marks a tool as used. Returns whether it has to be advertised and was not before.
+    /// Marks a tool as used. Returns true if it has to be advertised and was not before.
     pub(super) fn load(&mut self, name: &str) -> bool {
-        self.loaded.retain(|it| it != name);
+        self.loaded.retain(|loaded| loaded != name);
         self.loaded.push(name.to_owned());
         let surplus = self.loaded.len().saturating_sub(MAX_LOADED);
         self.loaded.drain(..surplus);
-        self.uses_search && !self.advertised.iter().any(|it| it == name)
+        self.uses_search && !self.advertised.iter().any(|advertised| advertised == name)
     }
 
     /// Updates the list and returns the names to advertise, with the name of the search tool among
@@ -83,7 +83,7 @@ impl AdvertisedTools {
     pub(super) fn update(&mut self, index: &ToolIndex, budget: usize, search: &str) -> &[String] {
         if !self.uses_search && exceeds_budget(index, budget) {
             self.uses_search = true;
-            // What the model knows already is kept, as far as the budget allows.
+            // Keep the tools that the model knows already, as far as the budget allows.
             let known = std::mem::take(&mut self.loaded);
             for name in self.advertised.clone().iter().chain(&known) {
                 self.load(name);
@@ -92,29 +92,29 @@ impl AdvertisedTools {
         if self.uses_search {
             self.evict_unused(index, budget);
         }
-        let (uses_search, loaded) = (self.uses_search, &self.loaded);
-        self.advertised.retain(|it| {
-            if it == search {
+        let uses_search = self.uses_search;
+        let loaded = &self.loaded;
+        self.advertised.retain(|name| {
+            if name == search {
                 return uses_search;
             }
-            index.get(it).is_some() && (!uses_search || loaded.contains(it))
+            index.get(name).is_some() && (!uses_search || loaded.contains(name))
         });
-        let new = |it: &&str| !self.advertised.iter().any(|advertised| advertised == it);
-        let new: Vec<_> = if uses_search {
-            let loaded = loaded.iter().map(String::as_str).filter(|it| index.get(it).is_some());
-            std::iter::once(search).chain(loaded).filter(new).map(str::to_owned).collect()
+        let mut new: Vec<&str> = if uses_search {
+            let known = loaded.iter().map(String::as_str).filter(|name| index.get(name).is_some());
+            std::iter::once(search).chain(known).collect()
         } else {
-            let names = index.tools().iter().map(|it| it.name());
-            names.filter(new).map(str::to_owned).collect()
+            index.tools().iter().map(|tool| tool.name()).collect()
         };
-        self.advertised.extend(new);
+        new.retain(|name| !self.advertised.iter().any(|advertised| advertised == name));
+        self.advertised.extend(new.into_iter().map(str::to_owned));
         &self.advertised
     }
 
     /// Drops the least recently used tools until the rest fits into the budget.
     fn evict_unused(&mut self, index: &ToolIndex, budget: usize) {
-        let weight = |name: &String| index.get(name).map_or(0, spec_size);
-        let mut sizes: Vec<_> = self.loaded.iter().map(weight).collect();
+        let loaded = self.loaded.iter();
+        let mut sizes: Vec<_> = loaded.map(|name| index.get(name).map_or(0, spec_size)).collect();
         let mut whole: usize = sizes.iter().sum();
         while whole > budget && sizes.len() > MIN_LOADED {
             whole -= sizes.remove(0);
@@ -133,7 +133,7 @@ fn spec_size(tool: &Arc<dyn AnyTool>) -> usize {
     let Some(spec) = tool.spec(&OfferContext::default()) else { return 0 };
     let mut count = ByteCounter(spec.name.len() + spec.description.len());
     // `ByteCounter` never fails.
-    drop(serde_json::to_writer(&mut count, &spec.parameters));
+    serde_json::to_writer(&mut count, &spec.parameters).ok();
     count.0
 }
 

@@ -40,26 +40,26 @@ pub(super) struct AgentArgs {
 
 impl AgentArgs {
     fn kind(&self) -> &str {
-        self.kind.as_deref().map(str::trim).filter(|it| !it.is_empty()).unwrap_or(DEFAULT_TYPE)
+        self.kind.as_deref().map(str::trim).filter(|kind| !kind.is_empty()).unwrap_or(DEFAULT_TYPE)
     }
 
     /// The task in one line.
     fn title(&self) -> String {
-        let words = [self.description.trim(), self.prompt.trim()];
-        let words = words.into_iter().find(|it| !it.is_empty()).unwrap_or_default();
-        shorten_title(escape_hidden_line(words.lines().next().unwrap_or_default()))
+        let texts = [self.description.trim(), self.prompt.trim()];
+        let text = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        shorten_title(escape_hidden_line(text.lines().next().unwrap_or_default()))
     }
 }
 
-/// Whether a call with these arguments starts a helper that has a tool of which `is_edit` is true.
+/// Returns true if a call with these arguments starts a helper with a tool for which `is_edit` returns true.
 pub(crate) fn may_edit(
     arguments: &Value,
     helpers: &HelperSet,
     is_edit: impl Fn(&str) -> bool,
 ) -> bool {
     let args = serde_json::from_value::<AgentArgs>(arguments.clone()).ok();
-    let kind = args.and_then(|it| helpers.find_type(it.kind()).ok());
-    kind.is_some_and(|it| it.tools.is_none_or(|tools| tools.iter().any(|it| is_edit(it))))
+    let kind = args.and_then(|args| helpers.find_type(args.kind()).ok());
+    kind.is_some_and(|kind| kind.tools.is_none_or(|tools| tools.iter().any(|tool| is_edit(tool))))
 }
 
 impl Tool for Agent {
@@ -94,7 +94,7 @@ impl Tool for Agent {
     }
 
     fn effects(&self, _: &AgentArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        // What the helper does is judged call by call.
+        // The helper's own calls are judged one by one.
         vec![Effect::SessionState]
     }
 
@@ -117,7 +117,8 @@ impl Tool for Agent {
             }
         };
         let view = self.view(&args, &[], ctx.env.files.roots());
-        let (title, in_background) = (args.title(), args.background.unwrap_or(false));
+        let title = args.title();
+        let in_background = args.background.unwrap_or(false);
         let task = HelperTask { kind, title, view, prompt: args.prompt, in_background };
         runner.run(task, ctx).await
     }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::arguments::letters_and_digits;
 
-/// Built-in tools that a helper never has: those that start helpers, and those through which the session
-/// speaks with the user.
+/// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
 const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
 
 /// The only tools of a session.
@@ -20,55 +19,60 @@ pub(crate) struct AllowedTools {
 }
 
 impl AllowedTools {
-    /// The tools of these names, which may be those of other agents (`Read`, `Bash(git:*)`,
+    /// The tools with these names, which may be names from other agents (`Read`, `Bash(git:*)`,
     /// `mcp__server__tool`). A pattern behind a name is ignored: it would be an approval in other
     /// agents, and nothing is approved here.
     pub(crate) fn new(names: &[String]) -> AllowedTools {
-        let bare = names.iter().map(|it| it.split('(').next().unwrap_or_default());
-        let names = Some(bare.map(|it| it.trim().to_owned()).collect());
+        let bare = names.iter().map(|name| name.split('(').next().unwrap_or_default());
+        let names = Some(bare.map(|name| name.trim().to_owned()).collect());
         AllowedTools { names, excluded: &[], outer: None }
     }
 
-    /// The tools of a helper: those of these names, or all, as far as its session has them.
+    /// The tools of a helper: the named ones, or all, limited to those of its session.
     pub(super) fn of_helper(
         names: Option<&[String]>,
         outer: Option<Arc<AllowedTools>>,
     ) -> AllowedTools {
-        let names = names.and_then(|it| AllowedTools::new(it).names);
+        let names = names.and_then(|names| AllowedTools::new(names).names);
         AllowedTools { names, excluded: NOT_FOR_HELPERS, outer }
     }
 
-    /// Whether the built-in tool with this name, or with one of these names of other agents, is allowed.
+    /// Returns true if the built-in tool with this name, or with one of these names of other agents, is allowed.
     pub(super) fn contains(&self, name: &str, foreign: &[&str]) -> bool {
         if self.excluded.contains(&name)
-            || self.outer.as_ref().is_some_and(|it| !it.contains(name, foreign))
+            || self.outer.as_ref().is_some_and(|outer| !outer.contains(name, foreign))
         {
             return false;
         }
         let name = letters_and_digits(name);
         self.names.as_ref().is_none_or(|names| {
-            let mut names = names.iter().map(|it| letters_and_digits(it));
-            names.any(|it| it == name || foreign.contains(&it.as_str())) || self.has_wildcard()
+            let mut allowed = names.iter().map(|allowed| letters_and_digits(allowed));
+            allowed.any(|allowed| allowed == name || foreign.contains(&allowed.as_str()))
+                || self.has_wildcard()
         })
     }
 
-    /// Whether the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its name, or by that of its
-    /// server, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
+    /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, or by its
+    /// server's, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
     pub(super) fn contains_remote(&self, name: &str) -> bool {
-        if self.outer.as_ref().is_some_and(|it| !it.contains_remote(name)) {
+        if self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name)) {
             return false;
         }
-        let is_named = |it: &String| {
-            let server = it.strip_suffix("__*").unwrap_or(it);
-            let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
-            it == name || tool.is_some_and(|tool| tool.starts_with("__"))
-        };
-        self.names.as_ref().is_none_or(|names| names.iter().any(is_named) || self.has_wildcard())
+        self.names.as_ref().is_none_or(|names| {
+            names.iter().any(|allowed| allows_remote(allowed, name)) || self.has_wildcard()
+        })
     }
 
     fn has_wildcard(&self) -> bool {
-        self.names.iter().flatten().any(|it| it == "*")
+        self.names.iter().flatten().any(|name| name == "*")
     }
+}
+
+/// Returns true if `allowed` is the name of this MCP tool or of its server.
+fn allows_remote(allowed: &str, name: &str) -> bool {
+    let server = allowed.strip_suffix("__*").unwrap_or(allowed);
+    let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
+    allowed == name || tool.is_some_and(|tool| tool.starts_with("__"))
 }
 
 #[cfg(test)]
@@ -107,7 +111,7 @@ mod tests {
         ] {
             let allowed = AllowedTools::new(&[pattern.to_owned()]);
             let names = ["mcp__files__read", "mcp__files__list", "mcp__other__read"];
-            assert_eq!(names.map(|it| allowed.contains_remote(it)), expected, "{pattern}");
+            assert_eq!(names.map(|name| allowed.contains_remote(name)), expected, "{pattern}");
             assert_eq!(allowed.contains("exec", &["bash"]), pattern == "*", "{pattern}");
         }
         assert!(!AllowedTools::new(&[]).contains("read_file", &["read"]));
@@ -127,7 +131,8 @@ mod tests {
             ("agent", &[], [false; 3]),
             ("ask_user", &[], [false; 3]),
         ] {
-            assert_eq!([&open, &limited, &named].map(|it| it.contains(name, foreign)), expected);
+            let helpers = [&open, &limited, &named];
+            assert_eq!(helpers.map(|helper| helper.contains(name, foreign)), expected);
         }
         for (helper, expected) in [(&open, true), (&limited, false), (&named, false)] {
             assert_eq!(helper.contains_remote("mcp__a__b"), expected);

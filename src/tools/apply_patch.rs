@@ -83,8 +83,11 @@ impl Tool for ApplyPatch {
             [one] => format!("Patch {}", roots.display_path(one)),
             more => format!("Patch {} files", more.len()),
         };
-        let location = |it| Location { path: roots.client_path(it), line: Some(1) };
-        CallView { title, kind: Self::KIND, locations: targets.iter().map(location).collect() }
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line: Some(1) })
+            .collect();
+        CallView { title, kind: Self::KIND, locations }
     }
 
     fn effects(&self, args: &ApplyPatchArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
@@ -110,9 +113,9 @@ impl Tool for ApplyPatch {
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
-        let files = args.parsed().clone();
-        let files =
-            files.map_err(|it| format!("The patch makes no sense: {it}. Nothing was written."))?;
+        let files = args.parsed().clone().map_err(|problem| {
+            format!("The patch makes no sense: {problem}. Nothing was written.")
+        })?;
         for (number, place) in targets.iter().enumerate() {
             if targets[..number].contains(place) {
                 let name = ctx.env.files.roots().display_path(place);
@@ -157,7 +160,7 @@ impl Tool for ApplyPatch {
     ) -> ToolOutcome {
         let files = &ctx.env.files;
         for step in &steps {
-            if !step.effects().iter().all(|it| pass.effects().contains(it)) {
+            if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
                 return ToolOutcome::failed("Nothing was written: there is no permission for it.");
             }
             if !edit_common::still_resolves_to(&step.name, &step.target, ctx).await {
@@ -183,7 +186,7 @@ impl Tool for ApplyPatch {
     }
 }
 
-/// Why a step failed, and whether a part of it was done.
+/// The reason why a step failed; `is_partial` if a part of it was done.
 struct PatchFailure {
     reason: FileError,
     is_partial: bool,
@@ -233,7 +236,7 @@ impl PatchStep {
         match &self.action {
             PatchAction::Add(applied) => applied.text.len(),
             PatchAction::Update { before, applied, .. } => before.text.len() + applied.text.len(),
-            PatchAction::Delete { before, .. } => before.as_ref().map_or(0, |it| it.text.len()),
+            PatchAction::Delete { before, .. } => before.as_ref().map_or(0, |file| file.text.len()),
         }
     }
 
@@ -258,15 +261,15 @@ async fn plan_step(
     let files = &ctx.env.files;
     let FilePatch { path: name, change } = file;
     let target = target.clone();
-    let nothing = |why: &str| Err(format!("{name} {why}. Nothing was written.").into());
     if to.is_some() || change == PatchOp::Delete {
-        let (roots, path) = (files.roots().clone(), PathBuf::from(&name));
+        let roots = files.roots().clone();
+        let path = PathBuf::from(&name);
         let own = spawn_blocking(move || roots.resolve_entry(&path)).await;
         if own.ok().as_ref() != Some(&target) {
-            return nothing("is a link; use move_path or delete_path");
+            return Err(file_refusal(&name, "is a link; use move_path or delete_path"));
         }
         if let Some(reason) = super::delete_path::why_protected(&target, ctx).await {
-            return nothing(reason);
+            return Err(file_refusal(&name, reason));
         }
     }
     let now = match &change {
@@ -284,7 +287,9 @@ async fn plan_step(
                 edits: Vec::new(),
             })
         }
-        (PatchOp::Add { .. }, Ok(_)) => return nothing("exists already; use `*** Update File`"),
+        (PatchOp::Add { .. }, Ok(_)) => {
+            return Err(file_refusal(&name, "exists already; use `*** Update File`"));
+        }
         (PatchOp::Delete, Err(FileError::Binary(_) | FileError::TooLarge(_))) => {
             PatchAction::Delete { before: None, aside: None }
         }
@@ -302,6 +307,10 @@ async fn plan_step(
         }
     };
     Ok(PatchStep { name, target, action: act })
+}
+
+fn file_refusal(name: &str, why: &str) -> ToolRefusal {
+    format!("{name} {why}. Nothing was written.").into()
 }
 
 /// Applies the hunks to a file that exists.
@@ -338,7 +347,7 @@ async fn plan_update(
     Err(refusal.into())
 }
 
-/// Executes one step and updates it with what was really written.
+/// Executes one step and updates it with the text that was really written.
 async fn execute_step(
     step: &mut PatchStep,
     files: &Files,
@@ -469,7 +478,8 @@ fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
 fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> ToolOutcome {
     let mut total = LineCounts::default();
     let mut lines = String::new();
-    let (mut room, mut card) = (line_changes::MAX_SHOWN_LINES, edit_common::MAX_CARD_BYTES);
+    let mut room = line_changes::MAX_SHOWN_LINES;
+    let mut card = edit_common::MAX_CARD_BYTES;
     for step in steps {
         let (verb, applied) = match &step.action {
             PatchAction::Add(applied) => ("Added", Some(applied)),
@@ -501,7 +511,8 @@ fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> Tool
         let line = applied.map_or(1, edit_common::first_changed_line);
         view.locations.push(Location { path: roots.client_path(step.place()), line: Some(line) });
     }
-    let (count, LineCounts { added, removed }) = (steps.len(), total);
+    let count = steps.len();
+    let LineCounts { added, removed } = total;
     view.title = match steps {
         [one] => format!("Patch {} (+{added} −{removed})", roots.display_path(one.place())),
         _ => format!("Patch {count} files (+{added} −{removed})"),
@@ -513,7 +524,7 @@ fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> Tool
         text: format!("{head}\n{lines}"),
         raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
         view: Some(view),
-        content: steps.iter().map(|it| step_diff(it, roots, &mut card)).collect(),
+        content: steps.iter().map(|step| step_diff(step, roots, &mut card)).collect(),
         images: Vec::new(),
     }
 }

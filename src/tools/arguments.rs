@@ -32,8 +32,8 @@ const MAX_VALUE_CHARS: usize = 80;
 /// An error quotes at most this many characters of a serde error.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// Parses arguments. If they do not fit, repairs what can be meant in only one way. Also returns
-/// the names that the tool does not know.
+/// Parses arguments. If they do not fit, repairs mistakes that can be meant in only one way. Also
+/// returns the names that the tool does not know.
 pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), ToolRefusal> {
     if let Ok((args, ignored)) = read(args.clone())
         && ignored.is_empty()
@@ -47,19 +47,19 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<Stri
         // A field is called missing only if serde says so: a tool may accept names that are not in
         // its schema.
         let is_field_missing = message.contains("missing field");
-        let problem = describe_problem(&repaired, &schema, "", is_field_missing);
-        let problem = problem.unwrap_or_else(|| {
-            let place = Some(error.path().to_string()).filter(|place| place != ".");
-            let fault = field_error_text(&place.unwrap_or_default(), &message);
-            text::clip(fault, MAX_ERROR_CHARS)
-        });
+        let problem =
+            describe_problem(&repaired, &schema, "", is_field_missing).unwrap_or_else(|| {
+                let place = Some(error.path().to_string()).filter(|place| place != ".");
+                let fault = field_error_text(&place.unwrap_or_default(), &message);
+                text::clip(fault, MAX_ERROR_CHARS)
+            });
         let names = argument_names(&schema);
         let name = T::NAME;
         format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
     })
 }
 
-/// Deserializes arguments. Also returns the places of those that the type does not know.
+/// Deserializes arguments. Also returns the places of unknown ones.
 fn read<T: DeserializeOwned>(
     args: Value,
 ) -> Result<(T, Vec<String>), serde_path_to_error::Error<serde_json::Error>> {
@@ -101,25 +101,24 @@ pub(super) fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// What is wrong with a value, for the model: which argument, what it must be, and what was sent.
+/// Tells the model what is wrong with a value: which argument, what it must be, and what was sent.
 fn describe_problem(
     value: &Value,
     schema: &Value,
     place: &str,
     is_field_missing: bool,
 ) -> Option<String> {
-    let is = |what: &str| format!("`{place}` must be {what}, not {}", quote_value(value));
     match (schema["type"].as_str().unwrap_or_default(), value) {
         ("object", Value::Object(fields)) => {
             let required = schema["required"].as_array().into_iter().flatten();
             let mut missing =
-                required.filter_map(Value::as_str).filter(|it| !fields.contains_key(*it));
+                required.filter_map(Value::as_str).filter(|name| !fields.contains_key(*name));
             let dot = if place.is_empty() { "" } else { "." };
             if let Some(missing) = missing.next()
                 && is_field_missing
             {
-                let sent: Vec<_> = fields.keys().take(MAX_NAMES).map(String::as_str).collect();
-                let sent = if sent.is_empty() { "nothing".to_owned() } else { sent.join(", ") };
+                let names: Vec<_> = fields.keys().take(MAX_NAMES).map(String::as_str).collect();
+                let sent = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
                 return Some(format!(
                     "`{place}{dot}{missing}` is missing, there is {}",
                     text::clip(sent, MAX_VALUE_CHARS)
@@ -142,20 +141,25 @@ fn describe_problem(
                 is_field_missing,
             )
         }),
-        ("object", _) => Some(is("an object")),
-        ("array", _) => Some(is("a list")),
+        ("object", _) => Some(wrong_value(place, "an object", value)),
+        ("array", _) => Some(wrong_value(place, "a list", value)),
         ("string", Value::String(text)) => {
             let words: Vec<_> =
                 schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
-            (!words.contains(&text.as_str())).then(|| is(&format!("one of {}", words.join(", "))))
+            let is_known = words.contains(&text.as_str());
+            (!is_known).then(|| wrong_value(place, &format!("one of {}", words.join(", ")), value))
         }
-        ("string", _) => Some(is("text")),
+        ("string", _) => Some(wrong_value(place, "text", value)),
         ("integer", Value::Number(number)) if !number.is_f64() => None,
-        ("integer", _) => Some(is("a whole number")),
-        ("number", it) if !it.is_number() => Some(is("a number")),
-        ("boolean", it) if !it.is_boolean() => Some(is("true or false")),
+        ("integer", _) => Some(wrong_value(place, "a whole number", value)),
+        ("number", _) if !value.is_number() => Some(wrong_value(place, "a number", value)),
+        ("boolean", _) if !value.is_boolean() => Some(wrong_value(place, "true or false", value)),
         _ => None,
     }
+}
+
+fn wrong_value(place: &str, expected: &str, value: &Value) -> String {
+    format!("`{place}` must be {expected}, not {}", quote_value(value))
 }
 
 fn quote_value(value: &Value) -> String {
@@ -168,11 +172,11 @@ fn quote_value(value: &Value) -> String {
 
 /// The list of all arguments.
 fn argument_names(schema: &Value) -> String {
-    let name = |it: &String| {
-        if repair::is_required(schema, it) { format!("{it} (required)") } else { it.clone() }
-    };
-    let names: Vec<_> =
-        schema["properties"].as_object().into_iter().flatten().map(|it| name(it.0)).collect();
+    let mut names = Vec::new();
+    for (name, _) in schema["properties"].as_object().into_iter().flatten() {
+        let is_required = repair::is_required(schema, name);
+        names.push(if is_required { format!("{name} (required)") } else { name.clone() });
+    }
     match names.as_slice() {
         [] => "It takes no arguments".to_owned(),
         names => format!("It takes: {}", names.join(", ")),

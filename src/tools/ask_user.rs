@@ -15,11 +15,11 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
-/// Limits on what the model may send: options, and characters of each text.
+/// Limits on a question: the number of options, and the characters of each text.
 const MAX_OPTIONS: usize = 20;
 const MAX_OPTION_CHARS: usize = 200;
 const MAX_QUESTION_CHARS: usize = 4_000;
-/// What the card of a question says that is asked in the conversation.
+/// The text on the card of a question that is asked in the conversation.
 const ASKED: &str = "Asked below.";
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Tool for AskUser {
         let inquiry =
             UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };
         match ctx.env.client.ask_user(inquiry).await {
-            UserReply::Answered(words) if words.iter().any(|it| !it.trim().is_empty()) => {
+            UserReply::Answered(words) if words.iter().any(|text| !text.trim().is_empty()) => {
                 answer_outcome(&words)
             }
             UserReply::Answered(_) | UserReply::Declined => ToolOutcome::refused(ToolRefusal::new(
@@ -98,8 +98,9 @@ impl Tool for AskUser {
 
 /// The question as it is asked in the conversation.
 fn numbered(question: &str, options: &[String], several: bool) -> String {
-    let listed = options.iter().enumerate().map(|(index, it)| format!("{}. {it}", index + 1));
-    let listed = listed.collect::<Vec<_>>().join("\n");
+    let items =
+        options.iter().enumerate().map(|(index, option)| format!("{}. {option}", index + 1));
+    let listed = items.collect::<Vec<_>>().join("\n");
     match (options.is_empty(), several) {
         (true, _) => question.to_owned(),
         (false, false) => {
@@ -156,7 +157,8 @@ mod tests {
     fn options_are_lines_that_differ_and_a_title_is_one_short_line() {
         let requested = ["a", " a ", "", "b\nc", "b\nc"].map(str::to_owned);
         assert_eq!(clean_options(requested.to_vec()), ["a", "b\\nc"]);
-        assert_eq!(clean_options((0..50).map(|it| it.to_string()).collect()).len(), MAX_OPTIONS);
+        let many = (0..50).map(|number| number.to_string()).collect();
+        assert_eq!(clean_options(many).len(), MAX_OPTIONS);
         assert_eq!(question_title("Which\n one?"), "Which one?");
         assert_eq!(question_title(" "), "Question");
         assert_eq!(question_title(&"é".repeat(500)).chars().count(), MAX_TITLE_CHARS);

@@ -1,5 +1,5 @@
-//! Determines the effects of a command line: its words name paths, and the paths make effects. What the parser
-//! does not see is left to the sandbox.
+//! Determines the effects of a command line: its words name paths, and the paths make effects. The sandbox takes
+//! care of everything that the parser does not see.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,30 @@ use turnwright_workspace::real_path;
 /// At most this many names in a folder are compared with a pattern.
 const MAX_MATCHED: usize = 4_096;
 
-/// What begins a pattern of git's that leaves out a path.
+/// The prefixes of git patterns that exclude a path.
 const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
 
 /// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
 pub(super) fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
-    let is_own = |text: &str| {
-        let (path, own) = (Path::new(text), workdir.path.as_path());
-        path == own || own == roots.real_cwd() && path == roots.cwd()
-    };
     let mut script = shell::parse(line, dialect());
     for command in &mut script.commands {
-        let is_here = command.folder.as_ref().is_some_and(|it| it.as_os_str().is_empty());
+        let is_here = command.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty());
         while let [git, option, folder, ..] = command.words.as_slice()
             && git.text == "git"
             && option.text == "-C"
             && !folder.is_glob
-            && (folder.text == "." || is_here && is_own(&folder.text))
+            && (folder.text == "." || is_here && is_workdir(&folder.text, &workdir.path, roots))
         {
             command.words.drain(1..3);
         }
     }
     script
+}
+
+/// Returns true if a word is the absolute path of the working folder.
+fn is_workdir(word: &str, workdir: &Path, roots: &Roots) -> bool {
+    let path = Path::new(word);
+    path == workdir || workdir == roots.real_cwd() && path == roots.cwd()
 }
 
 /// A path that a call names.
@@ -53,15 +55,15 @@ pub(super) enum CommandPath {
     WriteOutsideSandbox(PathBuf),
 }
 
-/// The paths that a call names when its line runs in `workdir`, those of `escalate` first. Deterministic: the same words give
+/// The paths that a call names when its line runs in `workdir`, `escalate`'s first. Deterministic: the same words give
 /// the same list.
 pub(super) fn paths_in_script(
     script: &shell::Script,
     workdir: &Path,
     escalation: &Escalation,
 ) -> Vec<CommandPath> {
-    let wanted = escalation.paths.iter();
-    let wanted = wanted.map(|path| CommandPath::WriteOutsideSandbox(workdir.join(path)));
+    let wanted =
+        escalation.paths.iter().map(|path| CommandPath::WriteOutsideSandbox(workdir.join(path)));
     let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
     wanted.chain(files).collect()
 }
@@ -80,21 +82,23 @@ const LEADING_ELSEWHERE: [&str; 10] = [
     "GIT_EXEC_PATH",
 ];
 
-/// The variable that a line may set for git and that leads it elsewhere. What is understood sets none.
+/// A variable that a line may set and that leads git elsewhere. A line without ambiguity sets none.
 fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'static str> {
-    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
-    let mut words = line.split(|it| !is_part(it)).filter(|_| script.ambiguity.is_some());
-    words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|it| word.starts_with(it)))
+    let mut words = line
+        .split(|char: char| !char.is_ascii_alphanumeric() && char != '_')
+        .filter(|_| script.ambiguity.is_some());
+    words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|name| word.starts_with(name)))
 }
 
-/// Programs of the shell's that may change the variables which keep git from starting editors and the like.
+/// Shell builtins that may change the variables which keep git from starting editors and the like.
 const SETTERS: [&str; 12] = [
     "export", "unset", "declare", "typeset", "readonly", "local", "source", ".", "eval", "set",
     "exec", "read",
 ];
 
-/// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if it does not:
-/// git obeys the config of the repository that it runs in, and rustup and other version managers the files of a folder. Reads the disk.
+/// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if
+/// it does not. Git obeys the config of the repository that it runs in; rustup and other version managers obey files in
+/// a folder. Reads the disk.
 pub(super) fn uncertainty_of(
     (script, line): (&shell::Script, &str),
     workdir: &Path,
@@ -115,17 +119,16 @@ pub(super) fn uncertainty_of(
         if !class.is_git && !class.uses_rustup && !may_be_version_managed {
             continue;
         }
-        let Some(folder) = &simple.folder else {
+        let Some(relative) = &simple.folder else {
             return Some("it is not known in which folder it will run".to_owned().into());
         };
-        let folder = workdir.join(folder).join(&class.git_folder);
-        let folder = real_path(folder).unwrap_or(workdir.to_path_buf());
-        let version = || {
-            let program = simple.program();
-            toolchain::untrusted_version_reason(program, &folder, environment)
-        };
-        if let Some(uncertainty) = may_be_version_managed.then(version).flatten() {
-            return Some(uncertainty.into());
+        let named = workdir.join(relative).join(&class.git_folder);
+        let folder = real_path(named).unwrap_or(workdir.to_path_buf());
+        let program = simple.program();
+        if may_be_version_managed
+            && let Some(reason) = toolchain::untrusted_version_reason(program, &folder, environment)
+        {
+            return Some(reason.into());
         }
         if !class.is_git && !class.uses_rustup {
             continue;
@@ -153,7 +156,7 @@ pub(super) fn uncertainty_of(
     of_settings
 }
 
-/// Why git may use another repository than that of its folder.
+/// Why git may use another repository than its folder's.
 fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) -> Option<String> {
     if class.leads_elsewhere {
         return Some("its options lead git to another repository or working tree".to_owned());
@@ -166,15 +169,15 @@ fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) ->
 /// it may start any program.
 fn git_use(simple: &SimpleCommand, script: &shell::Script) -> GitUse {
     let keeps_variables = script.ambiguity.is_none()
-        && !script.commands.iter().any(|it| SETTERS.contains(&it.program()));
+        && !script.commands.iter().any(|command| SETTERS.contains(&command.program()));
     if keeps_variables { GitUse::of(simple) } else { GitUse::ANY }
 }
 
-/// Returns true if a line does nothing but read, so that git runs without the repository's hooks.
+/// Returns true if a line only reads, so that git runs without the repository's hooks.
 pub(super) fn only_reads(script: &shell::Script) -> bool {
     script.ambiguity.is_none()
         && !script.commands.is_empty()
-        && script.commands.iter().all(|it| shell::classify(it).is_read_only)
+        && script.commands.iter().all(|command| shell::classify(command).is_read_only)
 }
 
 /// Why git must not show everything that it keeps of the repository in this folder; `None` if it may. Reads the disk.
@@ -192,33 +195,41 @@ pub(super) fn secrets_shown_by_git(
     roots: &Roots,
     restricted: &DeniedPaths,
 ) -> Vec<ResolvedPath> {
-    let is_inside = |it: &Path| roots.folders().any(|root| it.starts_with(root));
     let mut found = Vec::new();
     for simple in &script.commands {
         let class = shell::classify(simple);
-        let folder = simple.folder.as_ref().map(|it| real_path(workdir.join(it)));
+        let folder = simple.folder.as_ref().map(|folder| real_path(workdir.join(folder)));
         let Some(Ok(folder)) = folder.filter(|_| class.is_git) else { continue };
         if class.is_read_only {
-            found.extend(files_named_for_git(simple, &folder).filter(|it| is_inside(it)));
+            let named = files_named_for_git(simple, &folder);
+            found.extend(named.filter(|path| is_inside(path, roots)));
         }
         let shown = class.git_content_shown.filter(|_| script.ambiguity.is_none());
         let Some(shown) = shown else { continue };
         let folder = real_path(folder.join(&shown.folder)).unwrap_or(folder);
         let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
-        let is_below = |it: &PathBuf, all: &[PathBuf]| all.iter().any(|path| it.starts_with(path));
-        let is_shown =
-            |it: &PathBuf| (paths.is_empty() || is_below(it, &paths)) && !is_below(it, &excluded);
-        found.extend(
-            repository::tracked_secrets(&folder, restricted, is_search_of_files)
-                .into_iter()
-                .filter(is_shown),
-        );
+        let secrets = repository::tracked_secrets(&folder, restricted, is_search_of_files);
+        found.extend(secrets.into_iter().filter(|path| {
+            (paths.is_empty() || is_below_any(path, &paths)) && !is_below_any(path, &excluded)
+        }));
     }
     found.sort();
     found.dedup();
-    let scope = |it: &Path| if is_inside(it) { PathScope::Workspace } else { PathScope::Outside };
     // Git shows the content that it has stored for a path, even if the path is a link by now.
-    found.into_iter().map(|path| ResolvedPath { scope: scope(&path), path }).collect()
+    let resolved = found.into_iter().map(|path| {
+        let scope = if is_inside(&path, roots) { PathScope::Workspace } else { PathScope::Outside };
+        ResolvedPath { scope, path }
+    });
+    resolved.collect()
+}
+
+/// Returns true if a path is in the session's folders.
+fn is_inside(path: &Path, roots: &Roots) -> bool {
+    roots.folders().any(|root| path.starts_with(root))
+}
+
+fn is_below_any(path: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
 }
 
 /// The files that the words of a git command name, in the working tree or in a revision (`HEAD:a`). A rule may deny
@@ -226,45 +237,63 @@ pub(super) fn secrets_shown_by_git(
 fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<Item = PathBuf> {
     let top = repository::working_tree_top(folder);
     let bases: Vec<_> = [Some(folder.to_path_buf()), top].into_iter().flatten().collect();
-    let is_search = simple.words.iter().any(|it| it.text == "grep");
-    let named = simple.words.iter().skip(2).filter(|it| !is_search && !it.text.starts_with('-'));
-    let named = named.map(|it| it.text.rsplit_once(':').map_or(it.text.as_str(), |it| it.1));
-    let named: Vec<_> = named.filter(|it| !it.is_empty()).map(PathBuf::from).collect();
+    let is_search = simple.words.iter().any(|word| word.text == "grep");
+    let words =
+        simple.words.iter().skip(2).filter(|word| !is_search && !word.text.starts_with('-'));
+    let names =
+        words.map(|word| word.text.rsplit_once(':').map_or(word.text.as_str(), |(_, name)| name));
+    let named: Vec<_> = names.filter(|name| !name.is_empty()).map(PathBuf::from).collect();
     named.into_iter().flat_map(move |name| {
-        let in_base = |base: &PathBuf| repository::normalize_lexically(&base.join(&name));
-        bases.iter().map(in_base).collect::<Vec<_>>()
+        let in_bases = bases.iter().map(|base| in_folder(base, &name));
+        in_bases.collect::<Vec<_>>()
     })
 }
 
-/// The paths that a command restricts the output of git to (none if git shows everything), those that it leaves out
-/// (`:!path`), and whether the command only searches the files of the working tree. Before `--`, git treats a word as
+/// The paths that a command restricts the output of git to (none if git shows everything), the paths that it excludes
+/// (`:!path`), and true if the command only searches the files of the working tree. Before `--`, git treats a word as
 /// a path only if there is such a file, and refuses a word that may be a revision, too.
 fn paths_shown_by_git(
     shown: &GitContentQuery,
     folder: &Path,
 ) -> (Vec<PathBuf>, Vec<PathBuf>, bool) {
-    let is_pattern = |it: &&String| it.starts_with(':') || it.contains(['*', '?', '[', '\\']);
-    let exists = |it: &&String| !is_pattern(it) && folder.join(it).symlink_metadata().is_ok();
-    let is_revision = |it: &String| !is_pattern(&it) && !exists(&it);
-    let is_search_of_files =
-        shown.only_assumed_unchanged && !shown.operands.iter().any(is_revision);
-    let in_folder = |it: &str| repository::normalize_lexically(&folder.join(it));
-    let excluded = |it: &String| {
-        let path = EXCLUSIONS.iter().find_map(|exclusion| it.strip_prefix(exclusion))?;
-        // A further `/` begins at the top of the repository, a further `!` or `^` excludes nothing else.
-        let is_plain = |it: &str| !it.contains(['*', '?', '[', '\\']);
-        let is_plain = is_plain(path) && !path.starts_with(['/', '!', '^', '(', ':']);
-        (is_plain && !path.is_empty()).then(|| in_folder(path))
-    };
-    let (exclusions, paths): (Vec<_>, Vec<_>) =
-        shown.paths.iter().partition(|it| excluded(it).is_some());
-    let exclusions = exclusions.into_iter().filter_map(excluded).collect();
-    if paths.iter().any(is_pattern) {
-        return (Vec::new(), exclusions, is_search_of_files);
+    // A word that is neither a pattern nor a file is a revision.
+    let is_search_of_files = shown.only_assumed_unchanged
+        && shown.operands.iter().all(|word| is_pattern(word) || names_file(folder, word));
+    let (exclusions, paths): (Vec<&String>, Vec<&String>) =
+        shown.paths.iter().partition(|word| excluded_path(folder, word).is_some());
+    let excluded = exclusions.into_iter().filter_map(|word| excluded_path(folder, word)).collect();
+    if paths.iter().any(|word| is_pattern(word)) {
+        return (Vec::new(), excluded, is_search_of_files);
     }
-    let named = shown.operands.iter().filter(exists).chain(paths);
-    let named = named.map(|it| in_folder(it));
-    (named.collect(), exclusions, is_search_of_files)
+    let operands = shown.operands.iter().filter(|word| names_file(folder, word));
+    let named = operands.chain(paths).map(|word| in_folder(folder, Path::new(word)));
+    (named.collect(), excluded, is_search_of_files)
+}
+
+/// Returns true if git takes a word as a pattern.
+fn is_pattern(word: &str) -> bool {
+    word.starts_with(':') || has_wildcard(word)
+}
+
+fn has_wildcard(word: &str) -> bool {
+    word.contains(['*', '?', '[', '\\'])
+}
+
+/// Returns true if a word is no pattern and there is such a file.
+fn names_file(folder: &Path, word: &str) -> bool {
+    !is_pattern(word) && folder.join(word).symlink_metadata().is_ok()
+}
+
+/// The path that a word excludes from the output of git; `None` if it is no plain exclusion.
+fn excluded_path(folder: &Path, word: &str) -> Option<PathBuf> {
+    let path = EXCLUSIONS.iter().find_map(|exclusion| word.strip_prefix(exclusion))?;
+    // A further `/` begins at the top of the repository, a further `!` or `^` excludes nothing else.
+    let is_plain = !has_wildcard(path) && !path.starts_with(['/', '!', '^', '(', ':']);
+    (is_plain && !path.is_empty()).then(|| in_folder(folder, Path::new(path)))
+}
+
+fn in_folder(folder: &Path, name: &Path) -> PathBuf {
+    repository::normalize_lexically(&folder.join(name))
 }
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
@@ -272,10 +301,9 @@ pub(crate) fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRul
     let restricted = &DeniedPaths::restricted(policy);
     let workdir = roots.resolve(".");
     let script = Arc::new(parse_line(line, &workdir, roots));
-    let command = ShellCommand::new(line, &workdir.path, script);
+    let mut command = ShellCommand::new(line, &workdir.path, script);
     let named = paths_in_script(&command.script, Path::new("."), &Escalation::default());
-    let targets: Vec<_> = named.iter().map(|it| roots.resolve(it.path())).collect();
-    let mut command = command;
+    let targets: Vec<_> = named.iter().map(|touched| roots.resolve(touched.path())).collect();
     command.uncertainty =
         uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
@@ -296,7 +324,7 @@ impl CommandPath {
     }
 }
 
-/// The files that a line edits and copies, if it does nothing but that and read.
+/// The files that a line edits and copies, if it does nothing else except reading.
 pub(super) fn edited_files(
     script: &shell::Script,
     workdir: &Path,
@@ -305,7 +333,7 @@ pub(super) fn edited_files(
     shell::edited_files(script, workdir, &Disk(roots))
 }
 
-/// The disk, as far as looking at it connects to nothing else.
+/// Looks at the disk, except where that would connect to something else.
 struct Disk<'a>(&'a Roots);
 
 impl LookUp for Disk<'_> {
@@ -326,7 +354,7 @@ impl LookUp for Disk<'_> {
     }
 }
 
-/// The effects of a line whose paths are resolved. `command` has what the disk tells about it.
+/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk.
 pub(super) fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,

@@ -1,8 +1,8 @@
-//! The private network of a session's commands: it has a loopback interface and nothing else, so the commands reach each
-//! other's servers and none of the machine. It is made when the first command needs it.
+//! The private network of a session's commands. It has only a loopback interface, so the commands reach each other's
+//! servers but not the machine's. It is made when the first command needs it.
 //!
-//! Nothing outside reaches a server there but the agent itself, which can connect sockets in it: for `web_fetch`, and for
-//! ports that the user has opened to the programs of this machine.
+//! From outside, only the agent reaches a server there, because it can connect sockets in the network: for `web_fetch`,
+//! and for ports that the user has opened to the programs of this machine.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,21 +32,22 @@ pub(crate) struct CommandNetwork(OnceLock<Option<Arc<SessionNetwork>>>);
 impl CommandNetwork {
     /// The network; `None` where there are none. The first call blocks for some milliseconds.
     pub(crate) fn get(&self) -> Option<Arc<SessionNetwork>> {
-        let create = || {
-            let is_possible = turnwright_sandbox::namespace_support().network;
-            let created = is_possible.then(SessionNetwork::create)?;
-            created
-                .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
-                .ok()
-                .map(Arc::new)
-        };
-        self.0.get_or_init(create).clone()
+        self.0.get_or_init(create_network).clone()
     }
 
     /// The network, if a command has used it.
     pub(crate) fn if_used(&self) -> Option<Arc<SessionNetwork>> {
         self.0.get().cloned().flatten()
     }
+}
+
+fn create_network() -> Option<Arc<SessionNetwork>> {
+    let is_possible = turnwright_sandbox::namespace_support().network;
+    let created = is_possible.then(SessionNetwork::create)?;
+    created
+        .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
+        .ok()
+        .map(Arc::new)
 }
 
 /// Connects to a port of the network.
@@ -65,7 +66,7 @@ pub(super) async fn connect(network: &Arc<SessionNetwork>, port: u16) -> io::Res
     Err(refused)
 }
 
-/// Passes what comes from a connection on to a port of the network, and back.
+/// Copies data between a connection and a port of the network, in both directions.
 pub(super) async fn pass_on(
     mut outer: impl AsyncRead + AsyncWrite + Unpin,
     network: Arc<SessionNetwork>,
@@ -99,13 +100,14 @@ pub(super) async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
     (listeners, note)
 }
 
-/// Passes connections of the programs of this machine on to a port of the network, for ever.
+/// Forwards connections from programs of this machine to a port of the network, forever.
 pub(super) async fn publish(listeners: Vec<TcpListener>, network: Arc<SessionNetwork>, port: u16) {
-    let accepting = listeners.into_iter().map(|it| accept(it, Arc::clone(&network), port));
+    let accepting =
+        listeners.into_iter().map(|listener| accept(listener, Arc::clone(&network), port));
     futures_util::future::join_all(accepting).await;
 }
 
-/// Passes connections on for ever.
+/// Forwards connections forever.
 async fn accept(listener: TcpListener, network: Arc<SessionNetwork>, port: u16) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     // Dropped, and with it every connection, when the job ends.

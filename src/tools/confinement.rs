@@ -48,7 +48,7 @@ pub struct ConfinementSettings {
     pub writable: Vec<PathBuf>,
     /// Caches of which commands get a private copy, if they exist.
     pub caches: Vec<PathBuf>,
-    /// Where the commands of this project keep what they write into caches.
+    /// The folder of the files that this project's commands write into caches.
     pub private_caches: PathBuf,
     /// Where package runners keep the programs that they download. Created when one is about to
     /// download.
@@ -67,12 +67,12 @@ pub struct ConfinementSettings {
 
 /// The variable with the socket of the SSH agent.
 const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
-/// Where agents for SSH listen that its settings name instead, in the home folder and in that of the
-/// user's running programs.
+/// The sockets of agents that the settings of SSH may name instead, in the home folder and in the
+/// user's runtime folder.
 const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
 const RUNTIME_AGENTS: &[&str] =
     &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
-/// Programs that need the SSH agent and use it for nothing but connecting.
+/// Programs that need the SSH agent and use it only to connect.
 const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
 
 /// The variables that name the cache of many programs, and of npm.
@@ -104,15 +104,15 @@ pub(super) struct CommandConfinement {
     pub(super) allowed: Vec<PathBuf>,
     /// Virtual environments of Python that this command makes, or into which it installs packages.
     pub(super) installs_in: Vec<PathBuf>,
-    /// Whether it may make virtual environments of Python.
+    /// True if it may make virtual environments of Python.
     pub(super) makes_environments: bool,
     /// Paths that the sandbox keeps read-only, each with its inode.
     pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
-    /// What the sandbox lets the command do, which is told if the command seems to fail because of it.
+    /// Describes what the sandbox lets the command do. Reported if the command seems to fail because of it.
     pub(super) limits: Option<String>,
-    /// What the command changes instead of folders whose files other projects share.
+    /// Layers that take the command's changes to folders whose files other projects share.
     pub(super) layers: ChangedLayers,
-    /// What it must not lose.
+    /// The history that it must not lose.
     pub(super) history: KeptHistory,
     /// The ports that programs of this machine may reach while it runs.
     pub(super) publishes: Vec<u16>,
@@ -165,7 +165,8 @@ pub(super) async fn confine(
         env.guard.note_caches(&env.confinement.private_caches);
     }
     let denied_paths = pass.denied_paths().clone();
-    let (command, env) = (command.clone(), Arc::clone(env));
+    let command = command.clone();
+    let env = Arc::clone(env);
     let built = spawn_blocking(move || {
         // The probe blocks when it runs for the first time, so it runs here and not on the
         // runtime's thread.
@@ -194,19 +195,18 @@ fn written_path(effect: &Effect) -> Option<PathBuf> {
 }
 
 /// The variables of a command. If nobody is asked about it, no program is looked up in the session's own
-/// folders, whose content anybody may have written. Looks files up: not for the runtime's thread.
+/// folders, whose content anybody may have written. Blocks: not for the runtime's thread.
 fn base_environment(env: &ToolEnv, is_silent: bool, real_paths: &RealPaths) -> Environment {
     if !is_silent {
         return env.command_environment.clone();
     }
-    let is_foreign = |folder: &Path| {
+    env.command_environment.for_silent_command(|folder| {
         let real = real_paths.get(folder);
-        real.is_some_and(|it| !env.files.roots().folders().any(|root| it.starts_with(root)))
-    };
-    env.command_environment.for_silent_command(is_foreign)
+        real.is_some_and(|real| !env.files.roots().folders().any(|root| real.starts_with(root)))
+    })
 }
 
-/// A command and what it was allowed.
+/// A command and the access that it was allowed.
 struct ConfinementBuilder<'a> {
     env: &'a ToolEnv,
     command: &'a ShellCommand,
@@ -221,8 +221,8 @@ struct ConfinementBuilder<'a> {
 }
 
 impl ConfinementSettings {
-    /// Whether commands get private layers over caches. The first call tries it out: not for the
-    /// runtime's thread.
+    /// Returns true if commands get private layers over caches. The first call tries it out: not for
+    /// the runtime's thread.
     pub(super) fn can_layer_caches(&self) -> bool {
         turnwright_sandbox::can_layer_caches(&self.private_caches)
     }
@@ -301,7 +301,7 @@ impl ConfinementBuilder<'_> {
         self.env.guard.take_snapshot(self.env, self.env.checkpoint.repositories())
     }
 
-    /// Where the command may write, with the variables that tell programs so.
+    /// The places where the command may write. Adds the variables that point programs there.
     fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
         let confinement = &self.env.confinement;
         let mut write = self.write.clone();
@@ -309,14 +309,15 @@ impl ConfinementBuilder<'_> {
             write.extend(self.writable_folders());
             if let Some(temp) = self.env.guard.temp_folder() {
                 let name = temp.to_string_lossy().into_owned();
-                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|it| (it, name.clone())));
+                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|key| (key, name.clone())));
                 write.push(temp);
             }
         }
         write.extend(self.writable_tmp(&write));
         if self.may_write && !confinement.can_layer_caches() {
             let folder = confinement.redirected_cache();
-            extra_variables.extend(REDIRECTED_CACHES.map(|it| (it, folder.display().to_string())));
+            let path = folder.display().to_string();
+            extra_variables.extend(REDIRECTED_CACHES.map(|key| (key, path.clone())));
             write.extend(create_private_folder(&folder));
         }
         if environment_use(self.command) == EnvironmentUse::Makes {
@@ -371,10 +372,12 @@ impl ConfinementBuilder<'_> {
         let may_write_protected = |path: &Path| {
             configs.contains(path)
                 || deleted.iter().any(|folder| path.starts_with(folder))
-                || allowed.iter().any(|it| it.starts_with(path) || path.starts_with(it))
+                || allowed.iter().any(|place| place.starts_with(path) || path.starts_with(place))
         };
-        let programs = environments.iter().flat_map(|it| ProtectedPaths::environment_programs(it));
-        let programs = programs.filter(|it| !may_write_protected(it) && it.is_dir());
+        let programs = environments
+            .iter()
+            .flat_map(|folder| ProtectedPaths::environment_programs(folder))
+            .filter(|program| !may_write_protected(program) && program.is_dir());
         let network = self.network();
         let mut machine_addresses = self.further.connects.clone();
         if network.reaches_other_machines() {
@@ -402,11 +405,7 @@ impl ConfinementBuilder<'_> {
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {
-            let named = self.command.reads.iter().map(|it| it.path.clone());
-            let places =
-                silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
-            let list = profile.readable.get_or_insert_default();
-            list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
+            self.restrict_reads(&mut profile, environment);
         }
         if !self.may_write || reads_unasked {
             profile.hidden.extend(self.hidden_paths(environment)?);
@@ -414,7 +413,15 @@ impl ConfinementBuilder<'_> {
         Ok(profile)
     }
 
-    /// The servers of the machine are not within reach of commands, whatever the settings say about the network.
+    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
+    fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
+        let named = self.command.reads.iter().map(|target| target.path.clone());
+        let places = silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
+        let list = profile.readable.get_or_insert_default();
+        list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
+    }
+
+    /// Commands never reach the machine's servers, whatever the settings say about the network.
     fn network(&self) -> Network {
         match self.env.confinement.network {
             Network::On => Network::Internet,
@@ -441,14 +448,14 @@ impl ConfinementBuilder<'_> {
             .into())
     }
 
-    /// The secrets that a command might come across which only reads. The user was not asked about
+    /// The secrets that a command that only reads might come across. The user was not asked about
     /// files that it does not name.
     fn hidden_paths(&self, environment: &Environment) -> Result<Vec<PathBuf>, ToolRefusal> {
         let reads = &self.command.reads;
         if !hidden_paths::reads_unnamed_files(&self.command.script, reads) {
             return Ok(Vec::new());
         }
-        let named: Vec<_> = reads.iter().map(|it| it.path.clone()).collect();
+        let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
         let folders = silent_reads::project_folders(self.env.files.roots(), environment);
         let found = hidden_paths::hidden_below(
             &folders,
@@ -467,29 +474,31 @@ impl ConfinementBuilder<'_> {
         Ok(found.paths)
     }
 
-    /// The protected paths that the user has explicitly allowed, and what an installer of conda changes. A folder that
-    /// contains the whole project does not count as naming them.
+    /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A
+    /// folder that contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
         let protected = &self.env.confinement.protected;
         let environments = self.environments();
-        let is_all = |it: &Path| protected.roots().iter().any(|root| root.starts_with(it));
-        // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
-        // exactly it.
         let asked = &self.command.extra_access.writes;
-        let is_asked_for = |it: &Path| asked.iter().any(|target| target.path == it);
-        let is_in_environment = |it: &Path| environments.iter().any(|to| it.starts_with(to));
-        let is_protected =
-            |it: &Path| protected.reason(it).is_some() || is_asked_for(it) && is_in_environment(it);
-        let is_named = |it: &&PathBuf| is_protected(it) && !is_all(it);
-        let mut allowed: Vec<_> = self.write.iter().filter(is_named).cloned().collect();
+        let mut allowed = self.write.clone();
+        allowed.retain(|path| {
+            let holds_project = protected.roots().iter().any(|root| root.starts_with(path));
+            // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
+            // exactly this path.
+            let is_asked_for = asked.iter().any(|target| target.path == *path);
+            let is_in_environment = environments.iter().any(|folder| path.starts_with(folder));
+            (protected.reason(path).is_some() || is_asked_for && is_in_environment)
+                && !holds_project
+        });
         if environment_use(self.command) == EnvironmentUse::InstallsConda {
-            let roots = protected.roots().iter();
-            allowed.extend(roots.flat_map(|root| [".conda", ".pixi/envs"].map(|it| root.join(it))));
+            for root in protected.roots() {
+                allowed.extend([".conda", ".pixi/envs"].map(|name| root.join(name)));
+            }
         }
         allowed
     }
 
-    /// What the sandbox lets the command do, for the model and the user.
+    /// Describes for the model and the user what the sandbox lets the command do.
     fn limits(&self, profile: &SandboxProfile) -> String {
         let network = match profile.network {
             Network::Off => "no network",
@@ -498,7 +507,7 @@ impl ConfinementBuilder<'_> {
             Network::On => "network",
         };
         let roots: Vec<_> =
-            self.env.files.roots().folders().map(|it| it.display().to_string()).collect();
+            self.env.files.roots().folders().map(|root| root.display().to_string()).collect();
         let writes = if self.may_write {
             format!("writes only in {} and $TMPDIR", roots.join(", "))
         } else if self.write.is_empty() {
@@ -531,9 +540,10 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
 
 /// Creates the targets of redirects that are in none of the writable folders.
 fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
-    let is_in_writable = |it: &PathBuf| writable.iter().any(|to| it.starts_with(to) && to != it);
-    for path in redirects.iter().filter(|it| !is_in_writable(it)) {
-        create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
+    for path in redirects {
+        if !writable.iter().any(|folder| path.starts_with(folder) && path != folder) {
+            create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
+        }
     }
     Ok(())
 }
@@ -557,44 +567,53 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The sockets of the agents for SSH that are there, as real paths.
+/// The sockets of the SSH agents that exist, as real paths.
 fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
     let named = environment.get(SSH_AGENT_VARIABLE).map(PathBuf::from);
-    let below = |variable: &str, names: &[&str]| {
-        let folder = environment.get(variable).map(PathBuf::from);
-        let paths = folder.into_iter().flat_map(|it| names.iter().map(move |name| it.join(name)));
-        paths.collect::<Vec<_>>()
-    };
-    let usual = [below("HOME", HOME_AGENTS), below("XDG_RUNTIME_DIR", RUNTIME_AGENTS)].concat();
-    named.into_iter().chain(usual).filter_map(|it| real_path(it).ok()).collect()
+    let in_home = paths_below(environment, "HOME", HOME_AGENTS);
+    let in_runtime = paths_below(environment, "XDG_RUNTIME_DIR", RUNTIME_AGENTS);
+    let sockets = named.into_iter().chain(in_home).chain(in_runtime);
+    sockets.filter_map(|socket| real_path(socket).ok()).collect()
 }
 
-/// The settings of the repositories in which a command line does nothing but what may make git note which
-/// remote branch another one follows. Looks files up: not for the runtime's thread.
+/// The paths with these names in the folder that a variable names.
+fn paths_below(environment: &Environment, variable: &str, names: &[&str]) -> Vec<PathBuf> {
+    let Some(folder) = environment.get(variable).map(Path::new) else { return Vec::new() };
+    names.iter().map(|name| folder.join(name)).collect()
+}
+
+/// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
+/// else there. Blocks: not for the runtime's thread.
 fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
     let script = &command.script;
-    // Another repository that is given by its folder has hooks of its own.
-    let config = |it: &shell::SimpleCommand| {
-        let folder = real_path(command.workdir.join(it.folder.as_ref()?)).ok()?;
-        let mut words = it.argv().skip(2);
-        let tracks = shell::classify(it).tracks_branches;
-        let config = || repository::config_of(&folder);
-        (tracks && !words.any(|word| folder.join(word).is_dir())).then(config)?
-    };
-    let configs: Option<_> = script.commands.iter().map(config).collect();
+    let configs = script.commands.iter().map(|simple| tracking_config(simple, &command.workdir));
+    let configs_of_all: Option<_> = configs.collect();
     let is_certain = script.ambiguity.is_none() && command.uncertainty.is_none();
-    configs.filter(|_| is_certain).unwrap_or_default()
+    configs_of_all.filter(|_| is_certain).unwrap_or_default()
 }
 
-/// Whether a command line runs only programs that need the SSH agent.
+/// The settings in which this command may note upstreams; `None` if it may do anything else.
+fn tracking_config(simple: &shell::SimpleCommand, workdir: &Path) -> Option<PathBuf> {
+    let folder = real_path(workdir.join(simple.folder.as_ref()?)).ok()?;
+    // Another repository that is given by its folder has hooks of its own.
+    if !shell::classify(simple).tracks_branches
+        || simple.argv().skip(2).any(|word| folder.join(word).is_dir())
+    {
+        return None;
+    }
+    repository::config_of(&folder)
+}
+
+/// Returns true if a command line runs only programs that need the SSH agent.
 fn only_connects(script: &shell::Script) -> bool {
-    let connects = |it: &shell::SimpleCommand| {
-        let is_known = SSH_PROGRAMS.contains(&it.program()) && it.wrappers.is_empty();
-        is_known && (it.program() != "git" || shell::classify(it).starts_no_other)
-    };
     script.ambiguity.is_none()
         && !script.commands.is_empty()
-        && script.commands.iter().all(connects)
+        && script.commands.iter().all(|command| {
+            let program = command.program();
+            SSH_PROGRAMS.contains(&program)
+                && command.wrappers.is_empty()
+                && (program != "git" || shell::classify(command).starts_no_other)
+        })
 }
 
 #[cfg(test)]

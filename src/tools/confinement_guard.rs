@@ -65,7 +65,7 @@ pub struct ConfinementGuard {
     pub(super) servers: Arc<WatchedServers>,
     pub(super) others: Arc<OtherChanges>,
     ignored: IgnoredSearch,
-    /// Whether the use of the private caches was noted.
+    /// Set when the use of the private caches was noted.
     has_noted_caches: AtomicBool,
     /// Set when the missing caches of this session's commands were made.
     pub(super) has_made_caches: AtomicBool,
@@ -84,7 +84,7 @@ const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"
 const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked whether protected files were \
                     changed. Look at them.]";
 
-/// What is told if repositories may have appeared that were not found.
+/// The report if repositories may have appeared that were not found.
 pub(super) const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
                             Do not run git in folders that are new before you have looked at them.]";
 
@@ -106,7 +106,7 @@ struct CommandWatch {
     has_snapshot: bool,
     /// Virtual environments of Python that it makes, or into which it installs packages.
     installs_in: Vec<PathBuf>,
-    /// Whether it may make virtual environments of Python.
+    /// True if it may make virtual environments of Python.
     makes_environments: bool,
     allowed: Vec<PathBuf>,
     /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
@@ -119,7 +119,7 @@ struct CommandWatch {
 }
 
 impl CommandWatch {
-    /// What the sandbox has denied to the command, as far as it can be named.
+    /// The access that the sandbox has denied to the command, as far as it can be named.
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
         if !is_success {
             let read_only: Vec<_> =
@@ -154,7 +154,7 @@ impl ConfinementGuard {
                 }
             }
         }
-        temp.as_ref().and_then(|it| real_path(it.path()).ok())
+        temp.as_ref().and_then(|folder| real_path(folder.path()).ok())
     }
 
     /// Does some work until a job ends.
@@ -171,17 +171,17 @@ impl ConfinementGuard {
         });
     }
 
-    /// That folder, if it was created.
+    /// The temporary folder of the session's commands, if it was created.
     pub(super) fn known_temp_folder(&self) -> Option<PathBuf> {
-        self.temp.lock().as_ref().and_then(|it| real_path(it.path()).ok())
+        self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
     }
 
-    /// What searches for secrets have found in the session's folders.
+    /// The results of searches for secrets in the session's folders.
     pub(super) fn known_folders(&self) -> &KnownFolders {
         &self.known_folders
     }
 
-    /// What searches for files with names outside of the session's folders have found.
+    /// The results of searches for files with names outside the session's folders.
     pub(super) fn linked_files(&self) -> &LinkedFiles {
         &self.linked_files
     }
@@ -211,9 +211,9 @@ impl ConfinementGuard {
         let tmp = env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
         let temp = self.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
         let writable = confinement.writable.iter().chain([&confinement.private_caches]);
-        let snapshot = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
+        let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
             .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
-        let snapshot = Arc::new(snapshot);
+        let snapshot = Arc::new(taken);
         *self.last_snapshot.lock() = Some(Arc::clone(&snapshot));
         snapshot
     }
@@ -221,7 +221,8 @@ impl ConfinementGuard {
     /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
     pub(super) fn note_caches(&self, folder: &Path) {
         if !self.has_noted_caches.swap(true, Ordering::Relaxed) {
-            let (folder, tracker) = (folder.to_path_buf(), self.tracker.clone());
+            let folder = folder.to_path_buf();
+            let tracker = self.tracker.clone();
             self.tracker.spawn_blocking(move || {
                 private_caches::note_use(&folder, || tracker.is_closed());
             });
@@ -254,28 +255,24 @@ impl ConfinementGuard {
         match confinement.snapshot {
             Some(snapshot) => {
                 let search = self.search_place(checkpoint, quarantine.clone());
-                let ignored = (self.ignored.clone(), search);
-                let layers = Arc::new(confinement.layers);
-                let watch = Arc::clone(&watch);
-                let (history, others) = (Arc::new(confinement.history), Arc::clone(&self.others));
-                let servers = Arc::clone(&self.servers);
                 let check = ProtectedCheck {
-                    watch,
+                    watch: Arc::clone(&watch),
                     snapshot,
                     quarantine,
-                    ignored,
-                    layers,
-                    history,
-                    others,
+                    ignored: (self.ignored.clone(), search),
+                    layers: Arc::new(confinement.layers),
+                    history: Arc::new(confinement.history),
+                    others: Arc::clone(&self.others),
                     _running: Arc::new(confinement.running),
-                    servers,
+                    servers: Arc::clone(&self.servers),
                 };
                 self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
             }
             None => {
                 watch.checked.cancel();
                 if watch.is_unconfined {
-                    let (changes, job) = (self.others.begin([None]), Arc::clone(job));
+                    let changes = self.others.begin([None]);
+                    let job = Arc::clone(job);
                     self.tracker.spawn(async move {
                         job.wait_for_end().await;
                         drop(changes);
@@ -285,7 +282,7 @@ impl ConfinementGuard {
         }
         let mut watches = self.watches.lock();
         if watches.len() >= MAX_WATCHES {
-            watches.retain(|_, it| !it.checked.is_cancelled() || it.report.lock().is_some());
+            watches.retain(|_, old| !old.checked.is_cancelled() || old.report.lock().is_some());
         }
         watches.insert(job.id().to_owned(), watch);
     }
@@ -298,13 +295,13 @@ impl ConfinementGuard {
         }
     }
 
-    /// Whether that command is unconfined or unknown.
+    /// Returns true if that command is unconfined or unknown.
     pub(super) fn is_unconfined(&self, job: &str) -> bool {
-        self.watches.lock().get(job).is_none_or(|it| it.is_unconfined)
+        self.watches.lock().get(job).is_none_or(|watch| watch.is_unconfined)
     }
 
-    /// Notes what `pass` permits to change for as long as its call runs, so that it is not blamed on the commands and
-    /// servers that run meanwhile.
+    /// Notes the changes that `pass` permits for as long as its call runs, so that they are not blamed on the commands
+    /// and servers that run meanwhile.
     pub(super) fn note_allowed(
         &self,
         pass: &Pass,
@@ -335,8 +332,8 @@ impl ConfinementGuard {
             outcome.ok = false;
             outcome.append_note(report);
         }
-        let output = outcome.raw.get("output").and_then(serde_json::Value::as_str);
-        let output = output.unwrap_or_default();
+        let output =
+            outcome.raw.get("output").and_then(serde_json::Value::as_str).unwrap_or_default();
         let denial = watch.denial(output, outcome.ok, job.end()).filter(|_| !watch.is_unconfined);
         if let Some(denial) = denial {
             outcome.add_line(&format!(
@@ -356,20 +353,20 @@ impl ConfinementGuard {
     /// The reports about commands that no call waits for; each is returned once.
     pub(super) fn take_reports(&self, jobs: &Jobs) -> Option<String> {
         let watches = self.watches.lock();
-        let watches = watches.iter().filter(|(job, _)| jobs.has_issued(job));
-        let reports = watches.filter_map(|(job, it)| {
-            let report = it.report.lock().take()?;
+        let issued = watches.iter().filter(|(job, _)| jobs.has_issued(job));
+        let reports = issued.filter_map(|(job, watch)| {
+            let report = watch.report.lock().take()?;
             Some(format!("{job}: {report}\n"))
         });
-        let servers = self.servers.take_report().map(|it| format!("{it}\n"));
+        let servers = self.servers.take_report().map(|report| format!("{report}\n"));
         let text: String = reports.chain(servers).chain(self.ignored.take_report()).collect();
         (!text.is_empty()).then_some(text)
     }
 
     /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away
-    /// what other programs would run.
+    /// files that other programs would run.
     /// Returns the report for the model and the user. Blocks: not for the runtime's thread.
-    /// `may_be_more` says that not all folders could be searched for them.
+    /// `may_be_more` is true if not all folders could be searched.
     pub(crate) fn check_repositories(
         &self,
         (new, may_be_more): (Vec<PathBuf>, bool),
@@ -404,8 +401,12 @@ impl ConfinementGuard {
     }
 
     fn search_place(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) -> SearchPlace {
-        let (checkpoint, tracker) = (checkpoint.clone(), self.tracker.clone());
-        SearchPlace { checkpoint, quarantine, tracker, stop: self.servers.stopped() }
+        SearchPlace {
+            checkpoint: checkpoint.clone(),
+            quarantine,
+            tracker: self.tracker.clone(),
+            stop: self.servers.stopped(),
+        }
     }
 
     /// Watches the protected paths from now on until the session is closed, for as long as its confined
@@ -424,12 +425,13 @@ impl ConfinementGuard {
         self.watches.lock().values().any(|watch| watch.is_checking_now() && watch.is_call)
     }
 
-    /// Whether a running command or call was allowed to change this path. What is installed is judged when it is done.
+    /// Returns true if a running command or call was allowed to change this path. Installed files are judged later, at
+    /// its end.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
-        let is_named = |it: &Arc<CommandWatch>| {
-            it.allowed.iter().chain(&it.installs_in).any(|it| path.starts_with(it))
-        };
-        self.watches.lock().values().any(|it| it.is_checking() && is_named(it))
+        self.watches.lock().values().any(|watch| {
+            let mut places = watch.allowed.iter().chain(&watch.installs_in);
+            watch.is_checking() && places.any(|place| path.starts_with(place))
+        })
     }
 
     /// Waits for the last check and removes the temporary folder. All commands must have ended.
@@ -438,7 +440,7 @@ impl ConfinementGuard {
         self.tracker.close();
         self.tracker.wait().await;
         let temp = self.temp.lock().take();
-        drop(spawn_blocking(move || drop(temp)).await);
+        spawn_blocking(move || drop(temp)).await.ok();
     }
 }
 
@@ -458,8 +460,7 @@ impl RemoteCallGuard {
     pub(crate) fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
-        let watch = Arc::new(watch);
-        env.guard.watches.lock().insert(name.clone(), watch);
+        env.guard.watches.lock().insert(name.clone(), Arc::new(watch));
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
             let repositories = call.env.checkpoint.repositories();
@@ -468,7 +469,7 @@ impl RemoteCallGuard {
         call
     }
 
-    /// Checks the protected paths after the call. Tells the user what was found and returns it.
+    /// Checks the protected paths after the call. Reports findings to the user and returns the report.
     pub(crate) async fn finish(mut self) -> Option<String> {
         let call = self.0.take()?;
         let client = Arc::clone(&call.env.client);
@@ -492,23 +493,23 @@ impl Drop for RemoteCallGuard {
 }
 
 impl GuardedCall {
-    /// Removes what has appeared, unless the user has allowed it. What has changed may be the work of
-    /// another program and is only reported.
+    /// Removes files that have appeared, unless the user has allowed them. Changes may be the work of
+    /// another program and are only reported.
     fn check(self) -> Option<String> {
         let watch = self.env.guard.watches.lock().remove(&self.name)?;
         let quarantine = self.env.quarantine_folder();
         let allowed = watch.allowed.clone();
         let snapshot = self.snapshot?;
         let others = &self.env.guard.others;
-        let is_own = |path: &Path| !others.are_unknown(changed_near(path));
         let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));
         // Nearly always nothing has changed, and one look says so.
         snapshot.check(&allowed, &quarantine, false)?;
         let known: Vec<_> = allowed.iter().cloned().chain(snapshot.files()).collect();
-        let is_trap = |path: &Path| is_own(path) && is_told(path);
-        let new = snapshot.check_if(&known, &quarantine, true, &is_trap).map(|it| (it, true));
+        let is_trap = |path: &Path| !others.are_unknown(changed_near(path)) && is_told(path);
+        let new = snapshot.check_if(&known, &quarantine, true, &is_trap);
         let changed = snapshot.check_if(&allowed, &quarantine, false, &is_told);
-        let found = new.into_iter().chain(changed.map(|it| (it, false)));
+        let undone = new.map(|changes| (changes, true)).into_iter();
+        let found = undone.chain(changed.map(|changes| (changes, false)));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
             self.env.guard.servers.note_told(&changes.paths);
@@ -539,7 +540,7 @@ impl CommandWatch {
 
 /// The virtual environments of Python to which these paths belong.
 fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-    paths.iter().filter_map(|it| ProtectedPaths::environment_of(it)).map(Path::to_path_buf)
+    paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)
 }
 
 /// The paths that the sandbox keeps read-only, with their inodes. Left out are paths with a hard
@@ -549,17 +550,21 @@ pub(super) fn read_only_inodes(profile: &SandboxProfile) -> Vec<(PathBuf, u64)> 
     if !turnwright_sandbox::namespace_support().mounts {
         return Vec::new();
     }
-    let only = |it: &PathBuf| inode(it).filter(|(_, is_only)| *is_only).map(|it| it.0);
-    profile.read_only.iter().filter_map(|it| Some((it.clone(), only(it)?))).collect()
+    let found = profile.read_only.iter().filter_map(|path| {
+        let (number, is_only) = inode(path)?;
+        is_only.then(|| (path.clone(), number))
+    });
+    found.collect()
 }
 
-/// The inode of a file or folder, and whether neither it nor anything in it has a second hard link
+/// The inode of a file or folder, and true if neither it nor anything in it has a second hard link
 /// through which it could be changed.
 #[cfg(unix)]
 fn inode(path: &Path) -> Option<(u64, bool)> {
     use std::os::unix::fs::MetadataExt;
     let number = std::fs::symlink_metadata(path).ok()?.ino();
-    let (mut left, mut paths) = (MAX_LINK_CHECKS, vec![path.to_path_buf()]);
+    let mut left = MAX_LINK_CHECKS;
+    let mut paths = vec![path.to_path_buf()];
     while let Some(path) = paths.pop() {
         let metadata = std::fs::symlink_metadata(&path).ok()?;
         if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
@@ -567,9 +572,8 @@ fn inode(path: &Path) -> Option<(u64, bool)> {
         }
         left -= 1;
         if metadata.is_dir() {
-            paths.extend(
-                std::fs::read_dir(&path).ok()?.flatten().take(left + 1).map(|it| it.path()),
-            );
+            let entries = std::fs::read_dir(&path).ok()?.flatten();
+            paths.extend(entries.take(left + 1).map(|entry| entry.path()));
         }
     }
     Some((number, true))

@@ -1,4 +1,4 @@
-//! The text that is now where a model tries to edit, for one whose edits fail again and again.
+//! Shows a model whose edits keep failing the current text at the place.
 
 use serde_json::Value;
 
@@ -6,17 +6,18 @@ use super::ToolEnv;
 use super::edit_common;
 use turnwright_workspace::files::Freshness;
 
-/// How many lines are shown before the place, and how many of it.
+/// The number of lines that are shown before the place, and in all.
 const LINES_BEFORE: usize = 5;
 const LINES_SHOWN: usize = 40;
 const MAX_LINE_CHARS: usize = 300;
 
 /// The file that a call would edit, by its arguments.
 pub(crate) fn edited_path(arguments: &Value) -> Option<&str> {
-    let named = ["path", "file_path", "file"].iter().find_map(|it| arguments.get(it)?.as_str());
+    let mut names = ["path", "file_path", "file"].iter();
+    let named = names.find_map(|name| arguments.get(name)?.as_str());
     named.or_else(|| {
-        let patch = ["patch", "input"].iter().find_map(|it| arguments.get(it)?.as_str())?;
-        patch.lines().find_map(|it| it.strip_prefix("*** Update File: ")).map(str::trim)
+        let patch = ["patch", "input"].iter().find_map(|name| arguments.get(name)?.as_str())?;
+        patch.lines().find_map(|line| line.strip_prefix("*** Update File: ")).map(str::trim)
     })
 }
 
@@ -38,10 +39,10 @@ fn excerpt(text: &str, arguments: &Value) -> String {
     let mut quoted = Vec::new();
     quoted_lines(arguments, &mut quoted);
     let lines: Vec<_> = text.lines().collect();
-    let place = |it: &&str| lines.iter().position(|line| line.trim() == *it);
-    let first = quoted.iter().find_map(place).unwrap_or(0).saturating_sub(LINES_BEFORE);
-    let shown = lines.iter().enumerate().skip(first).take(LINES_SHOWN);
-    let shown = shown.map(|(number, line)| {
+    let place = quoted.iter().find_map(|quote| lines.iter().position(|line| line.trim() == *quote));
+    let first = place.unwrap_or(0).saturating_sub(LINES_BEFORE);
+    let around = lines.iter().enumerate().skip(first).take(LINES_SHOWN);
+    let shown = around.map(|(number, line)| {
         let line: String = line.chars().take(MAX_LINE_CHARS).collect();
         format!("{:>5}| {line}", number + 1)
     });
@@ -52,14 +53,15 @@ fn excerpt(text: &str, arguments: &Value) -> String {
 fn quoted_lines<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => {
-            let lines = text.lines().filter(|it| !it.starts_with(['+', '*', '@']));
-            let lines = lines.map(|it| it.strip_prefix('-').unwrap_or(it).trim());
-            found.extend(lines.filter(|it| it.len() > 3));
+            let old = text.lines().filter(|line| !line.starts_with(['+', '*', '@']));
+            let unmarked = old.map(|line| line.strip_prefix('-').unwrap_or(line).trim());
+            found.extend(unmarked.filter(|line| line.len() > 3));
         }
-        Value::Array(all) => all.iter().for_each(|it| quoted_lines(it, found)),
-        Value::Object(all) => {
-            let old = all.iter().filter(|it| !it.0.starts_with("new"));
-            old.for_each(|it| quoted_lines(it.1, found));
+        Value::Array(items) => items.iter().for_each(|item| quoted_lines(item, found)),
+        Value::Object(fields) => {
+            for (_, field) in fields.iter().filter(|(name, _)| !name.starts_with("new")) {
+                quoted_lines(field, found);
+            }
         }
         _ => {}
     }
@@ -73,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_place_is_found_by_a_line_that_is_there() {
-        let lines: Vec<_> = (1..=100).map(|it| format!("    line number {it}\n")).collect();
+        let lines: Vec<_> = (1..=100).map(|number| format!("    line number {number}\n")).collect();
         let text = lines.concat();
         let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-line number 60\n-gone\n+new";
         for (arguments, path, first) in [

@@ -45,11 +45,14 @@ impl Tool for DeletePath {
     }
 
     fn view(&self, _: &DeletePathArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let location = |it| Location { path: roots.client_path(it), line: None };
         let title = targets
             .first()
-            .map_or("Delete".to_owned(), |it| format!("Delete {}", roots.display_path(it)));
-        CallView { title, kind: Self::KIND, locations: targets.iter().map(location).collect() }
+            .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line: None })
+            .collect();
+        CallView { title, kind: Self::KIND, locations }
     }
 
     fn effects(&self, _: &DeletePathArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
@@ -75,7 +78,8 @@ impl Tool for DeletePath {
             }
         };
         if info.entries() > 0 && args.recursive != Some(true) {
-            let (files, folders) = (info.files, info.folders);
+            let files = info.files;
+            let folders = info.folders;
             // The contents of a folder outside the project are not revealed without a permission to
             // read it.
             let what = match target.scope {
@@ -152,7 +156,7 @@ impl Tool for DeletePath {
     }
 }
 
-/// The list of what is deleted, for the card.
+/// The list of the deleted entries, for the card.
 fn deleted_list(name: &str, info: &EntryInfo) -> String {
     let mut text = match (info.is_folder, info.is_link) {
         (true, _) => format!("{name}/"),
@@ -172,7 +176,7 @@ fn deleted_list(name: &str, info: &EntryInfo) -> String {
 
 /// Why a path must not be deleted or moved.
 pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Option<&'static str> {
-    if target.path.file_name().is_some_and(|it| it == ".git") {
+    if target.path.file_name().is_some_and(|name| name == ".git") {
         return Some("holds the history of the project and stays");
     }
     // Commands have it as `/tmp`.
@@ -198,7 +202,7 @@ pub(super) async fn not_found_message(
     if *error == FileError::NotFound {
         let near = ctx.env.files.similar_paths(target).await;
         if !near.is_empty() {
-            let names: Vec<_> = near.iter().map(|it| display(it)).collect();
+            let names: Vec<_> = near.iter().map(|path| display(path)).collect();
             text.push_str(&format!(" Similar names: {}.", names.join(", ")));
         }
     }

@@ -1,4 +1,4 @@
-//! What the tools that change files share: how a change is shown and reported.
+//! Shared by the tools that change files: how a change is shown and reported.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
 use turnwright_workspace::edit::line_changes::{self, LineChange};
-use turnwright_workspace::edit::{AppliedEdits, MatchKind};
+use turnwright_workspace::edit::{AppliedEdit, AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
     FileError, FileText, Files, Freshness, Roots, TextSource, WriteOutcome, display,
 };
@@ -28,11 +28,14 @@ pub(super) fn diff(
     let old = before.unwrap_or_default();
     if let Some(rest) = room.checked_sub(old.len() + after.len()) {
         *room = rest;
-        let (old, new) = (before.map(str::to_owned), after.to_owned());
+        let old = before.map(str::to_owned);
+        let new = after.to_owned();
         return CallContent::Diff { path, old, new, fate: FileFate::Kept };
     }
     let changes = fenced(&line_changes::render_diff(old, after, spots));
-    let (name, from, to) = (escape_hidden_line(&display(&path)), old.len(), after.len());
+    let name = escape_hidden_line(&display(&path));
+    let from = old.len();
+    let to = after.len();
     CallContent::Text(format!(
         "{name}: {from} → {to} bytes, too much to show all of it.\n{changes}"
     ))
@@ -51,7 +54,7 @@ pub(super) fn whole_file_diff(path: PathBuf, before: Option<&str>, after: &str) 
 
 /// Why the first of these paths that leads to another machine or a device is not used, for the model.
 pub(super) fn refusal_of_other_machine(paths: &[PathBuf], roots: &Roots) -> Option<String> {
-    let path = paths.iter().find(|it| roots.leads_elsewhere(it))?;
+    let path = paths.iter().find(|path| roots.leads_elsewhere(path))?;
     Some(format!(
         "{} is on another machine or a device, which only looking at it would connect to. Nothing was done. \
          The user can add a folder of that machine to the session, or use a command.",
@@ -59,7 +62,7 @@ pub(super) fn refusal_of_other_machine(paths: &[PathBuf], roots: &Roots) -> Opti
     ))
 }
 
-/// Whether a path still resolves to the target that the user has seen. A link may have been
+/// Returns true if a path still resolves to the target that the user has seen. A link may have been
 /// changed.
 pub(super) async fn still_resolves_to(name: &str, target: &ResolvedPath, ctx: &ToolCtx) -> bool {
     ctx.env.files.resolve(name).await.as_ref() == Ok(target)
@@ -98,25 +101,28 @@ pub(super) fn editor_changes(
 
 /// How the edits were matched, in a few words.
 pub(super) fn match_summary(applied: &AppliedEdits) -> String {
-    let one = |it: &turnwright_workspace::edit::AppliedEdit| match it.occurrences {
-        1 => it.match_kind.to_string(),
-        places => format!("{}, in {places} places", it.match_kind),
-    };
-    let all: Vec<_> = applied.edits.iter().map(one).collect();
+    let all: Vec<_> = applied.edits.iter().map(matched).collect();
     match all.first() {
-        Some(first) if all.iter().all(|it| it == first) => format!("Match: {first}."),
+        Some(first) if all.iter().all(|other| other == first) => format!("Match: {first}."),
         Some(_) => {
             let each: Vec<_> =
-                (1..).zip(&all).map(|(number, it)| format!("{number}: {it}")).collect();
+                (1..).zip(&all).map(|(number, text)| format!("{number}: {text}")).collect();
             format!("Match: {}.", each.join("; "))
         }
         None => String::new(),
     }
 }
 
-/// Whether all edits matched exactly.
+fn matched(edit: &AppliedEdit) -> String {
+    match edit.occurrences {
+        1 => edit.match_kind.to_string(),
+        places => format!("{}, in {places} places", edit.match_kind),
+    }
+}
+
+/// Returns true if all edits matched exactly.
 pub(super) fn is_exact(applied: &AppliedEdits) -> bool {
-    applied.edits.iter().all(|it| it.match_kind == MatchKind::Exact)
+    applied.edits.iter().all(|edit| edit.match_kind == MatchKind::Exact)
 }
 
 /// The lines that were changed since the model read the file, as far as they are known; `None` if
@@ -132,8 +138,8 @@ pub(super) async fn changed_since_read(
     }
 }
 
-/// Whether an error may quote the file before the user was asked about the change: the model may
-/// read it without a question, or has read its current content.
+/// Returns true if an error may quote the file before the user was asked about the change: the model
+/// may read it without a question, or has read its current content.
 pub(super) async fn may_quote(files: &Files, target: &ResolvedPath, now: &FileText) -> bool {
     let is_free = target.scope != PathScope::Outside && !is_secret_path(&target.path);
     is_free || files.freshness(target, now).await == Freshness::Same
@@ -158,10 +164,10 @@ pub(super) fn stale_message(name: &str, now: &FileText, lines: &[(usize, usize)]
 }
 
 pub(super) fn line_ranges(lines: &[(usize, usize)]) -> String {
-    let span = |(from, to): &(usize, usize)| {
-        if from == to { from.to_string() } else { format!("{from}–{to}") }
-    };
-    lines.iter().map(span).collect::<Vec<_>>().join(", ")
+    let ranges = lines
+        .iter()
+        .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}–{to}") });
+    ranges.collect::<Vec<_>>().join(", ")
 }
 
 /// The error for the model if a file to be edited cannot be read.
@@ -175,7 +181,7 @@ pub(super) async fn read_failure(
     if error == FileError::NotFound {
         let near = ctx.env.files.similar_paths(target).await;
         if !near.is_empty() {
-            let names: Vec<_> = near.iter().map(|it| display(it)).collect();
+            let names: Vec<_> = near.iter().map(|path| display(path)).collect();
             text.push_str(&format!(" Similar names: {}.", names.join(", ")));
         }
         text.push_str(" To create a file use write_file.");
@@ -185,7 +191,7 @@ pub(super) async fn read_failure(
 
 /// The first changed line, counted from 1.
 pub(super) fn first_changed_line(applied: &AppliedEdits) -> u32 {
-    let first = applied.changes.first().map_or(0, |it| it.after.start);
+    let first = applied.changes.first().map_or(0, |change| change.after.start);
     u32::try_from(first).unwrap_or(u32::MAX - 1) + 1
 }
 

@@ -57,18 +57,20 @@ struct TextReplacement {
 impl EditFileArgs {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
-        let edit = |old: &str, new: &str, all: Option<bool>| TextEdit {
-            old: old.to_owned(),
-            new: new.to_owned(),
-            replace_all: all.unwrap_or(false),
-        };
-        let mut edits: Vec<_> =
-            self.edits.iter().map(|it| edit(&it.old_text, &it.new_text, it.replace_all)).collect();
+        let listed = self.edits.iter();
+        let mut edits: Vec<_> = listed
+            .map(|edit| text_edit(&edit.old_text, &edit.new_text, edit.replace_all))
+            .collect();
         if let (Some(old), Some(new)) = (&self.old_text, &self.new_text) {
-            edits.push(edit(old, new, self.replace_all));
+            edits.push(text_edit(old, new, self.replace_all));
         }
         edits
     }
+}
+
+fn text_edit(old: &str, new: &str, replace_all: Option<bool>) -> TextEdit {
+    let replace_all = replace_all.unwrap_or(false);
+    TextEdit { old: old.to_owned(), new: new.to_owned(), replace_all }
 }
 
 /// The edit as computed for the preview.
@@ -134,8 +136,8 @@ impl Tool for EditFile {
         let path = ctx.env.files.roots().client_path(target);
         // Finding quoted text in a long file takes a while.
         let work = spawn_blocking(move || {
-            let result =
-                edit::apply(&before.text, &edits).map(|it| (edit_diff(path, &before, &it), it));
+            let result = edit::apply(&before.text, &edits)
+                .map(|applied| (edit_diff(path, &before, &applied), applied));
             (before, result)
         });
         let (before, result) = work.await.map_err(|error| error.to_string())?;
@@ -167,8 +169,9 @@ impl Tool for EditFile {
         targets: &'a [ResolvedPath],
     ) -> Vec<ExpectedChange<'a>> {
         let before = planned.before.as_ref();
-        let after = before.map(|it| (planned.applied.text.as_str(), it.encoding));
-        targets.iter().map(|it| ExpectedChange { path: &it.path, before, after }).collect()
+        let after = before.map(|file| (planned.applied.text.as_str(), file.encoding));
+        let paths = targets.iter().map(|target| &target.path);
+        paths.map(|path| ExpectedChange { path, before, after }).collect()
     }
 
     async fn run(
@@ -186,13 +189,13 @@ impl Tool for EditFile {
             return edit_common::write_failure(&args.path, &FileError::Moved);
         }
         let files = &ctx.env.files;
-        let written = files.write(target, Some(&before), &applied.text, &ctx.cancel).await;
-        let written = match written {
+        let written = match files.write(target, Some(&before), &applied.text, &ctx.cancel).await {
             Ok(written) => written,
             Err(error) => return edit_common::write_failure(&args.path, &error),
         };
-        let (path, target, roots) =
-            (files.roots().client_path(target), target.clone(), files.roots().clone());
+        let path = files.roots().client_path(target);
+        let target = target.clone();
+        let roots = files.roots().clone();
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || {
             let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
@@ -204,13 +207,14 @@ impl Tool for EditFile {
                 "result": headline(&args.path, &applied),
                 "added": applied.line_counts.added,
                 "removed": applied.line_counts.removed,
-                "places": applied.edits.iter().map(|it| it.occurrences).sum::<usize>(),
+                "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),
             });
             let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
             ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
         });
-        work.await
-            .unwrap_or_else(|it| ToolOutcome::failed(format!("The file was written; then: {it}")))
+        work.await.unwrap_or_else(|error| {
+            ToolOutcome::failed(format!("The file was written; then: {error}"))
+        })
     }
 }
 
@@ -246,22 +250,24 @@ fn answer_text(
 
 fn headline(name: &str, applied: &AppliedEdits) -> String {
     let edits = applied.edits.len();
-    let (unit, count) = (if edits == 1 { "edit" } else { "edits" }, applied.line_counts);
+    let unit = if edits == 1 { "edit" } else { "edits" };
+    let count = applied.line_counts;
     let rungs = edit_common::match_summary(applied);
     format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
 }
 
 fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
     let line = Some(applied.map_or(1, edit_common::first_changed_line));
-    let location = |it| Location { path: roots.client_path(it), line };
+    let locations =
+        targets.iter().map(|target| Location { path: roots.client_path(target), line }).collect();
     let mut title = targets
         .first()
-        .map_or("Edit file".to_owned(), |it| format!("Edit {}", roots.display_path(it)));
+        .map_or("Edit file".to_owned(), |target| format!("Edit {}", roots.display_path(target)));
     if let Some(applied) = applied {
         title.push_str(&format!(
             " (+{} −{})",
             applied.line_counts.added, applied.line_counts.removed
         ));
     }
-    CallView { title, kind: ToolKind::Edit, locations: targets.iter().map(location).collect() }
+    CallView { title, kind: ToolKind::Edit, locations }
 }

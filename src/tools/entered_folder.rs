@@ -1,5 +1,5 @@
-//! Files that run when somebody enters a folder and are not known by name: those that its `.envrc` reads, runs, or puts
-//! in front of the user's programs. direnv asks about a changed `.envrc`, but not about these.
+//! Files without a fixed name that run when somebody enters a folder: its `.envrc` reads or runs them, or puts them in
+//! front of the user's programs. direnv asks about a changed `.envrc`, but not about these.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) fn read_by_direnv(folder: &Path) -> Vec<String> {
     while let Some(file) = pending.pop().filter(|_| found.len() < MAX_FILES) {
         let Some(head) = read_head(&file, None, MAX_BYTES) else { continue };
         let script = shell::parse(&head.text, ShellDialect::Bash);
-        // A file that `source` reads stays in the folder, `source_env` goes to that of the file.
+        // A file that `source` reads stays in the folder, `source_env` goes to the file's folder.
         let places = [folder, file.parent().unwrap_or(folder)];
         let is_output_run = runs_output(&head.text);
         let added = path_entries(&head.text);
@@ -68,7 +68,8 @@ fn read_files(command: &SimpleCommand, place: &Path, is_output_run: bool) -> Vec
     let first = operands.first().copied();
     let mut found: Vec<PathBuf> = Vec::new();
     if is_output_run {
-        found.extend(command.redirects.iter().filter(|it| !it.is_write).map(|it| it.path.clone()));
+        let read = command.redirects.iter().filter(|redirect| !redirect.is_write);
+        found.extend(read.map(|redirect| redirect.path.clone()));
     }
     let names = match program {
         "source" | "." | "source_env" | "source_env_if_exists" | "direnv_load" => {
@@ -78,11 +79,10 @@ fn read_files(command: &SimpleCommand, place: &Path, is_output_run: bool) -> Vec
         "use_vim" => vec![first.unwrap_or(".vimrc.local")],
         "use" if first == Some("vim") => vec![operands.get(1).copied().unwrap_or(".vimrc.local")],
         "use" | "use_flake" | "use_nix" | "use_devenv" => {
-            let is_path = |word: &&&str| word.starts_with(['.', '/']);
-            let flake = operands.iter().find(is_path).copied().unwrap_or(".");
-            let flake = flake.split(['#', '?']).next().unwrap_or(".");
+            let flake = operands.iter().find(|word| word.starts_with(['.', '/']));
+            let folder = flake.and_then(|flake| flake.split(['#', '?']).next()).unwrap_or(".");
             let names = ["flake.nix", "shell.nix", "default.nix", "devenv.nix", "devbox.json"];
-            return names.map(|name| place.join(flake).join(name)).to_vec();
+            return names.map(|name| place.join(folder).join(name)).to_vec();
         }
         "devbox" => vec!["devbox.json"],
         "PATH_add" | "path_add" => {
@@ -109,12 +109,9 @@ fn read_files(command: &SimpleCommand, place: &Path, is_output_run: bool) -> Vec
             None => found.extend(scripts(&place.join(Path::new(name).parent().unwrap_or(&place)))),
         }
     }
-    let file = |path: PathBuf| {
-        let path = place.join(path);
-        // direnv takes a folder for the `.envrc` in it.
-        if path.is_dir() { path.join(ENVRC) } else { path }
-    };
-    found.into_iter().map(file).collect()
+    let paths = found.into_iter().map(|path| place.join(path));
+    // direnv takes a folder for the `.envrc` in it.
+    paths.map(|path| if path.is_dir() { path.join(ENVRC) } else { path }).collect()
 }
 
 /// Returns the rest of a name behind its last variable, which is taken for the folder: `x.sh` of `$PWD/x.sh` and
@@ -131,11 +128,11 @@ fn after_variables(name: &str) -> Option<&str> {
 fn scripts(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES);
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_script = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let scripts = paths.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         [".bash", ".env", ".sh"].iter().any(|end| name.ends_with(end))
-    };
-    paths.filter(is_script).collect()
+    });
+    scripts.collect()
 }
 
 /// The folders that a script puts in the `PATH` by an assignment.
@@ -154,7 +151,7 @@ fn shadowing(folder: &Path) -> Vec<PathBuf> {
     SHADOWED.iter().map(|name| folder.join(name)).collect()
 }
 
-/// Returns true if a script runs what other programs write, or takes their output for variables.
+/// Returns true if a script runs the output of other programs, or sets variables from it.
 fn runs_output(text: &str) -> bool {
     ["eval", "<(", "export $(", "export `"].iter().any(|sign| text.contains(sign))
 }
@@ -239,8 +236,8 @@ mod tests {
         ] {
             fs::write(folder.path().join(ENVRC), text).unwrap();
             let found = read_by_direnv(folder.path());
-            assert!(found.iter().any(|it| it == expected), "{text}: {found:?}");
-            assert!(!found.iter().any(|it| it.ends_with("app")), "builds write there");
+            assert!(found.iter().any(|path| path == expected), "{text}: {found:?}");
+            assert!(!found.iter().any(|path| path.ends_with("app")), "builds write there");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::ToolEnv;
-use turnwright_policy::permission::RuleAction;
+use turnwright_policy::permission::{PolicyRules, RuleAction};
 use turnwright_types::effect::{ExtraAccess, ResolvedPath, escape_hidden_line, is_secret_path};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
@@ -18,12 +18,12 @@ const MAX_VALUES: usize = 32;
 /// At most this many characters of a value are quoted.
 const MAX_QUOTED_CHARS: usize = 80;
 
-/// The values that an unusable one is answered with.
+/// The answer to an unusable value.
 const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a file or folder that exists (to write there), debug, sign, \
                       localhost:PORT or IP:PORT (of the user's machine), publish:PORT (of your server, for the user), \
                       full; several as a list.";
 
-/// Words that ask for what commands have anyway: the sandbox has a loopback of its own.
+/// Words that ask for access that commands have anyway: the sandbox has a loopback of its own.
 const NOTHING: [&str; 12] = [
     "",
     "none",
@@ -45,7 +45,7 @@ const SIGN: [&str; 6] = ["sign", "signing", "gpg", "gpg agent", "ssh agent", "si
 const FULL: [&str; 6] =
     ["full", "full access", "danger full access", "unsandboxed", "no sandbox", "require escalated"];
 
-/// What a call asks for, with the paths as the model has sent them.
+/// The access that a call asks for, with the paths as the model has sent them.
 #[derive(Debug, Default)]
 pub(super) struct Escalation {
     /// Everything but the paths.
@@ -70,7 +70,7 @@ enum Known {
 }
 
 impl<'de> Deserialize<'de> for Escalation {
-    /// Reads a text or a list of texts. Anything else is refused when the call is looked at, with what is possible.
+    /// Reads a text or a list of texts. Anything else is refused when the call is inspected, with the possible values.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Escalation, D::Error> {
         Ok(match Value::deserialize(deserializer)? {
             Value::Null | Value::Bool(false) => Escalation::default(),
@@ -100,10 +100,10 @@ impl Escalation {
         }
         let parts: Vec<_> =
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
-        let is_absolute = |part: &&str| part.starts_with("~/") || Path::new(part).is_absolute();
-        let are_separate = parts.len() > 1
-            && (parts.iter().any(|part| Known::of(part).is_some())
-                || parts.iter().all(is_absolute));
+        let has_known = parts.iter().any(|part| Known::of(part).is_some());
+        let are_absolute =
+            parts.iter().all(|part| part.starts_with("~/") || Path::new(part).is_absolute());
+        let are_separate = parts.len() > 1 && (has_known || are_absolute);
         if are_separate {
             return Escalation::of_words(parts);
         }
@@ -173,22 +173,14 @@ impl Escalation {
         ExtraAccess { writes, ..self.access.clone() }
     }
 
-    /// Why one of the paths cannot be opened, which are resolved in `targets`. Looks files up: not for the runtime's
-    /// thread. Of a secret nothing is said, not even if it exists: the user is asked first.
+    /// Why one of the paths, which are resolved in `targets`, cannot be opened. Blocks: not for the runtime's thread.
+    /// Nothing is said about a secret, not even if it exists: the user is asked first.
     pub(super) fn refusal_of_paths(
         &self,
         targets: &[ResolvedPath],
         env: &ToolEnv,
     ) -> Option<ToolRefusal> {
         let rules = env.rules.get();
-        let is_silent = |path: &Path| {
-            let mut restricting =
-                rules.rules.iter().filter(|rule| rule.action != RuleAction::Allow);
-            is_secret_path(path)
-                || env.confinement.hidden.iter().any(|hidden| path.starts_with(hidden))
-                || env.files.roots().leads_elsewhere(path)
-                || restricting.any(|rule| rule.matches_path(path, false, &rules.bases))
-        };
         for (sent, target) in self.paths.iter().zip(targets) {
             let path = target.path.as_path();
             if env.confinement.read_only.iter().any(|own| path.starts_with(own)) {
@@ -198,12 +190,21 @@ impl Escalation {
                 );
                 return Some(refusal.into());
             }
-            if !is_silent(path) && fs::symlink_metadata(path).is_err() {
+            if !is_concealed(path, env, &rules) && fs::symlink_metadata(path).is_err() {
                 return Some(refusal_of_missing_path(sent, path));
             }
         }
         None
     }
+}
+
+/// Returns true if it must not be revealed that nothing is at a path.
+fn is_concealed(path: &Path, env: &ToolEnv, rules: &PolicyRules) -> bool {
+    let mut restricting = rules.rules.iter().filter(|rule| rule.action != RuleAction::Allow);
+    is_secret_path(path)
+        || env.confinement.hidden.iter().any(|hidden| path.starts_with(hidden))
+        || env.files.roots().leads_elsewhere(path)
+        || restricting.any(|rule| rule.matches_path(path, false, &rules.bases))
 }
 
 /// Why a path that does not exist is not opened. A word without a folder was probably meant as another value.
@@ -296,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// What is asked for, in words.
+    /// The access that is asked for, in words.
     fn read(value: Value) -> String {
         let Escalation { access, paths, refusal } = serde_json::from_value(value).unwrap();
         if refusal.is_some() {
@@ -364,7 +365,7 @@ mod tests {
             (json!("./network"), "write ./network"),
             (json!("a/b:80"), "write a/b:80"),
             (json!(5), "write 5"),
-            // What can only be meant as another value.
+            // Texts that can only be meant as another value.
             (json!("localhost:0"), "refused"),
             (json!("localhost:65536"), "refused"),
             (json!("publish:0"), "refused"),

@@ -49,7 +49,7 @@ const ENTITY_NAMES: [&str; 5] = ["amp", "lt", "gt", "quot", "apos"];
 const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To discard output, redirect it to \
                              /dev/null.";
 
-/// What stands for the output of a command that has printed nothing.
+/// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
 #[derive(Debug)]
@@ -107,21 +107,21 @@ impl ExecArgs {
     }
 
     fn workdir(&self) -> &str {
-        self.workdir.as_deref().filter(|it| !it.trim().is_empty()).unwrap_or(".")
+        self.workdir.as_deref().filter(|folder| !folder.trim().is_empty()).unwrap_or(".")
     }
 
     fn limit(&self) -> Duration {
-        let seconds = self.timeout.map(|it| seconds(it, MAX_TIMEOUT_SECS));
-        let limit = seconds.or(self.timeout_ms.map(|it| it.div_ceil(1_000)));
+        let seconds = self.timeout.map(|number| seconds(number, MAX_TIMEOUT_SECS));
+        let limit = seconds.or(self.timeout_ms.map(|millis| millis.div_ceil(1_000)));
         Duration::from_secs(limit.unwrap_or(DEFAULT_TIMEOUT_SECS).clamp(1, MAX_TIMEOUT_SECS))
     }
 }
 
-/// True if a call with these arguments sleeps before or between what it does.
+/// Returns true if a call with these arguments sleeps before or between its actions.
 pub(super) fn sleeps(arguments: &Value) -> bool {
-    let args = serde_json::from_value::<ExecArgs>(arguments.clone());
-    let is_sleep = |it: &SimpleCommand| matches!(it.program(), "sleep" | "Start-Sleep");
-    args.is_ok_and(|args| args.script().commands.iter().any(is_sleep))
+    let Ok(args) = serde_json::from_value::<ExecArgs>(arguments.clone()) else { return false };
+    let mut commands = args.script().commands.iter();
+    commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
 }
 
 /// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.
@@ -165,12 +165,13 @@ impl Tool for Exec {
             args.script = OnceLock::from(Arc::new(script));
         }
         let named = args.named_paths();
-        std::iter::once(workdir).chain(named.iter().map(|it| it.path().to_owned())).collect()
+        std::iter::once(workdir).chain(named.iter().map(|place| place.path().to_owned())).collect()
     }
 
     fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
         let Some(workdir) = targets.first() else { return };
-        let (script, roots) = (args.script(), env.files.roots());
+        let script = args.script();
+        let roots = env.files.roots();
         let rules = env.rules.get();
         let restricted = DeniedPaths::restricted(&rules);
         let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
@@ -189,7 +190,7 @@ impl Tool for Exec {
     }
 
     fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let elsewhere = targets.iter().take(1).filter(|it| roots.display_path(it) != ".");
+        let elsewhere = targets.iter().take(1).filter(|target| roots.display_path(target) != ".");
         CallView {
             title: match args.command.trim() {
                 "" => Self::PENDING_TITLE.to_owned(),
@@ -197,7 +198,7 @@ impl Tool for Exec {
             },
             kind: Self::KIND,
             locations: elsewhere
-                .map(|it| Location { path: roots.client_path(it), line: None })
+                .map(|target| Location { path: roots.client_path(target), line: None })
                 .collect(),
         }
     }
@@ -246,19 +247,19 @@ impl Tool for Exec {
                  file tools, or {editor} with commands (-es -c …)."
             ).into());
         }
-        // Whether a folder outside the project exists is not revealed without a permission.
-        let is_told =
-            |it: &&ResolvedPath| it.scope == PathScope::Workspace && args.workdir() != ".";
-        for place in targets.iter().take(1).filter(is_told) {
-            if let Err(error) = ctx.env.files.ensure_folder(place).await {
-                return Err(
-                    format!("`workdir` {} {error}. Nothing was run.", args.workdir()).into()
-                );
-            }
+        // It needs a permission to learn that a folder outside the project is missing.
+        if let Some(place) = targets.first()
+            && place.scope == PathScope::Workspace
+            && args.workdir() != "."
+            && let Err(error) = ctx.env.files.ensure_folder(place).await
+        {
+            return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()).into());
         }
         let command = fenced_command(&escape_hidden(&args.command));
-        let folder = targets.first().map(|it| ctx.env.files.roots().client_path(it));
-        let folder = folder.map(|it| format!("in {}", escape_hidden_line(&it.to_string_lossy())));
+        let folder = targets.first().map(|target| {
+            let path = ctx.env.files.roots().client_path(target);
+            format!("in {}", escape_hidden_line(&path.to_string_lossy()))
+        });
         Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))
     }
 
@@ -363,10 +364,10 @@ async fn begin<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
-    let slot = ctx.env.jobs.admit(&spec.command).map_err(|it| it.to_string())?;
+    let slot = ctx.env.jobs.admit(&spec.command).map_err(|error| error.to_string())?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
         Some(Ok((started, live))) => {
-            // What was allowed to run without the sandbox is the user's own affair.
+            // The memory of a command that may run without the sandbox is the user's own affair.
             let memory = spec.sandbox.as_ref().and(ctx.env.confinement.memory);
             let job = slot.run(started, spec.temp_folder(), memory);
             live.connect(&job);
@@ -377,14 +378,14 @@ async fn begin<'a>(
     }
 }
 
-/// The editor that a command would start interactively and that would wait for ever. Other editors
+/// The editor that a command would start interactively and that would wait forever. Other editors
 /// exit at once without a terminal. With options it may be a batch run.
 fn interactive_editor(command: &str) -> Option<&str> {
     let mut words = command.split_whitespace();
     let program = words.next()?;
     let name = program.rsplit('/').next()?;
     let waits = ["vi", "vim", "nvim", "view", "vimdiff"].contains(&name);
-    (waits && !words.any(|it| it.starts_with(['-', '+', '<', '|']))).then_some(name)
+    (waits && !words.any(|word| word.starts_with(['-', '+', '<', '|']))).then_some(name)
 }
 
 /// Stops a command if the call that waits for it is dropped.
@@ -406,7 +407,7 @@ impl Drop for StopOnDrop {
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
-/// a background command. `notes` come before the one about how it goes on.
+/// a background command. `notes` come before the note about how to continue.
 fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
     let id = job.id();
     let (how, shown, note) = match limit {

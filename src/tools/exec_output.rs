@@ -69,17 +69,17 @@ impl ExecOutputArgs {
     /// The job's id, even if the model sent only its number.
     fn id(&self) -> String {
         let id = self.id.trim();
-        let prefix = if id.starts_with(|it: char| it.is_ascii_digit()) { "p" } else { "" };
+        let prefix = if id.starts_with(|char: char| char.is_ascii_digit()) { "p" } else { "" };
         format!("{prefix}{id}")
     }
 
     fn input(&self) -> Option<&str> {
-        self.input.as_deref().filter(|it| !it.is_empty())
+        self.input.as_deref().filter(|input| !input.is_empty())
     }
 
     fn wait(&self) -> Duration {
-        let wait = self.wait.map(|it| seconds(it, MAX_WAIT_SECS));
-        let wait = wait.or(self.wait_ms.map(|it| it.div_ceil(1_000)));
+        let seconds = self.wait.map(|number| seconds(number, MAX_WAIT_SECS));
+        let wait = seconds.or(self.wait_ms.map(|millis| millis.div_ceil(1_000)));
         Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
     }
 }
@@ -102,10 +102,11 @@ impl Tool for ExecOutput {
     }
 
     fn effects(&self, args: &ExecOutputArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        let (job, is_open) = (args.id(), args.is_unconfined);
+        let job = args.id();
         let mut effects = Vec::new();
         if args.input().is_some() {
-            effects.push(Effect::Input { job: job.clone(), is_unsandboxed: is_open });
+            let is_unsandboxed = args.is_unconfined;
+            effects.push(Effect::Input { job: job.clone(), is_unsandboxed });
         }
         if args.signal.is_some() {
             effects.push(Effect::Signal { job });
@@ -173,7 +174,7 @@ impl Tool for ExecOutput {
     }
 }
 
-/// True if a call waits for something that goes on: it asks for the output of a running command, or sleeps.
+/// Returns true if a call waits: it asks for the output of a running command, or sleeps.
 pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
     let Arguments::Object(arguments) = &call.arguments else { return false };
     match call.name.as_str() {

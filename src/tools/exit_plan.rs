@@ -20,9 +20,9 @@ const MAX_PLAN_CHARS: usize = 40_000;
 const ASK: &str = "Go on, ask me each time";
 const EDIT: &str = "Go on, edit freely";
 const KEEP: &str = "Keep planning";
-/// What follows the plan where it is shown in the conversation.
+/// The text below a plan that is shown in the conversation.
 const HOW_TO_AGREE: &str = "To carry this out, switch the mode and say so. Or say what to change.";
-/// What the model is told then.
+/// The answer to the model in that case.
 const SHOWN: &str = "The plan is shown to the user; the turn ends, and the next message is the answer. Plan \
                      mode goes on until the user switches it.";
 

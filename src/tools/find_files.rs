@@ -131,7 +131,7 @@ fn report(
     view.title.push_str(&format!(" ({})", names.total));
     let hits = names.files.iter().take(search_common::MAX_LOCATIONS);
     let locations: Vec<_> =
-        hits.map(|it| search_common::location(roots, target, it.clone(), None)).collect();
+        hits.map(|path| search_common::location(roots, target, path.clone(), None)).collect();
     if !locations.is_empty() {
         view.locations = locations;
     }

@@ -158,11 +158,11 @@ fn report(
             format!(" ({matches} in {})", count(found.files_with_matches, "file", "files"))
         }
     });
+    let places = found.files.iter().flat_map(match_places).take(search_common::MAX_LOCATIONS);
     let locations: Vec<_> =
-        found.files.iter().flat_map(match_locations).take(search_common::MAX_LOCATIONS).collect();
+        places.map(|(path, line)| search_common::location(roots, target, path, line)).collect();
     if !locations.is_empty() {
-        let location = |(path, line)| search_common::location(roots, target, path, line);
-        view.locations = locations.into_iter().map(location).collect();
+        view.locations = locations;
     }
     let raw = json!({
         "matches": found.matches,
@@ -174,13 +174,12 @@ fn report(
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 
-fn match_locations(file: &FileMatches) -> Vec<(PathBuf, Option<u32>)> {
-    let place = |line| (file.path.clone(), line);
+fn match_places(file: &FileMatches) -> Vec<(PathBuf, Option<u32>)> {
     if file.lines.is_empty() {
-        return vec![place(None)];
+        return vec![(file.path.clone(), None)];
     }
-    let lines = file.lines.iter().filter(|it| it.is_match).take(search_common::MAX_LOCATIONS);
-    lines.map(|it| place(u32::try_from(it.number).ok())).collect()
+    let lines = file.lines.iter().filter(|line| line.is_match).take(search_common::MAX_LOCATIONS);
+    lines.map(|line| (file.path.clone(), u32::try_from(line.number).ok())).collect()
 }
 
 fn show(text: &mut String, file: &FileMatches, name: &str) {
@@ -188,12 +187,13 @@ fn show(text: &mut String, file: &FileMatches, name: &str) {
         text.push_str(&format!("{name}\n"));
     }
     let mut last = None;
-    let has_context = file.lines.iter().any(|it| !it.is_match);
+    let has_context = file.lines.iter().any(|line| !line.is_match);
     for line in &file.lines {
-        if has_context && last.is_some_and(|it| it + 1 < line.number) {
+        if has_context && last.is_some_and(|previous| previous + 1 < line.number) {
             text.push_str("--\n");
         }
-        let (number, words) = (line.number, &line.text);
+        let number = line.number;
+        let words = &line.text;
         let mark = if line.is_match { ':' } else { '-' };
         text.push_str(&format!("{name}{mark}{number}{mark} {words}\n"));
         last = Some(number);
@@ -268,8 +268,9 @@ fn notes_after(found: &GrepResult) -> String {
 
 /// The note about files that are not text in one encoding.
 fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
-    let short_path = |path: &PathBuf| search_common::short_path(roots, target, path.clone());
-    let mut names: Vec<_> = found.garbled.iter().take(MAX_NAMED).map(short_path).collect();
+    let shown = found.garbled.iter().take(MAX_NAMED);
+    let mut names: Vec<_> =
+        shown.map(|path| search_common::short_path(roots, target, path.clone())).collect();
     if names.is_empty() {
         return String::new();
     }

@@ -30,7 +30,7 @@ pub(in crate::tools) struct ApplyPatchArgs {
 }
 
 impl ApplyPatchArgs {
-    /// The files of the patch, or what is wrong with it.
+    /// The files of the patch, or the reason why it cannot be parsed.
     pub(super) fn parsed(&self) -> &Result<Vec<FilePatch>, String> {
         self.parsed.get_or_init(|| {
             let mut files = patch::parse(&self.patch)?;

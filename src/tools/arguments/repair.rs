@@ -1,4 +1,4 @@
-//! Repairs harmless mistakes in arguments with the help of the schema: only what can be meant in
+//! Repairs harmless mistakes in arguments with the help of the schema, if they can be meant in only
 //! one way.
 
 use serde_json::{Map, Value};
@@ -22,10 +22,12 @@ const ALIASES: &[(&str, &[&str])] = &[
 /// Our name for an argument that a model calls `name`.
 pub(crate) fn canonical_name(name: &str) -> Option<&'static str> {
     let name = snake_case(name);
-    ALIASES.iter().find(|(usual, others)| *usual == name || others.contains(&&*name)).map(|it| it.0)
+    let mut aliases = ALIASES.iter();
+    let found = aliases.find(|(usual, others)| *usual == name || others.contains(&&*name));
+    found.map(|(usual, _)| *usual)
 }
 
-/// Converts a value to what the schema expects, as far as the meaning is clear.
+/// Converts a value to the type that the schema expects, as far as the meaning is clear.
 pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
     let wanted = schema["type"].as_str().unwrap_or_default();
     match (wanted, value) {
@@ -36,7 +38,7 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
             _ => Value::String(text),
         },
         ("array", Value::Array(items)) => {
-            items.into_iter().map(|it| repair_arguments(it, &schema["items"])).collect()
+            items.into_iter().map(|item| repair_arguments(item, &schema["items"])).collect()
         }
         ("array", Value::Object(fields)) if schema["items"]["type"] == "object" => {
             Value::Array(vec![object(fields, &schema["items"])])
@@ -63,8 +65,8 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
 
 /// The value of the enum that matches, regardless of case and punctuation.
 fn matching_enum_value(text: String, schema: &Value) -> String {
-    let known = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let alike = known.into_iter().find(|it| letters_and_digits(it) == letters_and_digits(&text));
+    let mut known = schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let alike = known.find(|value| letters_and_digits(value) == letters_and_digits(&text));
     alike.map_or(text, str::to_owned)
 }
 
@@ -77,24 +79,31 @@ fn object(fields: Map<String, Value>, schema: &Value) -> Value {
     let path = repaired.get("path").and_then(Value::as_str).unwrap_or_default().trim();
     let names_json =
         [".json", ".jsonc", ".ipynb", ".geojson"].iter().any(|end| path.ends_with(end));
-    let field = |(key, value): (String, Value)| {
-        let wanted = &schema["properties"][&key];
-        let value = match wanted["type"].as_str() {
-            Some("string") => as_text(&key, value, names_json),
-            _ => value,
-        };
-        let is_left_out = match &value {
-            Value::Null => true,
-            // An empty string for an optional argument that is not a string.
-            Value::String(text) => {
-                text.is_empty() && wanted.is_object() && wanted["type"] != "string"
-            }
-            _ => false,
-        };
-        let value = repair_arguments(value, wanted);
-        (!is_left_out || is_required(schema, &key)).then_some((key, value))
+    let fields = repaired.into_iter();
+    let kept = fields.filter_map(|(key, value)| repair_field(key, value, schema, names_json));
+    Value::Object(kept.collect())
+}
+
+/// Repairs one field of an object. Returns `None` if it counts as left out.
+fn repair_field(
+    key: String,
+    value: Value,
+    schema: &Value,
+    names_json: bool,
+) -> Option<(String, Value)> {
+    let wanted = &schema["properties"][&key];
+    let value = match wanted["type"].as_str() {
+        Some("string") => as_text(&key, value, names_json),
+        _ => value,
     };
-    Value::Object(repaired.into_iter().filter_map(field).collect())
+    let is_left_out = match &value {
+        Value::Null => true,
+        // An empty string for an optional argument that is not a string.
+        Value::String(text) => text.is_empty() && wanted.is_object() && wanted["type"] != "string",
+        _ => false,
+    };
+    let repaired = repair_arguments(value, wanted);
+    (!is_left_out || is_required(schema, &key)).then_some((key, repaired))
 }
 
 /// The text that a value stands for, if it can only be one: parsers of model servers read text that is JSON, and
@@ -128,30 +137,32 @@ pub(in crate::tools) fn shell_line(words: &[&str]) -> String {
     {
         return (*line).to_owned();
     }
-    let is_plain = |char: char| char.is_alphanumeric() || "-_./,+:@%=".contains(char);
-    let quoted = words.iter().map(|word| match word.trim_start_matches(is_plain) {
+    let quoted = words.iter().map(|word| match word.trim_start_matches(needs_no_quotes) {
         "" if !word.is_empty() => (*word).to_owned(),
         _ => format!("'{}'", word.replace('\'', r"'\''")),
     });
     quoted.collect::<Vec<_>>().join(" ")
 }
 
+fn needs_no_quotes(char: char) -> bool {
+    char.is_alphanumeric() || "-_./,+:@%=".contains(char)
+}
+
 pub(super) fn is_required(schema: &Value, key: &str) -> bool {
-    schema["required"].as_array().is_some_and(|it| it.iter().any(|it| it == key))
+    schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key))
 }
 
 /// Renames unknown arguments to the names that they must have been meant for.
 fn rename_aliases(fields: Map<String, Value>, known: &Map<String, Value>) -> Map<String, Value> {
-    let target = |key: &str| intended_name(key, known, &fields);
-    let mut targets: Vec<_> = fields.keys().map(|it| target(it)).collect();
+    let mut targets: Vec<_> = fields.keys().map(|key| intended_name(key, known, &fields)).collect();
     let all = targets.clone();
     for target in &mut targets {
-        if all.iter().filter(|it| *it == target).count() > 1 {
+        if all.iter().filter(|other| *other == target).count() > 1 {
             *target = None;
         }
     }
-    let rename = |((key, value), target): (_, Option<String>)| (target.unwrap_or(key), value);
-    fields.into_iter().zip(targets).map(rename).collect()
+    let renamed = fields.into_iter().zip(targets);
+    renamed.map(|((key, value), target)| (target.unwrap_or(key), value)).collect()
 }
 
 /// The missing known argument that an unknown one stands for.
@@ -163,14 +174,15 @@ fn intended_name(
     if known.contains_key(key) {
         return None;
     }
-    let is_missing = |it: &str| known.contains_key(it) && !fields.contains_key(it);
+    let is_missing = |name: &str| known.contains_key(name) && !fields.contains_key(name);
     let name = snake_case(key);
     if is_missing(&name) {
         return Some(name);
     }
-    let stands_for = |others: &[&str]| others.contains(&name.as_str());
-    let mut usual = ALIASES.iter().filter(|(it, others)| is_missing(it) && stands_for(others));
-    usual.next().map(|(it, _)| (*it).to_owned())
+    let mut aliases = ALIASES.iter();
+    let found =
+        aliases.find(|(usual, others)| is_missing(usual) && others.contains(&name.as_str()));
+    found.map(|(usual, _)| (*usual).to_owned())
 }
 
 /// Puts the fields of a single edit at the top level into the list where they belong.
@@ -179,12 +191,15 @@ fn gather_list_item(
     schema: &Value,
     known: &Map<String, Value>,
 ) -> Map<String, Value> {
-    let is_list = |(key, it): &(&String, &Value)| {
-        !fields.contains_key(*key) && is_required(schema, key) && it["items"]["type"] == "object"
-    };
-    let Some((list, property)) = known.iter().find(is_list) else { return fields };
+    let missing_list = known.iter().find(|(key, property)| {
+        !fields.contains_key(*key)
+            && is_required(schema, key)
+            && property["items"]["type"] == "object"
+    });
+    let Some((list, property)) = missing_list else { return fields };
     let Some(inner) = property["items"]["properties"].as_object() else { return fields };
-    let (mut one, mut rest) = (Map::new(), Map::new());
+    let mut one = Map::new();
+    let mut rest = Map::new();
     for (key, value) in std::mem::take(&mut fields) {
         let is_inner = !known.contains_key(&key)
             && (inner.contains_key(&key) || intended_name(&key, inner, &Map::new()).is_some());
@@ -213,6 +228,6 @@ fn snake_case(name: &str) -> String {
 
 /// The letters and digits of a name, in lower case.
 pub(in crate::tools) fn letters_and_digits(name: &str) -> String {
-    let letters = name.chars().filter(|it| it.is_alphanumeric());
-    letters.map(|it| it.to_ascii_lowercase()).collect()
+    let letters = name.chars().filter(|char| char.is_alphanumeric());
+    letters.map(|char| char.to_ascii_lowercase()).collect()
 }

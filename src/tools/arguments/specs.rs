@@ -1,4 +1,4 @@
-//! What models are told of the built-in tools: `specs.json`, which the tests derive from the argument
+//! The specs of the built-in tools for models: `specs.json`, which the tests derive from the argument
 //! types. The program reads the result and does not derive it anew.
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use turnwright_types::update::COMMAND_TOOL;
 static SPECS: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("specs.json")).unwrap_or_default());
 
-/// What models are told of commands on Windows.
+/// The description of commands on Windows, for models.
 const COMMANDS_OF_CMD: &str = "Run one line of Windows' cmd, without a sandbox, terminal or input. After the \
                                timeout it continues as a job for exec_output.";
 
@@ -24,11 +24,11 @@ pub(in crate::tools) fn spec<T: Tool>() -> ToolSpec {
     let derived = derive::spec::<T>();
     #[cfg(test)]
     let spec = spec.or(Some(&derived));
-    let description = spec.and_then(|it| it["description"].as_str()).unwrap_or_default().to_owned();
+    let usual = spec.and_then(|spec| spec["description"].as_str()).unwrap_or_default();
     let is_cmd = cfg!(all(windows, not(test))) && T::NAME == COMMAND_TOOL;
-    let description = if is_cmd { COMMANDS_OF_CMD.to_owned() } else { description };
-    let parameters = spec.map_or(Value::Null, |it| it["parameters"].clone());
-    ToolSpec { name: T::NAME.into(), description, parameters }
+    let description = if is_cmd { COMMANDS_OF_CMD } else { usual };
+    let parameters = spec.map_or(Value::Null, |spec| spec["parameters"].clone());
+    ToolSpec { name: T::NAME.into(), description: description.to_owned(), parameters }
 }
 
 #[cfg(test)]
@@ -61,12 +61,12 @@ pub(in crate::tools) mod derive {
             )
         });
         if let Some(Value::Array(types)) = fields.get("type") {
-            let first = types.iter().find(|it| *it != "null").cloned().unwrap_or(Value::Null);
+            let first = types.iter().find(|name| *name != "null").cloned().unwrap_or(Value::Null);
             fields.insert("type".to_owned(), first);
         }
         if let Some(Value::Array(values)) = fields.get_mut("enum") {
             // An optional argument does not have to accept null, too.
-            values.retain(|it| !it.is_null());
+            values.retain(|value| !value.is_null());
         }
         if let Some(Value::String(text)) = fields.get_mut("description") {
             *text = text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");

@@ -76,8 +76,11 @@ impl Tool for SampleTool {
 fn describe_parsed(args: Value) -> String {
     match parse_arguments::<SampleTool>(args) {
         Ok((args, ignored)) => {
-            let edits: Vec<_> =
-                args.edits.iter().map(|it| format!("{}>{}", it.old_text, it.new_text)).collect();
+            let edits: Vec<_> = args
+                .edits
+                .iter()
+                .map(|edit| format!("{}>{}", edit.old_text, edit.new_text))
+                .collect();
             let mut text = format!("{} {}", args.path, edits.join(","));
             if let Some(times) = args.times {
                 text.push_str(&format!(" ×{times}"));

@@ -12,8 +12,7 @@ use turnwright_types::effect::{Effect, ShellCommand};
 use turnwright_workspace::exec::dialect;
 
 impl ConfinementBuilder<'_> {
-    /// The environments that the command makes, and those into which it installs packages: it may write what belongs
-    /// there.
+    /// The environments that the command makes, and those into which it installs packages: it may write there.
     pub(super) fn changed_environments(&self) -> Vec<PathBuf> {
         let usual = self.usual_environments();
         match environment_use(self.command) {
@@ -28,7 +27,7 @@ impl ConfinementBuilder<'_> {
         }
     }
 
-    /// The environments that installers use if they are told nothing else.
+    /// The environments that installers use by default.
     fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
         self.env.confinement.protected.roots().iter().map(|root| root.join(".venv"))
     }
@@ -47,13 +46,13 @@ impl ConfinementBuilder<'_> {
 
     /// The virtual environments of Python in the session's folders that are known by their file.
     pub(super) fn environments(&self) -> Vec<PathBuf> {
-        let files = self.env.checkpoint.repositories();
-        let files = files.iter().filter(|it| ProtectedPaths::is_environment_file(it));
-        files.filter_map(|it| it.parent()).map(Path::to_path_buf).collect()
+        let found = self.env.checkpoint.repositories();
+        let files = found.iter().filter(|path| ProtectedPaths::is_environment_file(path));
+        files.filter_map(|file| file.parent()).map(Path::to_path_buf).collect()
     }
 }
 
-/// Whether this is a command that may make virtual environments of Python, judging by its words.
+/// Returns true for a command that may make virtual environments of Python, judging by its words.
 pub(crate) fn makes_environments(effect: &Effect) -> bool {
     matches!(effect, Effect::Exec(command) if environment_use(command) != EnvironmentUse::None)
 }

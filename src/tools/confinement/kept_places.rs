@@ -1,9 +1,9 @@
-//! What a command must not lose or change beside the project: the history of its repositories, and files that other
-//! places share.
+//! Keeps a command from losing the history of the project's repositories, and from changing files that other places
+//! share.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::hard_links::separate;
 use super::super::kept_history::KeptHistory;
@@ -36,10 +36,10 @@ impl ConfinementBuilder<'_> {
         &self,
         redirects: &[PathBuf],
     ) -> Result<(), ToolRefusal> {
-        let is_inside =
-            |path: &&PathBuf| self.env.files.roots().folders().any(|root| path.starts_with(root));
-        for path in redirects.iter().filter(is_inside) {
-            separate(path).map_err(|error| cannot_be_written(path, &error))?;
+        for path in redirects {
+            if self.env.files.roots().folders().any(|root| path.starts_with(root)) {
+                separate(path).map_err(|error| cannot_be_written(path, &error))?;
+            }
         }
         Ok(())
     }
@@ -50,9 +50,9 @@ impl ConfinementBuilder<'_> {
         if secrets.is_empty() {
             return Vec::new();
         }
-        let is_secret = |path: &PathBuf| file_id(path).is_some_and(|(id, _)| secrets.contains(&id));
-        let names = self.env.guard.linked_files().names(&self.env.checkpoint);
-        names.into_iter().filter(is_secret).collect()
+        let mut names = self.env.guard.linked_files().names(&self.env.checkpoint);
+        names.retain(|path| file_id(path).is_some_and(|(id, _)| secrets.contains(&id)));
+        names
     }
 
     fn running_mark(&self) -> Option<RunningMark> {
@@ -60,8 +60,8 @@ impl ConfinementBuilder<'_> {
         made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
     }
 
-    /// Marks a command that may write as running, and keeps the history before it: with the mark, so that no other agent
-    /// forgets what it needs.
+    /// Marks a command that may write as running, and keeps the history before it. The mark prevents other agents from
+    /// forgetting the history that it needs.
     pub(super) fn running_with_history(&self) -> (Option<RunningMark>, KeptHistory) {
         if !self.may_write {
             return (None, KeptHistory::default());
@@ -96,11 +96,11 @@ impl ConfinementBuilder<'_> {
     /// The repositories in the session's folders.
     fn nested_repositories(&self) -> Vec<PathBuf> {
         let found = self.env.checkpoint.repositories();
-        let is_repository = |git: &&PathBuf| {
-            fs::symlink_metadata(git).is_ok_and(|it| it.is_dir())
+        let repositories = found.iter().filter(|git| {
+            fs::symlink_metadata(git).is_ok_and(|info| info.is_dir())
                 && GitLayout::of(git).is_repository()
-        };
-        found.iter().filter(is_repository).take(MAX_NESTED).cloned().collect()
+        });
+        repositories.take(MAX_NESTED).cloned().collect()
     }
 
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.
@@ -109,8 +109,9 @@ impl ConfinementBuilder<'_> {
             self.env.guard.linked_files().find(&self.env.checkpoint, self.env.files.roots());
         let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
         let deleted = deleted_first(self.command);
-        let is_deleted = |path: &PathBuf| deleted.iter().any(|folder| path.starts_with(folder));
-        places.folders.retain(|path| !is_allowed(path) && !is_deleted(path));
+        places.folders.retain(|path| {
+            !is_allowed(path) && !deleted.iter().any(|folder| path.starts_with(folder))
+        });
         places.files.retain(|path| !is_allowed(path));
         if places.files.len() > MAX_SHARED_FILES {
             return Err(SHARED_TOO_MUCH.into());
@@ -118,31 +119,36 @@ impl ConfinementBuilder<'_> {
         Ok(places)
     }
 
-    /// What the sandbox lets the command do with files that other projects share, for the model and the user.
+    /// Describes for the model and the user what the sandbox lets the command do with files that other projects share.
     pub(super) fn shared_note(&self, shared: &SharedPlaces) -> String {
-        let name = |path: &PathBuf| {
-            let place = ResolvedPath { path: path.clone(), scope: PathScope::Workspace };
-            self.env.files.roots().display_path(&place)
-        };
-        let list =
-            |paths: &[PathBuf]| paths.iter().take(3).map(name).collect::<Vec<_>>().join(", ");
         let mut note = String::new();
         if !shared.folders.is_empty() {
-            let all = list(&shared.folders);
+            let all = self.display_first(&shared.folders);
             note = format!(
                 "; {all} shares files with other projects (hard links), so it cannot be deleted or moved as a whole, but by a \
                  line that begins with `rm -rf {} &&`",
-                name(&shared.folders[0])
+                self.display(&shared.folders[0])
             );
         }
         if !shared.files.is_empty() {
-            let all = list(&shared.files);
+            let all = self.display_first(&shared.files);
             note += &format!("; no changes of {all}, which is also a file outside (a hard link)");
         }
         note
     }
 
-    /// The layers over folders with shared files, and what the command cannot change at all.
+    /// The first three of these paths.
+    fn display_first(&self, paths: &[PathBuf]) -> String {
+        let names: Vec<_> = paths.iter().take(3).map(|path| self.display(path)).collect();
+        names.join(", ")
+    }
+
+    fn display(&self, path: &Path) -> String {
+        let place = ResolvedPath { path: path.to_path_buf(), scope: PathScope::Workspace };
+        self.env.files.roots().display_path(&place)
+    }
+
+    /// The layers over folders with shared files, and the paths that the command cannot change at all.
     pub(super) fn layers(&self, shared: SharedPlaces) -> (ChangedLayers, Vec<PathBuf>) {
         let SharedPlaces { folders, files: mut unchanged } = shared;
         let confinement = &self.env.confinement;
@@ -157,22 +163,23 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Returns true if a line tells git to delete old objects, or runs nothing but git, which may do so now and then.
+/// Returns true if a line tells git to delete old objects, or runs only git, which may do so now and then.
 fn may_prune(commands: &[SimpleCommand]) -> bool {
-    let is_pruning = |command: &SimpleCommand| {
+    let prunes = commands.iter().any(|command| {
         command.program() == "git" && command.argv().any(|word| PRUNING.contains(&word))
-    };
-    let is_git = |command: &SimpleCommand| {
+    });
+    let only_git = commands.iter().all(|command| {
         command.wrappers.is_empty() && ["git", "cd", "echo"].contains(&command.program())
-    };
-    commands.iter().any(is_pruning) || commands.iter().all(is_git)
+    });
+    prunes || only_git
 }
 
 /// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
 pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
     let first = command.script.commands.first().filter(|_| is_chain);
-    let Some(first) = first.filter(|it| it.program() == "rm" && it.wrappers.is_empty()) else {
+    let Some(first) = first.filter(|first| first.program() == "rm" && first.wrappers.is_empty())
+    else {
         return Vec::new();
     };
     let Some(folder) = first.folder.as_ref().filter(|_| command.script.ambiguity.is_none()) else {
@@ -180,25 +187,28 @@ pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
     };
     let folder = command.workdir.join(folder);
     let (options, paths): (Vec<_>, Vec<_>) =
-        first.argv().skip(1).partition(|it| it.starts_with('-'));
-    // With others, such as `--help` and `-i`, it may succeed and delete nothing.
-    let is_known = |option: &&str| {
-        let letters = option.trim_start_matches('-');
-        ["--recursive", "--force"].contains(option)
-            || option.len() == letters.len() + 1 && letters.chars().all(|it| "rRfv".contains(it))
-    };
-    let is_recursive = options.iter().any(|it| it.contains(['r', 'R']));
+        first.argv().skip(1).partition(|word| word.starts_with('-'));
+    let is_recursive = options.iter().any(|option| option.contains(['r', 'R']));
+    let deletes = options.iter().all(|option| is_deleting_option(option));
     // Behind a link, `..` leads elsewhere than it seems to.
-    let is_plain = |path: &&str| !path.split('/').any(|part| part == "..");
-    if !is_recursive || !options.iter().all(is_known) || !paths.iter().all(is_plain) {
+    let has_parent = paths.iter().any(|path| path.split('/').any(|part| part == ".."));
+    if !is_recursive || !deletes || has_parent {
         return Vec::new();
     }
     paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
 }
 
+/// Returns true if `rm` certainly deletes with this option. With others, such as `--help` and `-i`, it may succeed and
+/// delete nothing.
+fn is_deleting_option(option: &str) -> bool {
+    let letters = option.trim_start_matches('-');
+    let are_short = option.len() == letters.len() + 1;
+    ["--recursive", "--force"].contains(&option)
+        || are_short && letters.chars().all(|letter| "rRfv".contains(letter))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::Arc;
 
     use turnwright_policy::shell;

@@ -28,7 +28,7 @@ const NO_RETRIES: &[(&str, &str)] = &[
 
 impl ConfinementBuilder<'_> {
     /// Makes the caches that installed programs would make in a fresh home, so that there is something to put a private
-    /// layer over. Once in a session, and only default caches: what the user has listed may be missing on purpose.
+    /// layer over. Once in a session, and only default caches: one that the user has listed may be missing on purpose.
     pub(super) fn create_missing_caches(&self) {
         if self.env.guard.has_made_caches.swap(true, Ordering::Relaxed) {
             return;
@@ -47,7 +47,7 @@ impl ConfinementBuilder<'_> {
         }
     }
 
-    /// Takes the layers over folders with programs away from a line that was allowed the network, unless it installs: an
+    /// Removes the layers over folders with programs for a line that was allowed the network, unless it installs: an
     /// earlier command may have put a `git` of its own there.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
         if !self.network || is_of_package_managers(self.command) {
@@ -63,7 +63,7 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Returns what programs are told if they have no network, except what the user tells them.
+/// The variables for programs without a network, except those that the user has set.
 pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
@@ -86,12 +86,12 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     if program == "python" || program == "python3" {
         return command.argv().skip(1).take(2).eq(["-m", "pip"]);
     }
-    // A shell is in the table because of what all programs use.
+    // A shell is in the table because of the cache that all programs use.
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
     program == "cd" || program != "sh" && installers.any(|name| program == *name)
 }
 
-/// Returns true if a default cache is not there, and a program is that makes it.
+/// Returns true if a default cache does not exist, and a program that makes it does.
 fn is_missing(path: &Path, home: &Path, environment: &Environment) -> bool {
     let Some(cache) = default_cache(home, path) else { return false };
     !path.exists() && cache.made_by.iter().any(|program| is_installed(program, environment))
@@ -102,9 +102,9 @@ fn is_installed(program: &str, environment: &Environment) -> bool {
     folders.filter(|folder| folder.is_absolute()).any(|folder| folder.join(program).is_file())
 }
 
-/// Makes a folder below the home folder as a program would that keeps its files to itself.
+/// Makes a folder below the home folder that only the user may read.
 fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
-    // A link leads to a place of which nobody has said anything.
+    // A link leads to a place that nobody has named.
     let mut above = folder.ancestors().take_while(|above| *above != home);
     if above.any(Path::is_symlink) {
         return Ok(());
@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn only_default_caches_of_installed_programs_are_made() {
         let folder = tempfile::tempdir().unwrap();
-        let (home, programs) = (folder.path().join("home"), folder.path().join("bin"));
+        let home = folder.path().join("home");
+        let programs = folder.path().join("bin");
         fs::create_dir_all(home.join(".npm")).unwrap();
         fs::create_dir(&programs).unwrap();
         for program in ["cargo", "npm"] {
@@ -147,7 +148,7 @@ mod tests {
         let environment = Environment::default().with("PIP_RETRIES", "7");
         let names = |network| -> Vec<_> {
             let profile = SandboxProfile { network, ..SandboxProfile::default() };
-            offline_variables(&profile, &environment).into_iter().map(|it| it.0).collect()
+            offline_variables(&profile, &environment).into_iter().map(|(name, _)| name).collect()
         };
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");

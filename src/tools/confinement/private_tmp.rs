@@ -1,5 +1,5 @@
-//! The `/tmp` that a command has instead of the machine's: the folder of its session, in which it sees of the machine's
-//! what it is started with and what the user has allowed.
+//! A command's private `/tmp`: the folder of its session. Of the machine's `/tmp`, it shows the paths that the command
+//! is started with and the paths that the user has allowed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -28,38 +28,54 @@ impl ConfinementBuilder<'_> {
         let roots = self.env.files.roots();
         let tmp = roots.session_tmp()?;
         let folder = tmp.known_folder()?.to_path_buf();
-        // The temporary folder of the user is the only one that is not meant.
-        let is_meant = |name: &OsStr| !["TMPDIR", "TMP", "TEMP"].iter().any(|it| name == *it);
-        let values = environment.iter().filter(|(name, _)| is_meant(name)).map(|(_, value)| value);
-        let named = values.flat_map(|value| std::env::split_paths(value)).collect::<Vec<_>>();
-        let named = named.iter().filter(|path| path.starts_with("/tmp"));
-        let named = named.filter_map(|path| self.real_paths.get(path));
+        let values = environment.iter().filter(|(name, _)| !names_temp_folder(name));
+        let paths: Vec<_> = values.flat_map(|(_, value)| std::env::split_paths(value)).collect();
+        let in_tmp = paths.iter().filter(|path| path.starts_with("/tmp"));
+        let named = in_tmp.filter_map(|path| self.real_paths.get(path));
         let reads = self.command.reads.iter().map(|target| target.path.clone());
         let git_folders = roots.folders().filter_map(repository::git_folder);
-        let shown = roots.folders().map(Path::to_path_buf).chain(git_folders);
-        let shown = shown.chain(roots.readable_folders()).chain(self.env.guard.known_temp_folder());
         let projects = silent_reads::project_folders(roots, environment);
-        let shown = shown.chain(projects).chain(self.write.clone()).chain(reads).chain(named);
-        let shown = shown.chain(named_in_tmp(&self.command.line, roots));
         let settings = &self.env.confinement;
         let set =
             settings.readable.iter().flatten().chain(&settings.caches).chain(&settings.writable);
-        let shown = tmp.show(shown.chain(set.filter_map(|path| self.real_paths.get(path))));
-        Some(PrivateTmp { folder, shown })
+        let shown = roots
+            .folders()
+            .map(Path::to_path_buf)
+            .chain(git_folders)
+            .chain(roots.readable_folders())
+            .chain(self.env.guard.known_temp_folder())
+            .chain(projects)
+            .chain(self.write.clone())
+            .chain(reads)
+            .chain(named)
+            .chain(named_in_tmp(&self.command.line, roots))
+            .chain(set.filter_map(|path| self.real_paths.get(path)));
+        Some(PrivateTmp { folder, shown: tmp.show(shown) })
     }
 }
 
-/// What a line names of the machine's `/tmp`, or the folder in which it would be.
+/// Returns true for a variable with the user's temporary folder, which is not to be seen as a whole.
+fn names_temp_folder(variable: &OsStr) -> bool {
+    ["TMPDIR", "TMP", "TEMP"].iter().any(|name| variable == *name)
+}
+
+/// The paths in the machine's `/tmp` that a line names, or the folders in which they would be.
 fn named_in_tmp(line: &str, roots: &Roots) -> Vec<PathBuf> {
-    let is_part = |it: char| it.is_alphanumeric() || "/._-+@%~#".contains(it);
-    let begins = |(at, _): &(usize, &str)| !line[..*at].ends_with(is_part);
-    let path = |(at, _): (usize, &str)| {
-        let length = line[at..].find(|it| !is_part(it)).unwrap_or(line.len() - at);
-        let target = roots.resolve(&line[at..at + length]);
-        let is_in_tmp = |it: &&Path| it.starts_with("/tmp") && *it != Path::new("/tmp");
-        let mut places = target.path.ancestors().take_while(is_in_tmp);
-        let is_own = matches!(target.scope, PathScope::PrivateTmp { .. });
-        places.find(|it| it.exists()).filter(|_| !is_own).map(Path::to_path_buf)
-    };
-    line.match_indices("/tmp/").filter(begins).take(MAX_NAMED).filter_map(path).collect()
+    let starts = line.match_indices("/tmp/").filter(|(at, _)| !line[..*at].ends_with(is_path_char));
+    starts.take(MAX_NAMED).filter_map(|(at, _)| existing_in_tmp(&line[at..], roots)).collect()
+}
+
+/// The path in `/tmp` with which a text begins, or the innermost folder of it that exists.
+fn existing_in_tmp(text: &str, roots: &Roots) -> Option<PathBuf> {
+    let length = text.find(|char: char| !is_path_char(char)).unwrap_or(text.len());
+    let target = roots.resolve(&text[..length]);
+    let tmp = Path::new("/tmp");
+    let mut places =
+        target.path.ancestors().take_while(|place| place.starts_with(tmp) && *place != tmp);
+    let is_own = matches!(target.scope, PathScope::PrivateTmp { .. });
+    places.find(|place| place.exists()).filter(|_| !is_own).map(Path::to_path_buf)
+}
+
+fn is_path_char(char: char) -> bool {
+    char.is_alphanumeric() || "/._-+@%~#".contains(char)
 }

@@ -1,4 +1,4 @@
-//! The addresses of this machine that commands with network access need: those of its proxies.
+//! The addresses of this machine's proxies, which commands with network access need.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Lets git sign in a command that may.
+//! Lets git sign in a command that is allowed to.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Lets a command see the service, and connect to it.
+/// Lets a command see the service and connect to it.
 fn show(signing: &SigningService, profile: &mut SandboxProfile) {
     let [socket, program, folder] = signing.places();
     profile.sockets.push(socket);

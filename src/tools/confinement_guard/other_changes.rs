@@ -1,5 +1,5 @@
-//! When the user's own changes of protected paths are made while commands and MCP servers in the sandbox run: by file tools and
-//! commands that the user has allowed to make them. All others are those of the programs in the sandbox.
+//! Remembers when file tools and commands make changes of protected paths that the user has allowed, while commands and
+//! MCP servers in the sandbox run. All other changes are made by the programs in the sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(in super::super) struct OtherChanges(Mutex<Vec<OtherChange>>);
 
 #[derive(Debug)]
 struct OtherChange {
-    /// What may be changed; `None` for a command without a sandbox, which may change anything.
+    /// The path that may be changed; `None` for a command without a sandbox, which may change anything.
     path: Option<PathBuf>,
     from: SystemTime,
     /// `None` until it is over.
@@ -41,9 +41,10 @@ impl OtherChanges {
     ) -> ChangingCall {
         let call = Arc::new(());
         let from = SystemTime::now() - CLOCK_LAG;
-        let change = |path| OtherChange { path, from, until: None, call: Arc::clone(&call) };
         let mut changes = self.0.lock();
-        changes.extend(paths.into_iter().map(change));
+        for path in paths {
+            changes.push(OtherChange { path, from, until: None, call: Arc::clone(&call) });
+        }
         let more = changes.len().saturating_sub(MAX_CHANGES);
         changes.drain(..more);
         ChangingCall { changes: Arc::clone(self), call }
@@ -51,10 +52,10 @@ impl OtherChanges {
 
     /// Returns true if a call was allowed to change a path at that time.
     pub(in super::super) fn are_allowed(&self, path: &Path, time: SystemTime) -> bool {
-        let is_for = |change: &OtherChange| {
-            change.path.as_ref().is_some_and(|allowed| path.starts_with(allowed))
-        };
-        self.0.lock().iter().any(|change| change.has(time) && is_for(change))
+        self.0.lock().iter().any(|change| {
+            change.has(time)
+                && change.path.as_ref().is_some_and(|allowed| path.starts_with(allowed))
+        })
     }
 
     /// Returns true if a command without a sandbox is remembered.
@@ -77,7 +78,7 @@ impl OtherChange {
 impl Drop for ChangingCall {
     fn drop(&mut self) {
         let mut changes = self.changes.0.lock();
-        for change in changes.iter_mut().filter(|it| Arc::ptr_eq(&it.call, &self.call)) {
+        for change in changes.iter_mut().filter(|change| Arc::ptr_eq(&change.call, &self.call)) {
             change.until = Some(SystemTime::now() + CLOCK_LAG);
         }
     }

@@ -1,5 +1,5 @@
-//! Checks the protected paths while one command runs and when it has ended. What has been set up for other programs
-//! to run is taken away at once, as soon as the system reports it.
+//! Checks the protected paths while one command runs and when it has ended. Files that other programs would run are
+//! taken away as soon as the system reports them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ use tokio::task::spawn_blocking;
 use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
 use turnwright_workspace::exec::Job;
 
-/// While a command goes on, one part in so many of the time, and of one processor, is spent on looking for traps. There is
-/// a look after the longest pause in any case.
+/// While a command runs, one part in this many of the time, and of one processor, is spent on looking for traps. There
+/// is a look after the longest pause in any case.
 const LOOK_PAUSE_FACTOR: u32 = 10;
 const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// The same for looks that are slow, because all folders have to be listed.
@@ -35,7 +35,7 @@ const FIRST_LOOK_AFTER: Duration = Duration::from_millis(25);
 /// A command that sets a trap anew after it was taken away so many times is stopped.
 const MAX_TAKEN_AWAY: u32 = 5;
 const STOPPED: &str = "[protected: the command was stopped, because it wrote a file that other programs run again and again]";
-/// What is still there after this time is no step of a program on its way to something harmless.
+/// A file that is still there after this time is no intermediate step of a harmless program.
 pub(in super::super) const SETTLING_TIME: Duration = Duration::from_millis(5);
 
 /// The checks of the protected paths during and after one command.
@@ -81,7 +81,8 @@ impl ProtectedCheck {
             if let Some(followed) = live.take() {
                 let check = self.clone();
                 let look = spawn_blocking(move || check.look_for_traps(followed)).await;
-                let (followed, traps) = look.map_or((None, Vec::new()), |it| (Some(it.0), it.1));
+                let (followed, traps) =
+                    look.map_or((None, Vec::new()), |(live, traps)| (Some(live), traps));
                 live = followed;
                 if self.sets_traps_again(&mut taken_away, traps) {
                     job.stop();
@@ -100,14 +101,15 @@ impl ProtectedCheck {
     }
 
     async fn check_in_background(&self, checkpoint: &ChangeTracker, search_at: &mut Instant) {
-        let (check, start) = (self.clone(), Instant::now());
+        let check = self.clone();
+        let start = Instant::now();
         let searched = (*search_at <= start).then(|| checkpoint.clone());
-        drop(spawn_blocking(move || check.during(searched.as_ref())).await);
+        spawn_blocking(move || check.during(searched.as_ref())).await.ok();
         *search_at = (*search_at).max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
     }
 
-    /// Takes away what has appeared or changed and what other programs would run or obey, while the command goes on. Returns
-    /// the paths. What is there for a moment only, because a program has not finished it, is left alone.
+    /// Takes away new and changed files that other programs would run or obey, while the command goes on. Returns the
+    /// paths. Files that exist only for a moment, because a program has not finished them, are left alone.
     fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
         let new = live.find_new(self.snapshot.repositories());
         let allowed = self.watch.allowed.clone();
@@ -115,8 +117,8 @@ impl ProtectedCheck {
         let environments: Vec<_> = self.watch.installs_in.iter().cloned().chain(made).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
-        // git writes its steps for a while, and runs them only if it is told to. What is missing is no trap: perhaps the
-        // command is deleting the whole folder, and at its end that is known.
+        // git writes its steps for a while, and runs them only if it is told to. A missing file is no trap: perhaps the
+        // command is deleting the whole folder, which will be known at its end.
         let is_trap = |path: &Path| {
             path.symlink_metadata().is_ok()
                 && !path.ends_with("git-rebase-todo")
@@ -140,7 +142,7 @@ impl ProtectedCheck {
         (live, traps.into_iter().flat_map(|changes| changes.paths).collect())
     }
 
-    /// Returns true if the command sets a trap again and again, and tells that it is stopped.
+    /// Returns true, and reports that the command is stopped, if it sets a trap again and again.
     fn sets_traps_again(
         &self,
         taken_away: &mut HashMap<PathBuf, u32>,
@@ -164,18 +166,24 @@ impl ProtectedCheck {
         !self.others.are_unknown(time) && !self.others.are_allowed(path, time)
     }
 
-    /// Undoes what has been changed while the command goes on, also in new repositories if these are to
-    /// be searched for. What cannot be undone is told at its end.
+    /// Returns true if it is not known who made a change.
+    fn is_of_unknown(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        self.others.are_unknown(time) && !self.others.are_allowed(path, time)
+    }
+
+    /// Undoes changes while the command goes on, also in new repositories if these are to be searched
+    /// for. Changes that cannot be undone are reported at its end.
     fn during(&self, searched: Option<&ChangeTracker>) {
         if let Some(checkpoint) = searched {
             self.ignored.0.request(self.ignored.1.clone());
             self.check_repositories(checkpoint, true);
         }
-        let is_suspect =
-            |path: &Path| self.is_own(path) && !self.is_being_made(path, &self.watch.installs_in);
         let allowed = self.allowed_now();
-        let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &is_suspect);
-        if let Some(changes) = changes.filter(|it| !it.restored.is_empty()) {
+        let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &|path| {
+            self.is_own(path) && !self.is_being_made(path, &self.watch.installs_in)
+        });
+        if let Some(changes) = changes.filter(|changes| !changes.restored.is_empty()) {
             self.tell(&changes, true);
         }
     }
@@ -188,22 +196,19 @@ impl ProtectedCheck {
             self.add_to_report(&report);
         }
         let installed = self.installed(false);
-        // From now on what is installed is as it is, whoever changes it.
+        // From now on, installed files stay as they are, whoever changes them.
         self.servers.note_told(&installed);
         self.servers.end_allowed(&self.watch.allowed);
         let allowed = [self.allowed_now(), installed].concat();
-        let is_own = |path: &Path| self.is_own(path);
-        if let Some(changes) = self.snapshot.check_if(&allowed, &self.quarantine, true, &is_own) {
+        let quarantine = &self.quarantine;
+        let own = self.snapshot.check_if(&allowed, quarantine, true, &|path| self.is_own(path));
+        if let Some(changes) = own {
             self.tell(&changes, true);
         }
-        // It is not known whether these are the command's.
-        let is_unknown = |path: &Path| {
-            let time = changed_near(path);
-            self.others.are_unknown(time) && !self.others.are_allowed(path, time)
-        };
         if self.others.have_been_unknown()
-            && let Some(changes) =
-                self.snapshot.check_if(&allowed, &self.quarantine, false, &is_unknown)
+            && let Some(changes) = self
+                .snapshot
+                .check_if(&allowed, quarantine, false, &|path| self.is_of_unknown(path))
         {
             self.tell(&changes, false);
         }
@@ -223,8 +228,8 @@ impl ProtectedCheck {
         allowed.extend(made);
         let reference = Some(Arc::clone(&self.snapshot));
         let snapshot = ProtectedSnapshot::without_repositories(new, reference);
-        let is_own = |path: &Path| self.is_own(path);
-        if let Some(changes) = snapshot.check_if(&allowed, &self.quarantine, true, &is_own) {
+        let own = snapshot.check_if(&allowed, &self.quarantine, true, &|path| self.is_own(path));
+        if let Some(changes) = own {
             self.tell(&changes, true);
         }
         if may_be_more {
@@ -232,25 +237,25 @@ impl ProtectedCheck {
         }
     }
 
-    /// What the command has made in the environments that it may change.
+    /// The programs that the command has made in the environments that it may change.
     fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
         self.snapshot.accepted_programs(self.watch.installs_in.clone(), is_installing)
     }
 
-    /// Returns true if an installer that has not finished may have put there what is at this path by now. It writes a
-    /// package's programs before the list that names them.
+    /// Returns true if an installer that has not finished may have made the file at this path. It writes a package's
+    /// programs before the list that names them.
     fn is_being_made(&self, path: &Path, environments: &[PathBuf]) -> bool {
         let of_path = environments.iter().filter(|environment| path.starts_with(environment));
         self.snapshot.accepted_programs(of_path.cloned(), true).iter().any(|made| path == made)
     }
 
-    /// What it has made in environments among what is new, if it may make some.
+    /// The programs that it has made in new environments, if it may make some.
     fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
         let environments = environments_of(new).filter(|_| self.watch.makes_environments);
         self.snapshot.accepted_programs(environments, is_installing)
     }
 
-    /// The paths that the command may change, and those that others have changed because it cannot.
+    /// The paths that the command may change, and the read-only ones that only others can have changed.
     fn allowed_now(&self) -> Vec<PathBuf> {
         let mut allowed = self.watch.allowed.clone();
         let inodes = self.watch.read_only_inodes.iter();
@@ -266,8 +271,8 @@ impl ProtectedCheck {
 
     /// Adds a text, unless the report has it already.
     fn add_to_report(&self, text: &str) {
-        let mut report = self.watch.report.lock();
-        let report = report.get_or_insert_default();
+        let mut locked = self.watch.report.lock();
+        let report = locked.get_or_insert_default();
         if report.contains(text) {
             return;
         }
@@ -289,7 +294,7 @@ async fn sleep_until(moment: Option<Instant>) -> Option<()> {
     Some(())
 }
 
-/// Waits until something may have changed in the folders; for ever if they cannot be followed.
+/// Waits until something may have changed in the folders; forever if they cannot be followed.
 pub(in super::super) async fn changed(live: &mut Option<LiveFolders>) {
     match live {
         Some(live) => live.changed().await,

@@ -52,15 +52,16 @@ impl ApprovalRequest {
 
     /// The findings that need approval.
     pub fn findings_to_ask(&self) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(|it| it.verdict == Verdict::Ask)
+        self.decision.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
     }
 
     /// The effects that need approval. Rejecting the call for the session must not reject the
     /// others, which are allowed anyway.
     fn asked_effects(&self) -> Vec<Effect> {
-        let is_asked = |index: usize| self.findings_to_ask().any(|it| it.effect_index == index);
+        let is_asked =
+            |index: usize| self.findings_to_ask().any(|finding| finding.effect_index == index);
         let all = self.effects.iter().enumerate();
-        all.filter(|(index, _)| is_asked(*index)).map(|(_, it)| it.clone()).collect()
+        all.filter(|(index, _)| is_asked(*index)).map(|(_, choice)| choice.clone()).collect()
     }
 
     /// The choices to offer. "Allow once" comes first, because some clients use the first option as the default, and an
@@ -135,7 +136,7 @@ impl ApprovalRequest {
 
     /// The title of the call, preceded by the access that it asks for beyond the sandbox.
     pub fn title(&self, policy: &PolicyRules, title: String) -> String {
-        let access = self.effects.iter().find_map(|it| match it {
+        let access = self.effects.iter().find_map(|effect| match effect {
             Effect::Exec(command) => title_of_access(&command.extra_access, &policy.bases),
             _ => None,
         });
@@ -205,7 +206,8 @@ impl ApprovalRequest {
         policy: &PolicyRules,
         grants: &mut Grants,
     ) {
-        let described = self.effects.first().map(|it| describe::describe_effect(it, &policy.bases));
+        let described =
+            self.effects.first().map(|effect| describe::describe_effect(effect, &policy.bases));
         let mut origin = described.unwrap_or_default();
         redact::redact_in_place(&mut origin);
         if lasting.for_project {
@@ -239,10 +241,10 @@ fn button_label(rule: &str) -> String {
     if let Some(pattern) = inside("read") {
         return format!("reading `{}`", path(pattern));
     }
-    if let Some(host) = inside("fetch").and_then(|it| it.strip_prefix("domain:")) {
+    if let Some(host) = inside("fetch").and_then(|rest| rest.strip_prefix("domain:")) {
         return format!("requests to {host}");
     }
-    match inside("mcp").and_then(|it| it.split_once('/')) {
+    match inside("mcp").and_then(|rest| rest.split_once('/')) {
         Some((server, tool)) => format!("`{tool}` of {server}"),
         None => rule.to_owned(),
     }
@@ -342,7 +344,7 @@ mod tests {
             };
             assert_eq!(asked.title(&policy, line.to_owned()), format!("[with network] {line}"));
             let offered = asked.choices();
-            let is_lasting = offered.iter().any(|it| it.kind == ChoiceKind::AllowSession);
+            let is_lasting = offered.iter().any(|choice| choice.kind == ChoiceKind::AllowSession);
             assert_eq!(is_lasting, !line.contains("--force"), "{offered:?}");
             let pass = asked.resolve(yes(), &policy, Mode::Auto, &mut Grants::default()).unwrap();
             let escalated = vec![exec(line, ExtraAccess::network())];
@@ -412,9 +414,9 @@ mod tests {
 
     fn choices(policy: &PolicyRules, effects: Vec<Effect>) -> String {
         let asked = ask(policy, &Grants::default(), effects);
-        let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
+        let names: Vec<_> = asked.choices().into_iter().map(|choice| choice.name).collect();
         assert_eq!(names.first().map(String::as_str), Some("Allow once"));
-        assert!(names.iter().all(|it| it.chars().count() <= MAX_BUTTON_CHARS), "{names:?}");
+        assert!(names.iter().all(|name| name.chars().count() <= MAX_BUTTON_CHARS), "{names:?}");
         names[1..].join(" | ")
     }
 
@@ -502,7 +504,7 @@ mod tests {
     fn a_long_pattern_is_cut_in_the_button_and_whole_in_the_description() {
         let path = format!("/ws/{}a.rs", "deep/".repeat(20));
         let asked = ask(&policy(), &Grants::default(), vec![Effect::Write(inside(&path))]);
-        let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
+        let names: Vec<_> = asked.choices().into_iter().map(|choice| choice.name).collect();
         assert_eq!(names[1].chars().count(), MAX_BUTTON_CHARS);
         assert!(names[1].ends_with("… in this session"), "{}", names[1]);
         let text = asked.description(&policy(), Mode::Ask);
@@ -517,7 +519,7 @@ mod tests {
         let asked = ask(&policy, &grants, write.clone());
         let pass = asked.resolve(always.clone(), &policy, Mode::Ask, &mut grants).unwrap();
         assert_eq!(pass.effects(), write);
-        let rules: Vec<_> = grants.project_rules().iter().map(|it| it.0.clone()).collect();
+        let rules: Vec<_> = grants.project_rules().iter().map(|entry| entry.0.clone()).collect();
         assert!(matches!(&rules[..], [one] if one.pattern.to_string() == "edit(/a)"), "{rules:?}");
         let tomorrow = PolicyRules { rules, ..policy.clone() };
         let again = judge(&tomorrow, Mode::Ask, &Grants::default(), write);

@@ -104,11 +104,13 @@ impl AuditEntry {
         effects: &[Effect],
         decision: &Decision,
     ) -> AuditEntry {
-        let command = effects.iter().find_map(|it| match it {
-            Effect::Exec(it) if it.line.chars().count() <= MAX_CHARS => Some(it.line.clone()),
+        let command = effects.iter().find_map(|effect| match effect {
+            Effect::Exec(effect) if effect.line.chars().count() <= MAX_CHARS => {
+                Some(effect.line.clone())
+            }
             _ => None,
         });
-        let rule = effects.iter().find_map(|it| match it {
+        let rule = effects.iter().find_map(|effect| match effect {
             Effect::Remote(call) => Some(remote_pattern(call)?.to_string()),
             _ => None,
         });
@@ -120,12 +122,15 @@ impl AuditEntry {
             project: policy.bases.roots.first().cloned().unwrap_or_default(),
             mode: mode.id().to_owned(),
             effects: words
-                .map(|it| text::clip_within(describe_effect(it, &policy.bases), MAX_CHARS))
+                .map(|effect| text::clip_within(describe_effect(effect, &policy.bases), MAX_CHARS))
                 .collect(),
             command,
             rule,
             verdict: verdict_name(decision.verdict()).to_owned(),
-            reason: decision.strictest().map(|it| describe_reason(it, mode)).unwrap_or_default(),
+            reason: decision
+                .strictest()
+                .map(|finding| describe_reason(finding, mode))
+                .unwrap_or_default(),
             answer: None,
             sandbox: None,
             lost: None,
@@ -266,8 +271,8 @@ impl AuditLog {
         let texts = [OLD_FILE, FILE]
             .into_iter()
             .filter_map(|name| private_file::read(&state.join(name), 2 * MAX_FILE_BYTES).ok());
-        let parse = |it: &str| serde_json::from_str(it).ok();
-        texts.flat_map(|it| it.lines().filter_map(parse).collect::<Vec<AuditEntry>>()).collect()
+        let parse = |line: &str| serde_json::from_str(line).ok();
+        texts.flat_map(|text| text.lines().filter_map(parse).collect::<Vec<AuditEntry>>()).collect()
     }
 }
 
@@ -335,7 +340,7 @@ fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
 }
 
 fn is_full(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|it| it.len() > MAX_FILE_BYTES)
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES)
 }
 
 #[cfg(test)]
@@ -363,7 +368,7 @@ mod tests {
         }
         drop(audit);
         let lines = AuditLog::read_entries(state.path());
-        let commands: Vec<_> = lines.iter().filter_map(|it| it.command.as_deref()).collect();
+        let commands: Vec<_> = lines.iter().filter_map(|line| line.command.as_deref()).collect();
         let hidden = format!("curl -H 'Bearer {}' x", redact::text("sk-canary-1"));
         assert_eq!(commands, ["make all", &hidden]);
         assert_eq!((lines[0].verdict.as_str(), lines[0].mode.as_str()), ("ask", "ask"));
@@ -407,7 +412,8 @@ mod tests {
         record("four");
         assert_eq!(audit.loss().as_ref(), Some(&loss));
         assert_eq!(AuditLog::check(&folder).unwrap(), Some(loss));
-        let events: Vec<_> = AuditLog::read_entries(&folder).iter().map(|it| it.event).collect();
+        let events: Vec<_> =
+            AuditLog::read_entries(&folder).iter().map(|entry| entry.event).collect();
         assert_eq!(events, [AuditEvent::Lost, AuditEvent::Asked, AuditEvent::Asked]);
     }
 

@@ -24,7 +24,7 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
         return false;
     }
     if exact {
-        let fits = arguments.iter().zip(words).all(|(it, word)| may_be_word(word, it));
+        let fits = arguments.iter().zip(words).all(|(argument, word)| may_be_word(word, argument));
         let (many, wanted) = (arguments.len(), words.len());
         return fits && (many == wanted || many < wanted && command.has_unknown_args);
     }
@@ -95,14 +95,14 @@ pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
         }
     }
     words.extend(word);
-    let has_more = words.pop_if(|it| it.1 && it.0 == "*").is_some();
-    if let Some((word, _)) = words.iter().find(|it| it.1) {
+    let has_more = words.pop_if(|word| word.1 && word.0 == "*").is_some();
+    if let Some((word, _)) = words.iter().find(|word| word.1) {
         return Err(RuleError::MisplacedStar(word.clone()));
     }
-    if words.len() > MAX_WORDS || words.iter().any(|it| it.0.chars().any(char::is_control)) {
+    if words.len() > MAX_WORDS || words.iter().any(|word| word.0.chars().any(char::is_control)) {
         return Err(RuleError::TooManyWords);
     }
-    Ok((words.into_iter().map(|it| it.0).collect(), has_more))
+    Ok((words.into_iter().map(|word| word.0).collect(), has_more))
 }
 
 fn quoted_part(
@@ -121,7 +121,7 @@ fn quoted_part(
 
 /// A word in the syntax of rules, quoted if necessary.
 pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |it: char| !it.is_whitespace() && !['\'', '"', '\\', '*'].contains(&it);
+    let is_plain = |char: char| !char.is_whitespace() && !['\'', '"', '\\', '*'].contains(&char);
     if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('=') {
         return word.to_owned();
     }
@@ -136,10 +136,10 @@ mod tests {
     /// `…` at the end stands for unknown arguments.
     fn command(text: &str) -> SimpleCommand {
         let (text, has_unknown_args) =
-            text.strip_suffix(" …").map_or((text, false), |it| (it, true));
-        let word = |it: &str| match it.strip_suffix('~') {
+            text.strip_suffix(" …").map_or((text, false), |text| (text, true));
+        let word = |text: &str| match text.strip_suffix('~') {
             Some(glob) => Word { text: glob.to_owned(), is_glob: true },
-            None => Word { text: it.to_owned(), is_glob: false },
+            None => Word { text: text.to_owned(), is_glob: false },
         };
         let words = text.split_whitespace().map(word).collect();
         SimpleCommand { words, has_unknown_args, ..SimpleCommand::default() }
@@ -158,10 +158,10 @@ mod tests {
             ("npm run 'a b'", "", "npm run a b"),
         ];
         for (rule, meant, other) in table {
-            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |it| (true, it));
+            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |text| (true, text));
             let (words, _) = parse(text).unwrap();
-            let matches = |it: &str| starts_with(&words, exact, &command(it));
-            assert!(meant.split("; ").filter(|it| !it.is_empty()).all(matches), "{rule}");
+            let matches = |line: &str| starts_with(&words, exact, &command(line));
+            assert!(meant.split("; ").filter(|line| !line.is_empty()).all(matches), "{rule}");
             assert!(!other.split("; ").any(matches), "{rule}");
         }
     }
@@ -191,13 +191,13 @@ mod tests {
             ("*", "anything at all; a", ""),
         ];
         for (rule, meant, other) in table {
-            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |it| (true, it));
+            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |text| (true, text));
             let (words, _) = parse(text).unwrap();
-            let matches = |it: &&str| may_match(&words, exact, &command(it));
+            let matches = |line: &&str| may_match(&words, exact, &command(line));
             for it in meant.split("; ") {
                 assert!(matches(&it), "{rule}: {it}");
             }
-            for it in other.split("; ").filter(|it| !it.is_empty()) {
+            for it in other.split("; ").filter(|line| !line.is_empty()) {
                 assert!(!matches(&it), "{rule}: {it}");
             }
         }
@@ -224,7 +224,7 @@ mod tests {
         for (text, expected) in table {
             let (words, _) = parse(text).unwrap();
             assert_eq!(words, *expected, "{text}");
-            let written: Vec<_> = words.iter().map(|it| quoted(it)).collect();
+            let written: Vec<_> = words.iter().map(|word| quoted(word)).collect();
             assert_eq!(parse(&written.join(" ")).unwrap().0, words, "{written:?}");
         }
         for wrong in ["npm run test:*", "a * b", "'open", "\"open", "end\\"] {

@@ -87,15 +87,16 @@ impl Decider<'_> {
                     }
                     default => default,
                 };
-                let is_restriction =
-                    |it: &Rule| it.action != RuleAction::Allow && it.pattern.is_every_command();
+                let is_restriction = |rule: &Rule| {
+                    rule.action != RuleAction::Allow && rule.pattern.is_every_command()
+                };
                 self.apply_rules(is_restriction, Some(effect), None, default)
             }
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
             Effect::Fetch { host } => {
                 let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
-                let matches = |it: &Rule| it.matches_host(host);
+                let matches = |rule: &Rule| rule.matches_host(host);
                 self.apply_rules(matches, Some(effect), None, (verdict, Reason::Mode))
             }
             Effect::Remote(call) => self.remote(call, effect),
@@ -113,8 +114,8 @@ impl Decider<'_> {
         always_ask: Option<Reason>,
         default: Ruling,
     ) -> Ruling {
-        let matching = self.policy.rules.iter().filter(|it| matches(it));
-        let rule = matching.min_by_key(|it| it.action);
+        let matching = self.policy.rules.iter().filter(|rule| matches(rule));
+        let rule = matching.min_by_key(|rule| rule.action);
         match rule {
             Some(rule) if rule.action == RuleAction::Deny => {
                 (Verdict::Deny, Reason::Rule(rule.clone()))
@@ -126,10 +127,10 @@ impl Decider<'_> {
             _ if always_ask.is_some() => (Verdict::Ask, always_ask.unwrap_or(Reason::Mode)),
             _ if default.0 == Verdict::Allow => default,
             rule => {
-                let granted = self.grants.rules().iter().find(|it| matches(it));
+                let granted = self.grants.rules().iter().find(|rule| matches(rule));
                 if let Some(granted) = granted {
                     (Verdict::Allow, Reason::Granted(granted.pattern.to_string()))
-                } else if exact.is_some_and(|it| self.grants.allows_exactly(it)) {
+                } else if exact.is_some_and(|pattern| self.grants.allows_exactly(pattern)) {
                     (Verdict::Allow, Reason::Granted("exactly this".to_owned()))
                 } else if let Some(rule) = rule {
                     (Verdict::Allow, Reason::Rule(rule.clone()))
@@ -152,7 +153,7 @@ impl Decider<'_> {
         // In full mode nothing is asked; the user is notified of the change instead.
         let is_changed = call.change_since_approval.is_some() && self.mode != Mode::Full;
         let always_ask = is_changed.then_some(Reason::ToolChanged);
-        let matches = |it: &Rule| it.matches_remote(&call.server, &call.tool);
+        let matches = |rule: &Rule| rule.matches_remote(&call.server, &call.tool);
         self.apply_rules(matches, Some(effect), always_ask, (verdict, Reason::Mode))
     }
 
@@ -168,12 +169,13 @@ impl Decider<'_> {
         };
         let bases = &self.policy.bases;
         // A rule that allows reading a whole home was not written with the keys in it in mind.
-        let covers_secret = |it: &Rule| {
-            it.action != RuleAction::Allow
+        let covers_secret = |rule: &Rule| {
+            rule.action != RuleAction::Allow
                 || default.1 != Reason::SecretPath
-                || it.names_secret(&target.path, bases)
+                || rule.names_secret(&target.path, bases)
         };
-        let matches = |it: &Rule| it.matches_target(target, false, bases) && covers_secret(it);
+        let matches =
+            |rule: &Rule| rule.matches_target(target, false, bases) && covers_secret(rule);
         self.apply_rules(matches, exact, None, default.clone())
     }
 
@@ -190,7 +192,7 @@ impl Decider<'_> {
             Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Reason::Mode),
         };
         let always_ask = self.policy.protected.reason(&target.path).map(Reason::ProtectedPath);
-        let matches = |it: &Rule| it.matches_target(target, true, &self.policy.bases);
+        let matches = |rule: &Rule| rule.matches_target(target, true, &self.policy.bases);
         self.apply_rules(matches, Some(effect), always_ask, default)
     }
 
@@ -349,10 +351,10 @@ impl Decider<'_> {
     /// A rule against every command also applies to lines that are not understood.
     fn every_command_rule(&mut self) {
         let every_command_rules =
-            self.policy.rules.iter().filter(|it| it.pattern.is_every_command());
+            self.policy.rules.iter().filter(|rule| rule.pattern.is_every_command());
         if let Some(rule) = every_command_rules
-            .filter(|it| it.action != RuleAction::Allow)
-            .min_by_key(|it| it.action)
+            .filter(|rule| rule.action != RuleAction::Allow)
+            .min_by_key(|rule| rule.action)
         {
             let verdict =
                 if rule.action == RuleAction::Deny { Verdict::Deny } else { Verdict::Ask };
@@ -392,10 +394,10 @@ impl Decider<'_> {
             // The user has to know of further access that they get.
             && command.extra_access.is_none()
             && !class.fails_offline
-            && uncertain.is_some_and(|it| it.only_runs_programs);
+            && uncertain.is_some_and(|uncertainty| uncertainty.only_runs_programs);
         let always_ask = uncertain
             .filter(|_| self.command_mode != Mode::Full && !is_granted && !is_confined)
-            .map(|it| Reason::Ambiguous(it.reason.clone()))
+            .map(|uncertainty| Reason::Ambiguous(uncertainty.reason.clone()))
             .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
         let default = match class.danger {
             // What a reader may run is not limited to reading.
@@ -412,7 +414,7 @@ impl Decider<'_> {
             }
             default => default,
         };
-        self.apply_rules(|it| it.matches_command(simple), None, always_ask, default)
+        self.apply_rules(|rule| rule.matches_command(simple), None, always_ask, default)
     }
 
     /// Returns true if a command does nothing that the file tools may not do in this mode without a question, and if it
@@ -439,7 +441,7 @@ impl Decider<'_> {
     fn possible_ruin(&self, what: &'static str, simple: &SimpleCommand) -> Ruling {
         let reason = Some(Reason::Destructive(what));
         let default = self.default_for_command();
-        self.apply_rules(|it| it.matches_command(simple), None, reason, default)
+        self.apply_rules(|rule| rule.matches_command(simple), None, reason, default)
     }
 
     /// Without a sandbox, a command may read any file that its words do not name.

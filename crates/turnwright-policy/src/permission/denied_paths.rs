@@ -20,20 +20,20 @@ impl DeniedPaths {
     /// What stays closed when these effects are allowed: what rules deny, and what rules ask about
     /// unless the effects name it.
     pub(super) fn for_effects(policy: &PolicyRules, effects: &[Effect]) -> DeniedPaths {
-        let read = |it: &Effect| match it {
+        let read = |effect: &Effect| match effect {
             Effect::Read(target) => Some(target.path.clone()),
             _ => None,
         };
         let read: Vec<_> = effects.iter().filter_map(read).collect();
-        if read.is_empty() && !effects.iter().any(|it| matches!(it, Effect::Exec(_))) {
+        if read.is_empty() && !effects.iter().any(|effect| matches!(effect, Effect::Exec(_))) {
             return DeniedPaths::default();
         }
         let names_it =
-            |rule: &Rule| read.iter().any(|it| rule.matches_path(it, false, &policy.bases));
-        let closes = |it: &&Rule| match it.action {
-            _ if !matches!(it.pattern, Pattern::Read(_) | Pattern::Edit(_)) => false,
+            |rule: &Rule| read.iter().any(|path| rule.matches_path(path, false, &policy.bases));
+        let closes = |rule: &&Rule| match rule.action {
+            _ if !matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_)) => false,
             RuleAction::Deny => true,
-            RuleAction::Ask => !names_it(it),
+            RuleAction::Ask => !names_it(rule),
             RuleAction::Allow => false,
         };
         let rules = policy.rules.iter().filter(closes).cloned().collect();
@@ -47,14 +47,15 @@ impl DeniedPaths {
 
     /// What the rules deny regardless of any call, for a program that is started outside of calls.
     pub fn from_rules(policy: &PolicyRules) -> DeniedPaths {
-        let denied = policy.rules.iter().filter(|it| it.action == RuleAction::Deny);
+        let denied = policy.rules.iter().filter(|rule| rule.action == RuleAction::Deny);
         DeniedPaths { rules: denied.cloned().collect(), bases: policy.bases.clone() }
     }
 
     /// What rules deny or ask about, for content that a call may show although it does not name it.
     pub fn restricted(policy: &PolicyRules) -> DeniedPaths {
-        let restricts =
-            |it: &&Rule| matches!(it.pattern, Pattern::Read(_)) && it.action != RuleAction::Allow;
+        let restricts = |rule: &&Rule| {
+            matches!(rule.pattern, Pattern::Read(_)) && rule.action != RuleAction::Allow
+        };
         let rules = policy.rules.iter().filter(restricts).cloned().collect();
         DeniedPaths { rules, bases: policy.bases.clone() }
     }
@@ -93,23 +94,23 @@ impl DeniedPaths {
     /// The paths that must not be read, of rules without wildcards. A sandbox can hide them from a
     /// command.
     pub fn unreadable_paths(&self) -> Vec<PathBuf> {
-        self.denied(|it| if let Pattern::Read(glob) = it { Some(glob) } else { None })
+        self.denied(|pattern| if let Pattern::Read(glob) = pattern { Some(glob) } else { None })
     }
 
     /// The paths that must not be changed, of rules without wildcards.
     pub fn unwritable_paths(&self) -> Vec<PathBuf> {
-        self.denied(|it| if let Pattern::Edit(glob) = it { Some(glob) } else { None })
+        self.denied(|pattern| if let Pattern::Edit(glob) = pattern { Some(glob) } else { None })
     }
 
     fn denied(&self, glob: impl Fn(&Pattern) -> Option<&Glob>) -> Vec<PathBuf> {
-        let denied = self.rules.iter().filter(|it| it.action == RuleAction::Deny);
-        let globs = denied.filter_map(|it| glob(&it.pattern));
-        globs.flat_map(|it| it.literal_paths(&self.bases)).collect()
+        let denied = self.rules.iter().filter(|rule| rule.action == RuleAction::Deny);
+        let globs = denied.filter_map(|rule| glob(&rule.pattern));
+        globs.flat_map(|glob| glob.literal_paths(&self.bases)).collect()
     }
 
     /// True if this path, with symlinks resolved, is closed.
     pub fn contains(&self, path: &Path) -> bool {
-        self.rules.iter().any(|it| it.matches_path(path, false, &self.bases))
+        self.rules.iter().any(|rule| rule.matches_path(path, false, &self.bases))
     }
 }
 
@@ -168,9 +169,9 @@ mod tests {
             let run =
                 Effect::Exec(Box::new(crate::shell::command("make", "/ws", ShellDialect::Bash)));
             let places = DeniedPaths::for_effects(&policy, &[run]).unreadable_paths();
-            let places = places.iter().map(|it| it.to_string_lossy());
+            let places = places.iter().map(|place| place.to_string_lossy());
             let places: Vec<_> =
-                places.map(|it| it.replace(std::path::MAIN_SEPARATOR, "/")).collect();
+                places.map(|place| place.replace(std::path::MAIN_SEPARATOR, "/")).collect();
             assert_eq!(places.join(" "), expected, "{text}");
         }
     }

@@ -54,7 +54,7 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
                 Verdict::Ask => "to be confirmed, by",
                 Verdict::Deny => "denied by",
             };
-            let why = rule.why.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+            let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             escape_hidden_line(&format!("{verb} {}{why}", rule.pattern))
         }
         Reason::Granted(pattern) | Reason::GrantedAccess(pattern) => {
@@ -210,11 +210,11 @@ impl QuestionText<'_> {
         lines.extend_from_slice(&self.answer_notes);
         // A list keeps its lines in every client; line breaks made of two trailing spaces get lost
         // where lines are trimmed.
-        lines.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")
+        lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
     }
 
     fn findings_of(&self, effect_index: usize) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(move |it| it.effect_index == effect_index)
+        self.decision.findings.iter().filter(move |finding| finding.effect_index == effect_index)
     }
 
     /// Adds each simple command with its verdict, then the findings about the whole line.
@@ -227,7 +227,7 @@ impl QuestionText<'_> {
         let stakes = shell::stakes(&command.script).into_iter().filter(|stake| !is_said(stake));
         lines.extend(stakes.map(|stake| format!("⚠ it {stake}")));
         self.add_simple_commands(index, command, lines);
-        for finding in self.findings_of(index).filter(|it| it.command_index.is_none()) {
+        for finding in self.findings_of(index).filter(|finding| finding.command_index.is_none()) {
             lines.extend(self.line_finding(finding, command));
         }
         lines.dedup();
@@ -238,20 +238,23 @@ impl QuestionText<'_> {
     fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
         let script = &command.script;
         // In a line that is not understood, parts with the mode's default verdict say nothing.
-        let is_shown = |it: &&Finding| {
-            script.ambiguity.is_none() || !matches!(it.reason, Reason::Mode | Reason::NoSandbox)
+        let is_shown = |finding: &&Finding| {
+            script.ambiguity.is_none()
+                || !matches!(finding.reason, Reason::Mode | Reason::NoSandbox)
         };
-        let simple =
-            self.findings_of(index).filter(|it| it.command_index.is_some()).filter(is_shown);
+        let simple = self
+            .findings_of(index)
+            .filter(|finding| finding.command_index.is_some())
+            .filter(is_shown);
         let mut simple: Vec<_> = simple.collect();
         let more = simple.len().saturating_sub(MAX_COMMANDS);
         if more > 0 {
             // Show the commands that need approval.
-            simple.sort_by_key(|it| it.verdict == Verdict::Allow);
+            simple.sort_by_key(|finding| finding.verdict == Verdict::Allow);
             simple.truncate(MAX_COMMANDS);
         }
         for finding in simple {
-            let command = finding.command_index.and_then(|it| script.commands.get(it));
+            let command = finding.command_index.and_then(|index| script.commands.get(index));
             let Some(command) = command else { continue };
             let wrappers = command.wrappers.join(" ");
             let suffix = match wrappers.as_str() {
@@ -284,9 +287,10 @@ impl QuestionText<'_> {
             }
             Reason::Network if finding.verdict == Verdict::Ask => format!("⚠ {}", why()),
             Reason::SecretPath => {
-                let secrets = command.reads.iter().filter(|it| is_secret_path(&it.path));
-                let place =
-                    |it: &ResolvedPath| markdown_code(&display_path(&it.path, &self.policy.bases));
+                let secrets = command.reads.iter().filter(|read| is_secret_path(&read.path));
+                let place = |target: &ResolvedPath| {
+                    markdown_code(&display_path(&target.path, &self.policy.bases))
+                };
                 let places: Vec<_> = secrets.map(place).collect();
                 format!("⚠ reads {}: {}", join_list(&places), why())
             }
@@ -295,7 +299,7 @@ impl QuestionText<'_> {
             _ if finding.verdict == Verdict::Allow => return None,
             _ => {
                 let path = finding.path.as_ref();
-                let path = path.map(|it| markdown_code(&display_path(it, &self.policy.bases)));
+                let path = path.map(|path| markdown_code(&display_path(path, &self.policy.bases)));
                 let subject = path.map(|path| format!("{path} – ")).unwrap_or_default();
                 format!("{} {subject}{}", sign(finding), why())
             }
@@ -311,7 +315,7 @@ impl QuestionText<'_> {
         written: &mut Vec<String>,
     ) {
         let is_redirect = matches!(effect, Effect::Write(_))
-            && self.effects.iter().any(|it| matches!(it, Effect::Exec(_)));
+            && self.effects.iter().any(|effect| matches!(effect, Effect::Exec(_)));
         for finding in self.findings_of(index) {
             let what = markdown_code(&effect_object(effect, &self.policy.bases));
             match &finding.reason {
@@ -355,9 +359,10 @@ impl QuestionText<'_> {
                 | Effect::SessionState => {}
             }
         }
-        let outside = places.into_iter().filter(|it| it.scope != PathScope::Workspace);
-        let mut outside: Vec<_> =
-            outside.map(|it| markdown_code(&it.name_for_commands().to_string_lossy())).collect();
+        let outside = places.into_iter().filter(|place| place.scope != PathScope::Workspace);
+        let mut outside: Vec<_> = outside
+            .map(|place| markdown_code(&place.name_for_commands().to_string_lossy()))
+            .collect();
         outside.dedup();
         if !outside.is_empty() {
             lines.push(format!("Outside the project: {}", join_list(&outside)));
@@ -375,12 +380,12 @@ fn sign(finding: &Finding) -> &'static str {
 
 /// A simple command as it could be typed.
 fn command_text(simple: &SimpleCommand) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "-_./=:,@%+*?[]".contains(it);
-    let word = |it: &str| {
-        if !it.is_empty() && it.chars().all(is_plain) {
-            it.to_owned()
+    let is_plain = |char: char| char.is_alphanumeric() || "-_./=:,@%+*?[]".contains(char);
+    let word = |text: &str| {
+        if !text.is_empty() && text.chars().all(is_plain) {
+            text.to_owned()
         } else {
-            format!("'{}'", it.replace('\'', "'\\''"))
+            format!("'{}'", text.replace('\'', "'\\''"))
         }
     };
     let more = if simple.has_unknown_args { " …" } else { "" };
@@ -401,8 +406,8 @@ fn effect_object(effect: &Effect, bases: &PathBases) -> String {
 
 /// A path relative to the project, or else absolute.
 pub(super) fn display_path(path: &Path, bases: &PathBases) -> String {
-    let inside = bases.roots.first().and_then(|it| path.strip_prefix(it).ok());
-    match inside.filter(|it| !it.as_os_str().is_empty()) {
+    let inside = bases.roots.first().and_then(|root| path.strip_prefix(root).ok());
+    match inside.filter(|rest| !rest.as_os_str().is_empty()) {
         Some(inside) => escape_hidden_line(&slashed(inside)),
         None => escape_hidden_line(&path.to_string_lossy()),
     }
@@ -417,7 +422,7 @@ fn join_list(items: &[String]) -> String {
 /// Text as a Markdown code span that it cannot end.
 pub fn markdown_code(text: &str) -> String {
     let text = text::clip_within(escape_hidden_line(text), MAX_CHARS);
-    let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
+    let longest = text.split(|char| char != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{gap}{text}{gap}{fence}")

@@ -62,7 +62,7 @@ impl Grants {
         origin: &str,
     ) {
         for rule in rules {
-            if !self.project_rules.iter().any(|it| it.0 == rule) {
+            if !self.project_rules.iter().any(|entry| entry.0 == rule) {
                 self.project_rules.push((rule, origin.to_owned()));
             }
         }
@@ -72,7 +72,8 @@ impl Grants {
     /// Forgets the answers that have become rules of the project, which can be revoked.
     pub fn forget_kept(&mut self) {
         let kept = std::mem::take(&mut self.project_rules);
-        self.allowed.retain(|it| !kept.iter().any(|(rule, _)| rule.pattern == it.pattern));
+        self.allowed
+            .retain(|rule| !kept.iter().any(|(kept_rule, _)| kept_rule.pattern == rule.pattern));
         for effect in std::mem::take(&mut self.covered) {
             self.exact.remove(&effect);
         }

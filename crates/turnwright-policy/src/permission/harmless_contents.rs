@@ -366,7 +366,9 @@ pub(super) fn yarnrc(_folder: &Path, text: &str) -> bool {
         let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         match quoted {
             Some(inner) => !inner.contains('"') && !may_have_variable(inner),
-            None => value.bytes().all(|it| it.is_ascii_alphanumeric() || b".^~-".contains(&it)),
+            None => {
+                value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".^~-".contains(&byte))
+            }
         }
     };
     is_plain_text(text)
@@ -428,7 +430,9 @@ pub(super) fn luarc(_folder: &Path, text: &str) -> bool {
     };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options);
     match parsed.ok().and_then(|parsed| parsed.value) {
-        Some(Value::Object(object)) => object.properties.iter().all(|it| is_harmless("", it)),
+        Some(Value::Object(object)) => {
+            object.properties.iter().all(|property| is_harmless("", property))
+        }
         _ => false,
     }
 }

@@ -188,8 +188,8 @@ impl LastingGrant {
 
     /// Adds it to the grants of the session.
     pub(super) fn grant(&self, grants: &mut Grants) {
-        let is_needed = |it: &Rule| {
-            matches!(it.pattern, Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Mcp { .. })
+        let is_needed = |rule: &Rule| {
+            matches!(rule.pattern, Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Mcp { .. })
         };
         for rule in self.rules().filter(is_needed) {
             grants.allow(Rule { scope: Scope::Session, ..rule });
@@ -308,7 +308,7 @@ impl LastingGrant {
             // Every other reason asks each time: a rule, an ambiguous line, destruction, a protected path.
             _ => return None,
         }
-        let shown = |it: &ResolvedPath| rule_path(&it.name_for_commands(), &policy.bases);
+        let shown = |target: &ResolvedPath| rule_path(&target.name_for_commands(), &policy.bases);
         match effect {
             Effect::Exec(command) => self.cover_command(policy, effect, command, finding, reach)?,
             // If the path is a folder, a pattern would include everything below it, which may be
@@ -375,7 +375,7 @@ impl LastingGrant {
             }
             // The files that it reads, whatever command does so.
             None if finding.reason == Reason::SecretPath => {
-                for target in command.reads.iter().filter(|it| is_secret_path(&it.path)) {
+                for target in command.reads.iter().filter(|read| is_secret_path(&read.path)) {
                     let name = format!("read({})", rule_path(&target.path, &policy.bases)?);
                     self.add_exact(&Effect::Read(target.clone()), &name);
                 }
@@ -411,8 +411,9 @@ fn has_dangerous_command(command: &ShellCommand) -> bool {
 /// like something else.
 pub(super) fn remote_pattern(call: &RemoteCall) -> Option<Pattern> {
     let (server, tool) = (call.server.clone(), call.tool.clone());
-    let is_plain =
-        |it: &str| !it.contains('*') && escape_hidden_line(it) == it && it.len() <= MAX_NAME_BYTES;
+    let is_plain = |name: &str| {
+        !name.contains('*') && escape_hidden_line(name) == name && name.len() <= MAX_NAME_BYTES
+    };
     if !is_plain(&server) || !is_plain(&tool) {
         return None;
     }
@@ -468,7 +469,8 @@ pub(super) fn rule_path(path: &Path, bases: &PathBases) -> Option<String> {
         None => ("//", path.strip_prefix("/").ok()?),
     };
     let rest = rest.to_str().map(|_| super::glob::slashed(rest));
-    let rest = rest.as_deref().filter(|it| !it.is_empty() && escape_hidden_line(it) == **it)?;
+    let rest =
+        rest.as_deref().filter(|rest| !rest.is_empty() && escape_hidden_line(rest) == **rest)?;
     let mut text = prefix.to_owned();
     for char in rest.chars() {
         if matches!(char, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
@@ -510,7 +512,7 @@ mod tests {
                 claims_read_only: false,
                 change_since_approval: None,
             };
-            let pattern = remote_pattern(&call).map(|it| it.to_string());
+            let pattern = remote_pattern(&call).map(|pattern| pattern.to_string());
             assert_eq!(pattern.as_deref(), expected, "{server:?} {tool:?}");
         }
     }

@@ -7,8 +7,8 @@ use turnwright_types::ids::fnv1a;
 /// The folder for the data of one project. `project` is a path with symlinks resolved. Its name has a hash, of
 /// which collisions are possible, so files in the folder name their project.
 pub fn project_folder(state: &Path, project: &Path) -> PathBuf {
-    let name = project.file_name().map(|it| it.to_string_lossy().to_lowercase());
-    let is_allowed = |it: &char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+    let name = project.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    let is_allowed = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
     let name: String = name.unwrap_or_default().chars().filter(is_allowed).take(40).collect();
     let hash = fnv1a(project.as_os_str().as_encoded_bytes());
     let name = if name.is_empty() { "project" } else { name.as_str() };
@@ -21,8 +21,8 @@ mod tests {
 
     #[test]
     fn each_project_has_a_folder_of_its_own() {
-        let folder = |it: &str| {
-            let folder = project_folder(Path::new("/state"), Path::new(it));
+        let folder = |project: &str| {
+            let folder = project_folder(Path::new("/state"), Path::new(project));
             folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
         };
         assert!(folder("/home/me/App").starts_with("/state/projects/app-"));

@@ -64,18 +64,21 @@ impl ProtectedPaths {
     /// Why this path is protected, if it is: because it is a protected path, lies below one, or is
     /// a folder that contains one. The path must have symlinks resolved.
     pub fn reason(&self, path: &Path) -> Option<&'static str> {
-        if self.roots.iter().any(|it| it.starts_with(path)) {
+        if self.roots.iter().any(|root| root.starts_with(path)) {
             return Some("the whole project, with its hooks and settings");
         }
-        let root = self.roots.iter().filter(|it| path.starts_with(it));
+        let root = self.roots.iter().filter(|root| path.starts_with(root));
         // The nearest root: names above a folder that the user has opened do not count.
-        let root = root.max_by_key(|it| it.components().count());
-        let parts = parts(root.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path));
-        let is_git = root.and_then(|it| it.file_name()).is_some_and(|it| it == ".git");
+        let root = root.max_by_key(|root| root.components().count());
+        let parts = parts(root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path));
+        let is_git = root.and_then(|root| root.file_name()).is_some_and(|name| name == ".git");
         if let Some(why) = git_reason(&parts, is_git) {
             return Some(why);
         }
-        if self.extra.iter().any(|it| root.is_some() && overlaps(&parts, &self::parts(it.as_ref())))
+        if self
+            .extra
+            .iter()
+            .any(|path| root.is_some() && overlaps(&parts, &self::parts(path.as_ref())))
         {
             return Some(USER);
         }
@@ -106,7 +109,7 @@ impl ProtectedPaths {
         let is_extra = |root: &PathBuf| {
             let below = path.strip_prefix(root).ok().map(parts);
             let named = |extra: &String| parts(extra.as_ref());
-            below.is_some_and(|below| self.extra.iter().any(|it| overlaps(&below, &named(it))))
+            below.is_some_and(|below| self.extra.iter().any(|path| overlaps(&below, &named(path))))
         };
         judge_of(path).is_some() && !self.roots.iter().any(is_extra)
     }
@@ -119,14 +122,14 @@ impl ProtectedPaths {
             return false;
         }
         let parts = parts(path);
-        if parts.len() < 2 || parts.iter().any(|it| PACKAGE_FOLDERS.contains(&it.as_str())) {
+        if parts.len() < 2 || parts.iter().any(|part| PACKAGE_FOLDERS.contains(&part.as_str())) {
             return false;
         }
         let is_in = |start: usize, pattern: &str| {
             let rest = &parts[start..];
             let (mut all, mut length) = (true, 0);
             for (index, part) in pattern.split('/').enumerate() {
-                all &= rest.get(index).is_none_or(|it| it.eq_ignore_ascii_case(part));
+                all &= rest.get(index).is_none_or(|name| name.eq_ignore_ascii_case(part));
                 length += 1;
             }
             all && (is_link || rest.len() >= length)
@@ -147,9 +150,9 @@ impl ProtectedPaths {
         if !path.iter().any(may_be_of_environment) {
             return None;
         }
-        let is_programs = |it: &&Path| {
-            let name = parts(Path::new(it.file_name().unwrap_or_default()));
-            name.first().is_some_and(|it| ENVIRONMENT_PROGRAMS.contains(&it.as_str()))
+        let is_programs = |path: &&Path| {
+            let name = parts(Path::new(path.file_name().unwrap_or_default()));
+            name.first().is_some_and(|name| ENVIRONMENT_PROGRAMS.contains(&name.as_str()))
         };
         if ProtectedPaths::is_environment_file(path) {
             return path.parent();
@@ -166,7 +169,7 @@ impl ProtectedPaths {
 
     /// The folders with the programs of an environment.
     pub fn environment_programs(environment: &Path) -> impl Iterator<Item = PathBuf> {
-        ["bin", "Scripts"].iter().map(|it| environment.join(it))
+        ["bin", "Scripts"].iter().map(|folder| environment.join(folder))
     }
 
     /// Returns true if this is a file that is protected for the form of its name, as the workspace files of editors.
@@ -189,7 +192,7 @@ impl ProtectedPaths {
         self.list.get_or_init(|| {
             let sorted = self.sorted_paths();
             let is_parent = |index: usize| {
-                sorted.get(index + 1).is_some_and(|it| it.starts_with(&sorted[index]))
+                sorted.get(index + 1).is_some_and(|next| next.starts_with(&sorted[index]))
             };
             let leaves = (0..sorted.len()).filter(|index| !is_parent(*index));
             let leaves = leaves.map(|index| sorted[index].clone());
@@ -203,7 +206,7 @@ impl ProtectedPaths {
 
     /// The protected paths in a `.git` folder, besides the folder itself.
     pub fn git_parts(git: &Path) -> impl Iterator<Item = PathBuf> {
-        GIT_PARTS.iter().map(|it| git.join(it))
+        GIT_PARTS.iter().map(|part| git.join(part))
     }
 
     /// Sorts git's own paths before all others, because the number of copies of their contents is limited, and those
@@ -219,7 +222,7 @@ impl ProtectedPaths {
     fn sorted_paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for root in &self.roots {
-            let git = if root.file_name().is_some_and(|it| it == ".git") {
+            let git = if root.file_name().is_some_and(|name| name == ".git") {
                 root.clone()
             } else {
                 paths.push(root.join(".git"));
@@ -257,7 +260,9 @@ fn instructions() -> impl Iterator<Item = &'static str> {
 fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
     let name = parts(Path::new(path.file_name()?)).pop()?;
     file_classes().find_map(|class| match class.protection {
-        Protection::Content(judge) if class.files().any(|it| it.eq_ignore_ascii_case(&name)) => {
+        Protection::Content(judge)
+            if class.files().any(|file| file.eq_ignore_ascii_case(&name)) =>
+        {
             Some(judge)
         }
         _ => None,
@@ -289,12 +294,15 @@ fn obeyed_in_subfolders() -> impl Iterator<Item = &'static str> {
 /// allocating.
 fn may_have_form(name: &OsStr) -> bool {
     let spelt = name.as_encoded_bytes();
-    let end = spelt.len() - spelt.iter().rev().take_while(|it| matches!(it, b'.' | b' ')).count();
+    let end =
+        spelt.len() - spelt.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
     let name = &spelt[..end];
     let has_form = |(start, end, _): &(&str, &str, _)| {
         let rest = name.len().saturating_sub(end.len());
         name[rest..].eq_ignore_ascii_case(end.as_bytes())
-            && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start.as_bytes()))
+            && name
+                .get(..start.len())
+                .is_some_and(|start_of_name| start_of_name.eq_ignore_ascii_case(start.as_bytes()))
     };
     !name.is_ascii() || NAME_FORMS.iter().any(has_form)
 }
@@ -310,16 +318,16 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
         return true;
     }
     if cfg!(not(windows))
-        && !name.first().is_some_and(|it| b".cklmopr".contains(&it.to_ascii_lowercase()))
+        && !name.first().is_some_and(|byte| b".cklmopr".contains(&byte.to_ascii_lowercase()))
     {
         return !name.is_ascii();
     }
-    let is_ignored = |it: &&u8| matches!(it, b'.' | b' ');
+    let is_ignored = |byte: &&u8| matches!(byte, b'.' | b' ');
     let end = name.len() - name.iter().rev().take_while(is_ignored).count();
     let begins = |path: &str| {
         let first = path.as_bytes().get(..end);
-        first.is_some_and(|it| it.eq_ignore_ascii_case(&name[..end]))
-            && path.as_bytes().get(end).is_none_or(|it| *it == b'/')
+        first.is_some_and(|start| start.eq_ignore_ascii_case(&name[..end]))
+            && path.as_bytes().get(end).is_none_or(|byte| *byte == b'/')
     };
     !name.is_ascii() || obeyed_in_subfolders().any(begins)
 }
@@ -327,9 +335,9 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
 /// The parts of a path as the most lenient file systems compare them: without case, invisible
 /// characters, and dots and blanks at the end.
 fn parts(path: &Path) -> Vec<String> {
-    let is_visible = |it: &char| !matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let part = |it: &OsStr| {
-        let text: String = it.to_string_lossy().chars().filter(is_visible).collect();
+    let is_visible = |char: &char| !matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let part = |name: &OsStr| {
+        let text: String = name.to_string_lossy().chars().filter(is_visible).collect();
         let text = text.to_lowercase();
         match text.trim_end_matches(['.', ' ']) {
             // The short name on Windows.
@@ -342,7 +350,7 @@ fn parts(path: &Path) -> Vec<String> {
 }
 
 fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
-    let inside = match parts.iter().position(|it| it == ".git") {
+    let inside = match parts.iter().position(|part| part == ".git") {
         Some(index) => &parts[index + 1..],
         None if is_git => parts,
         None => return None,

@@ -175,7 +175,7 @@ impl Rule {
                 matches_name(&wanted.to_lowercase(), &name.to_lowercase())
             }
         };
-        matches(wanted, server) && wanted_tool.as_ref().is_none_or(|it| matches(it, tool))
+        matches(wanted, server) && wanted_tool.as_ref().is_none_or(|wanted| matches(wanted, tool))
     }
 
     /// True if the pattern names this secret file, or a folder above it that holds only secrets. A
@@ -200,7 +200,9 @@ impl Rule {
         port_matches
             && match wanted.strip_prefix("*.") {
                 _ if wanted == "*" => true,
-                Some(parent) => name.strip_suffix(parent).is_some_and(|it| it.ends_with('.')),
+                Some(parent) => {
+                    name.strip_suffix(parent).is_some_and(|prefix| prefix.ends_with('.'))
+                }
                 None => name == wanted,
             }
     }
@@ -225,7 +227,9 @@ fn matches_name(wanted: &str, name: &str) -> bool {
 /// Splits a host and its port. An IPv6 address is in brackets.
 pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => {
+        Some((name, port))
+            if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
             (name, Some(port))
         }
         _ => (host, None),
@@ -243,7 +247,7 @@ impl fmt::Display for Pattern {
             Pattern::Exec { words, .. } if words.is_empty() => write!(formatter, "exec"),
             Pattern::Exec { words, exact } => {
                 let sign = if *exact { "=" } else { "" };
-                let words: Vec<_> = words.iter().map(|it| command_words::quoted(it)).collect();
+                let words: Vec<_> = words.iter().map(|word| command_words::quoted(word)).collect();
                 write!(formatter, "exec({sign}{})", words.join(" "))
             }
             Pattern::Read(it) => glob(formatter, "read", it),

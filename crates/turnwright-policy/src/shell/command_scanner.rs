@@ -76,7 +76,7 @@ impl CommandScanner {
     /// Notes a variable that is set, for the rest of the line if it is set alone.
     fn assign(&mut self, word: &str, is_alone: bool) {
         let Some((name, value)) = known_words::assignment(word) else { return };
-        let makes_folder = |it: &SimpleCommand| it.program() == "mktemp";
+        let makes_folder = |command: &SimpleCommand| command.program() == "mktemp";
         let is_temporary = value == SUBSTITUTED && self.found.last().is_some_and(makes_folder);
         let value = if is_temporary { "/tmp/mktemp" } else { value };
         if value.contains([' ', '\t', '\n']) {
@@ -89,8 +89,9 @@ impl CommandScanner {
 
     /// Adds words that could be a command, and every command that it could start.
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
-        let is_prefix = |it: &Word| known_words::is_reserved(&it.text) || is_assignment(&it.text);
-        let start = words.iter().position(|it| !is_prefix(it)).unwrap_or(words.len());
+        let is_prefix =
+            |word: &Word| known_words::is_reserved(&word.text) || is_assignment(&word.text);
+        let start = words.iter().position(|word| !is_prefix(word)).unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
         for word in words.drain(..start) {
@@ -98,14 +99,16 @@ impl CommandScanner {
         }
         without_substitution(&mut words);
         if let [list] = words.as_slice()
-            && let Some(list) = list.text.strip_prefix('{').and_then(|it| it.strip_suffix('}'))
+            && let Some(list) = list.text.strip_prefix('{').and_then(|text| text.strip_suffix('}'))
         {
-            words =
-                list.split(',').map(|it| Word { text: it.to_owned(), is_glob: false }).collect();
+            words = list
+                .split(',')
+                .map(|text| Word { text: text.to_owned(), is_glob: false })
+                .collect();
         }
         let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
         while let Some(mut simple) = simples.pop() {
-            let bytes: usize = simple.words.iter().map(|it| it.text.len() + 32).sum();
+            let bytes: usize = simple.words.iter().map(|word| word.text.len() + 32).sum();
             if simple.words.is_empty() && simple.redirects.is_empty() || !self.spend(bytes) {
                 continue;
             }
@@ -134,15 +137,17 @@ impl CommandScanner {
         {
             for word in started {
                 // `--exec=LINE`.
-                let line = word.text.split_once('=').filter(|it| it.0.starts_with("--"));
-                self.scan_later(line.map_or(word.text.as_str(), |it| it.1).to_owned(), depth);
+                let line = word.text.split_once('=').filter(|parts| parts.0.starts_with("--"));
+                self.scan_later(line.map_or(word.text.as_str(), |parts| parts.1).to_owned(), depth);
             }
         }
         if programs::find(program).starts != Starts::Nothing {
             let folder = self.folder.clone();
             self.folder.follow_wrappers(&simple.words);
             let gets_names = simple.has_unknown_args || matches!(program, "xargs" | "parallel");
-            for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
+            for line in
+                arguments.filter(|argument| argument.contains([' ', '\t', '\n', ';', '|', '&']))
+            {
                 let names = if gets_names { SUBSTITUTED } else { "{}" };
                 self.scan_later(line.replace("{}", names), depth);
             }
@@ -184,19 +189,19 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
     };
     if matches!(known_words::name(program), "find" | "fd" | "fdfind") {
         let is_start =
-            |it: &str| known_words::is_find_exec(it) || matches!(it, "-x" | "-X" | "--exec");
+            |text: &str| known_words::is_find_exec(text) || matches!(text, "-x" | "-X" | "--exec");
         for (index, word) in simple.words.iter().enumerate() {
             if is_start(&word.text) {
                 let rest = &simple.words[index + 1..];
-                let is_end = |it: &str| matches!(it, ";" | "+") || is_start(it);
-                let end = rest.iter().position(|it| is_end(&it.text));
+                let is_end = |text: &str| matches!(text, ";" | "+") || is_start(text);
+                let end = rest.iter().position(|word| is_end(&word.text));
                 found.push(inner(&rest[..end.unwrap_or(rest.len())]));
             }
         }
     }
     let name = known_words::name(program);
     if name == "set"
-        && let Some(at) = simple.words.iter().position(|it| it.text == "--")
+        && let Some(at) = simple.words.iter().position(|word| word.text == "--")
     {
         found.push(inner(&simple.words[at + 1..]));
     }
@@ -216,7 +221,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             is_value = true;
             continue;
         }
-        let is_number = word.text.starts_with(|it: char| it.is_ascii_digit());
+        let is_number = word.text.starts_with(|char: char| char.is_ascii_digit());
         if is_number || is_assignment(&word.text) {
             is_value = false;
             continue;
@@ -404,7 +409,7 @@ impl<'a> TextReader<'a> {
     fn blank(&mut self, scan: &mut CommandScanner) {
         let top = self.top();
         // The body of a function begins.
-        if top.word.as_ref().is_some_and(|it| it.text == "{") {
+        if top.word.as_ref().is_some_and(|word| word.text == "{") {
             top.word = None;
             return self.flush(scan);
         }
@@ -461,7 +466,7 @@ impl<'a> TextReader<'a> {
     fn number(&mut self, radix: u32, digits: usize, begin: u32) -> char {
         let mut number = begin;
         for _ in 0..digits {
-            let Some(digit) = self.rest.clone().next().and_then(|it| it.to_digit(radix)) else {
+            let Some(digit) = self.rest.clone().next().and_then(|char| char.to_digit(radix)) else {
                 break;
             };
             self.rest.next();
@@ -507,7 +512,7 @@ impl<'a> TextReader<'a> {
     }
 
     fn redirect(&mut self, character: char) {
-        let is_number = |it: &Word| it.text.bytes().all(|it| it.is_ascii_digit());
+        let is_number = |word: &Word| word.text.bytes().all(|byte| byte.is_ascii_digit());
         let top = self.top();
         if top.word.as_ref().is_some_and(is_number) {
             top.word = None;
@@ -529,7 +534,7 @@ impl<'a> TextReader<'a> {
 
     /// Skips a file descriptor number or `-`. True if there was one.
     fn skip_descriptor(&mut self) -> bool {
-        let rest = self.rest.as_str().trim_start_matches(|it: char| it.is_ascii_digit());
+        let rest = self.rest.as_str().trim_start_matches(|char: char| char.is_ascii_digit());
         let found = rest.len() < self.rest.as_str().len() || rest.starts_with('-');
         self.rest = rest.strip_prefix('-').unwrap_or(rest).chars();
         found
@@ -538,10 +543,10 @@ impl<'a> TextReader<'a> {
     /// Reads the delimiter of a here-document.
     fn here_delimiter(&mut self) {
         let rest = self.rest.as_str().trim_start_matches('-').trim_start_matches([' ', '\t']);
-        let is_end = |it: char| it.is_whitespace() || ";&|<>()".contains(it);
-        let quoted = ['"', '\''].into_iter().find(|it| rest.starts_with(*it));
-        let closing = quoted.and_then(|it| rest[1..].find(it)).map_or(0, |it| it + 2);
-        let end = rest[closing..].find(is_end).map_or(rest.len(), |it| closing + it);
+        let is_end = |char: char| char.is_whitespace() || ";&|<>()".contains(char);
+        let quoted = ['"', '\''].into_iter().find(|quote| rest.starts_with(*quote));
+        let closing = quoted.and_then(|quote| rest[1..].find(quote)).map_or(0, |at| at + 2);
+        let end = rest[closing..].find(is_end).map_or(rest.len(), |length| closing + length);
         let (word, after) = rest.split_at(end);
         let text = word.replace(['\'', '"', '\\'], "");
         self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
@@ -564,8 +569,8 @@ impl<'a> TextReader<'a> {
             }
             let text = &rest[..length];
             let readers = scan.found.get(self.line_start..).unwrap_or_default();
-            let around = self.frames.split_last().map_or(&[][..], |it| it.1);
-            let around = around.iter().map(|it| (it.words.as_slice(), it.word.as_ref()));
+            let around = self.frames.split_last().map_or(&[][..], |split| split.1);
+            let around = around.iter().map(|frame| (frame.words.as_slice(), frame.word.as_ref()));
             match here_document::reader(readers, around) {
                 Reader::Shell => scan.scan_later(text.to_owned(), self.depth),
                 Reader::Unknown => scan.add_program_text(text.to_owned()),

@@ -134,7 +134,7 @@ fn list(
 /// Adds a variable that no command but the shell reads. One that is known already is refused: after a
 /// loop or a condition either value may remain.
 pub(super) fn add_variable(lexer: &mut Lexer<'_>, variable: Variable) -> Result<(), Ambiguity> {
-    let is_new = lexer.variables.iter().all(|it| it.0 != variable.0);
+    let is_new = lexer.variables.iter().all(|known| known.0 != variable.0);
     if !is_new || !known_words::is_own_variable(&variable.0) {
         return Err(SETS_VARIABLE);
     }

@@ -27,7 +27,8 @@ pub(super) fn reader<'a>(
     around: impl Iterator<Item = (&'a [Word], Option<&'a Word>)>,
 ) -> Reader {
     let by_commands = commands.iter().map(reader_of).max().unwrap_or(Reader::Unknown);
-    by_commands.max(around.map(|it| reader_around(it.0, it.1)).max().unwrap_or(Reader::Data))
+    by_commands
+        .max(around.map(|frame| reader_around(frame.0, frame.1)).max().unwrap_or(Reader::Data))
 }
 
 /// True for a command that may run text which another one has stored or passed on: a shell, `eval`, or a program
@@ -56,11 +57,11 @@ fn reader_of(command: &SimpleCommand) -> Reader {
 
 /// What becomes of a substitution that prints a here-document.
 fn reader_around(words: &[Word], word: Option<&Word>) -> Reader {
-    let runs = |it: &Word| {
-        let name = args::name(&it.text);
+    let runs = |word: &Word| {
+        let name = args::name(&word.text);
         name == "eval" || matches!(programs::find(name).starts, Starts::Shell | Starts::Line)
     };
-    let is_assigned = word.is_some_and(|it| it.text.contains('='));
+    let is_assigned = word.is_some_and(|word| word.text.contains('='));
     match words {
         [] if is_assigned => Reader::Unknown,
         [] => Reader::Shell,

@@ -77,7 +77,9 @@ pub(super) struct RawWord {
 impl RawWord {
     /// True if the shell may take it for the number of a file descriptor.
     pub(super) fn is_number(&self) -> bool {
-        !self.is_quoted && !self.text.is_empty() && self.text.bytes().all(|it| it.is_ascii_digit())
+        !self.is_quoted
+            && !self.text.is_empty()
+            && self.text.bytes().all(|byte| byte.is_ascii_digit())
     }
 }
 
@@ -130,8 +132,8 @@ impl<'a> Lexer<'a> {
     pub(super) fn eat_keyword(&mut self, keyword: &str) -> bool {
         self.skip_blanks();
         let rest = self.text[self.position..].strip_prefix(keyword);
-        let is_whole = |it: &str| {
-            it.is_empty() || it.starts_with([' ', '\t', '\n', ';', '&', '|', ')', '>', '<'])
+        let is_whole = |rest: &str| {
+            rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '&', '|', ')', '>', '<'])
         };
         let found = rest.is_some_and(is_whole);
         if found {
@@ -289,7 +291,7 @@ impl<'a> Lexer<'a> {
     /// Reads the plain characters that follow, or one special character.
     fn unquoted(&mut self, byte: u8, raw: &mut RawWord) -> Result<(), Ambiguity> {
         let rest = &self.text[self.position..];
-        let plain = rest.bytes().position(|it| !is_plain(it)).unwrap_or(rest.len());
+        let plain = rest.bytes().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
         if plain > 0 {
             // The run may end within a character.
             raw.text.push_str(rest.get(..plain).ok_or(STRANGE)?);
@@ -363,14 +365,14 @@ impl<'a> Lexer<'a> {
     /// The value of `$name` or `${name}`, if the line has set it.
     fn variable(&mut self) -> Result<Option<Word>, Ambiguity> {
         let rest = &self.text[self.position + 1..];
-        let (rest, is_braced) = rest.strip_prefix('{').map_or((rest, false), |it| (it, true));
-        let is_part = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
-        let length = rest.bytes().position(|it| !is_part(it)).unwrap_or(rest.len());
+        let (rest, is_braced) = rest.strip_prefix('{').map_or((rest, false), |rest| (rest, true));
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let length = rest.bytes().position(|byte| !is_part(byte)).unwrap_or(rest.len());
         let (name, after) = rest.split_at(length);
         // Some shells take letters that are not ASCII for a part of the name.
-        let goes_on = after.starts_with(|it: char| !it.is_ascii());
+        let goes_on = after.starts_with(|char: char| !char.is_ascii());
         let is_whole = if is_braced { after.starts_with('}') } else { !goes_on };
-        let known = self.variables.iter().find(|it| it.0 == name).filter(|_| is_whole);
+        let known = self.variables.iter().find(|variable| variable.0 == name).filter(|_| is_whole);
         let (_, value) = known.ok_or_else(|| self.dollar_ambiguity())?;
         let value = value.clone();
         self.position += 1 + length + if is_braced { 2 } else { 0 };
@@ -392,7 +394,7 @@ impl<'a> Lexer<'a> {
     /// `<(…)` is a file that can only be read. A part of a word may not follow.
     fn process_substitution(&mut self) -> Result<Token, Ambiguity> {
         self.substitution()?;
-        let ends = |it: u8| matches!(it, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')');
+        let ends = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')');
         if !self.peek().is_none_or(ends) {
             return Err(SUBSTITUTION);
         }
@@ -460,7 +462,7 @@ impl<'a> Lexer<'a> {
     /// Skips the name of the current folder at the beginning of a quoted path.
     fn eat_current_folder(&mut self) -> bool {
         let rest = &self.text[self.position..];
-        let after = ["$PWD", "${PWD}", "$(pwd)"].iter().find_map(|it| rest.strip_prefix(it));
+        let after = ["$PWD", "${PWD}", "$(pwd)"].iter().find_map(|form| rest.strip_prefix(form));
         // More text behind the quote would belong to the name.
         let ends_word = |text: &str| {
             let next = text.strip_prefix('"').map(|rest| rest.chars().next());
@@ -468,14 +470,14 @@ impl<'a> Lexer<'a> {
         };
         let after = after.filter(|text| text.starts_with('/') || ends_word(text));
         let after = after.filter(|_| !self.variables.iter().any(|(name, _)| name == "PWD"));
-        self.position += after.map_or(0, |it| rest.len() - it.len());
+        self.position += after.map_or(0, |after| rest.len() - after.len());
         after.is_some()
     }
 
     fn escaped(&mut self, raw: &mut RawWord) -> Result<(), Ambiguity> {
         raw.is_quoted = true;
         let next = self.text[self.position + 1..].chars().next();
-        let next = next.filter(|it| *it != '\n').ok_or(CONTINUATION)?;
+        let next = next.filter(|char| *char != '\n').ok_or(CONTINUATION)?;
         raw.text.push(next);
         self.position += 1 + next.len_utf8();
         Ok(())
@@ -500,7 +502,7 @@ const STRANGE: Ambiguity = "it contains deceptive characters";
 
 /// Refuses characters that are invisible or look like others.
 pub(super) fn check_characters(line: &str) -> Result<(), Ambiguity> {
-    let is_printable = |it: u8| matches!(it, b' '..=b'~' | b'\t' | b'\n');
+    let is_printable = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n');
     if line.bytes().all(is_printable) || line.chars().all(is_unambiguous) {
         Ok(())
     } else {

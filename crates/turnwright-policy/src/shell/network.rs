@@ -20,8 +20,8 @@ pub(super) enum NetworkUse {
 pub(super) fn needs_network(command: &SimpleCommand) -> bool {
     args::find_behind_wrappers(command, |program, words| {
         let network = program.network;
-        let is_version =
-            matches!(network, NetworkUse::Always) && words.iter().any(|it| it.text == "--version");
+        let is_version = matches!(network, NetworkUse::Always)
+            && words.iter().any(|word| word.text == "--version");
         (!is_version && network.is_used(words)).then_some(())
     })
     .is_some()
@@ -120,15 +120,17 @@ impl NetworkUse {
 
 /// True if the subcommand is one of these. The value of an option may precede it.
 pub(super) fn has_subcommand(words: Args<'_>, known: WordList) -> bool {
-    let begins_with_option = words.first().is_some_and(|it| it.text.starts_with(['-', '+']));
+    let begins_with_option = words.first().is_some_and(|word| word.text.starts_with(['-', '+']));
     let tried = if begins_with_option { 2 } else { 1 };
-    operands(words).take(tried).any(|it| is_in(known, &it.text))
-        || words.first().is_some_and(|it| is_in(known, &it.text))
+    operands(words).take(tried).any(|word| is_in(known, &word.text))
+        || words.first().is_some_and(|word| is_in(known, &word.text))
 }
 
 /// True for `host:path` and for URLs.
 pub(super) fn is_remote(word: &Word) -> bool {
-    word.text.split_once(':').is_some_and(|it| !it.0.contains('/') || it.1.starts_with("//"))
+    word.text
+        .split_once(':')
+        .is_some_and(|parts| !parts.0.contains('/') || parts.1.starts_with("//"))
 }
 
 #[cfg(test)]

@@ -52,8 +52,9 @@ pub(super) fn parse(
 /// True if all commands only read. A line of such commands may contain loops, variables and
 /// substitutions: no words that these produce change what it does.
 fn only_reads(commands: &[SimpleCommand]) -> bool {
-    let only_reads = |it: &SimpleCommand| {
-        read_only::reads(it).is_some() && !it.redirects.iter().any(|it| it.is_write)
+    let only_reads = |command: &SimpleCommand| {
+        read_only::reads(command).is_some()
+            && !command.redirects.iter().any(|redirect| redirect.is_write)
     };
     !commands.is_empty() && commands.iter().all(only_reads)
 }
@@ -79,7 +80,7 @@ pub(super) fn parse_list(
     loop {
         lexer.folder.clone_from(&state.folder);
         if matches!(state.last, Terminator::Semicolon | Terminator::Newline)
-            && let Some(keyword) = until.iter().find(|it| lexer.eat_keyword(it))
+            && let Some(keyword) = until.iter().find(|keyword| lexer.eat_keyword(keyword))
         {
             return Ok(keyword);
         }
@@ -90,7 +91,7 @@ pub(super) fn parse_list(
         } else {
             simple_command(lexer, state, commands)?
         };
-        let word_count: usize = commands.iter().map(|it| it.words.len()).sum();
+        let word_count: usize = commands.iter().map(|command| command.words.len()).sum();
         if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
             return Err("it has more than 64 commands or 1024 words");
         }
@@ -463,7 +464,9 @@ fn join(here: &Path, target: &Path) -> Option<JoinedFolder> {
     for part in target.components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir if folder.components().all(|it| it == Component::ParentDir) => {
+            Component::ParentDir
+                if folder.components().all(|component| component == Component::ParentDir) =>
+            {
                 folder.push(part);
             }
             Component::ParentDir if !goes_below && folder.file_name().is_some() => {

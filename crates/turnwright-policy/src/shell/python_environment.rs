@@ -97,7 +97,8 @@ fn without_activations(line: &str) -> (String, bool) {
         let Some(("source" | ".", script)) = part.trim().split_once(' ') else { return false };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
         let folder = script.trim().strip_suffix("/bin/activate");
-        script.trim().bytes().all(is_plain) && folder.is_some_and(|it| is_environment(name(it)))
+        script.trim().bytes().all(is_plain)
+            && folder.is_some_and(|folder| is_environment(name(folder)))
     };
     let parts: Vec<_> = line.split("&&").collect();
     let rest: Vec<_> = parts.iter().copied().filter(|part| !is_activation(part)).collect();
@@ -135,10 +136,12 @@ fn of_command(command: &SimpleCommand) -> EnvironmentUse {
     let program = name(program);
     if without_version(program) == "python" || program == "py" {
         // Other options may stand before it.
-        let module = words.iter().position(|it| it.starts_with("-m"));
-        let module = module.filter(|at| !words[..*at].iter().any(|it| is_program_text(it)));
-        let script = words.iter().position(|it| !it.starts_with('-')).unwrap_or(words.len());
-        let Some(at) = module.filter(|it| *it <= script) else { return EnvironmentUse::None };
+        let module = words.iter().position(|word| word.starts_with("-m"));
+        let module = module.filter(|at| !words[..*at].iter().any(|word| is_program_text(word)));
+        let script = words.iter().position(|word| !word.starts_with('-')).unwrap_or(words.len());
+        let Some(at) = module.filter(|module| *module <= script) else {
+            return EnvironmentUse::None;
+        };
         return match (words[at].trim_start_matches("-m"), words.get(at + 1)) {
             ("", Some(module)) => of_program(module, &words[at + 2..]),
             (module, _) => of_program(module, &words[at + 1..]),
@@ -165,7 +168,7 @@ fn is_installed(program: &str) -> bool {
     }
     let mut parts = folder.rsplit(['/', '\\']);
     let is_programs =
-        parts.next().is_some_and(|it| it == "bin" || it.eq_ignore_ascii_case("scripts"));
+        parts.next().is_some_and(|part| part == "bin" || part.eq_ignore_ascii_case("scripts"));
     is_programs && parts.next().is_some_and(is_environment)
 }
 
@@ -175,7 +178,7 @@ fn is_in_system_folder(program: &str) -> bool {
 
 /// Whether a folder has one of the usual names of environments, whose programs are protected.
 fn is_environment(folder: &str) -> bool {
-    [".venv", "venv", "env", "virtualenv"].iter().any(|it| folder.eq_ignore_ascii_case(it))
+    [".venv", "venv", "env", "virtualenv"].iter().any(|name| folder.eq_ignore_ascii_case(name))
 }
 
 fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
@@ -207,7 +210,7 @@ fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
 
 /// The name of a program without the version in `python3.12` and `pip3`.
 fn without_version(program: &str) -> &str {
-    program.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.')
+    program.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.')
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ impl ShellFolder {
 
     /// The folder in which wrappers run a command.
     pub(super) fn follow_wrappers(&mut self, words: &[Word]) {
-        let program = words.first().map_or("", |it| known_words::name(&it.text));
-        let is_login = |it: &Word| matches!(it.text.as_str(), "-" | "-l" | "--login");
+        let program = words.first().map_or("", |word| known_words::name(&word.text));
+        let is_login = |word: &Word| matches!(word.text.as_str(), "-" | "-l" | "--login");
         if program == "su" && words.iter().any(is_login) {
             *self = ShellFolder { path: None, is_home: true };
         } else if let Some(target) = ruin::folder_of_wrapper(words) {
@@ -32,7 +32,7 @@ impl ShellFolder {
     /// The folder after a command that changes it.
     pub(super) fn change(&mut self, simple: &SimpleCommand) {
         let program = simple.program();
-        let is_operand = |it: &&str| !matches!(*it, "--" | "-L" | "-P");
+        let is_operand = |text: &&str| !matches!(*text, "--" | "-L" | "-P");
         let target = simple.argv().skip(1).find(is_operand);
         match target {
             Some(target) => self.go_to(target),

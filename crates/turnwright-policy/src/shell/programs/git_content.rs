@@ -38,22 +38,22 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let words = (name(&program.text) == "git").then_some(words)?;
     let (sub, after) = git_subcommand(words)?;
     let global = &words[..words.len() - after.len() - 1];
-    let is_unlisted = |it: &&Word| it.text.starts_with('-') && !is_in(GLOBAL, &it.text);
+    let is_unlisted = |word: &&Word| word.text.starts_with('-') && !is_in(GLOBAL, &word.text);
     // Options other than `-C` lead to other repositories, or change what paths mean.
-    let has_others = global.iter().filter(is_unlisted).any(|it| it.text != "-C");
-    let is_elsewhere = global.iter().any(|it| is_unlisted(&it));
+    let has_others = global.iter().filter(is_unlisted).any(|word| word.text != "-C");
+    let is_elsewhere = global.iter().any(|word| is_unlisted(&word));
     let words = after;
     // A search for a change tells, too, whether the content has the text.
     let shows_patch = match sub {
         "diff" | "show" | "range-diff" => true,
         "stash" if !is_in("show list", first_operand(words)) => return None,
-        "stash" => words.first().is_some_and(|it| it.text == "show"),
+        "stash" => words.first().is_some_and(|word| word.text == "show"),
         "grep" => true,
         "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" | "status" => false,
         _ => return None,
     };
     let Reads::Options(options, _) = subcommand(sub).reads else { return None };
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
     let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
@@ -74,13 +74,13 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
         }
     }
     operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
-    let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
+    let paths: Vec<_> = after.iter().skip(1).map(|word| word.text.clone()).collect();
     // `git show HEAD:a` shows that file alone.
-    let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
+    let is_one_file = |operand: &String| operand.contains(':') && !operand.starts_with(':');
     let names_files =
         !is_elsewhere && sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
     let only_assumed_unchanged = sub == "grep" && !has_others;
-    let names_object = operands.iter().any(|it| may_name_object(it));
+    let names_object = operands.iter().any(|operand| may_name_object(operand));
     // `git show` prints such an object whatever the options say.
     has_patch |= sub == "show" && names_object;
     let shows = has_patch || shows_patch && !has_summary || sub == "grep";
@@ -94,20 +94,21 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
 /// The folder that the options `-C` of git lead to from the one it is started in, empty without them.
 pub(in crate::shell) fn git_folder(command: &SimpleCommand) -> PathBuf {
     let Some((program, words)) = command.words.split_first() else { return PathBuf::new() };
-    let after = git_subcommand(words).map_or(0, |it| it.1.len() + 1);
+    let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
     let global = &words[..words.len() - after];
-    let options = global.windows(2).filter(|it| it[0].text == "-C" && name(&program.text) == "git");
-    options.map(|it| &it[1].text).collect()
+    let options =
+        global.windows(2).filter(|pair| pair[0].text == "-C" && name(&program.text) == "git");
+    options.map(|pair| &pair[1].text).collect()
 }
 
 /// Whether global options of git lead to another repository, or to another working tree.
 pub(in crate::shell) fn leads_elsewhere(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
-    let after = git_subcommand(words).map_or(0, |it| it.1.len() + 1);
-    let leads = |it: &Word| {
+    let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
+    let leads = |word: &Word| {
         ["--git-dir", "--work-tree", "--exec-path="]
             .iter()
-            .any(|option| it.text.starts_with(option))
+            .any(|option| word.text.starts_with(option))
     };
     name(&program.text) == "git" && words[..words.len() - after].iter().any(leads)
 }
@@ -119,7 +120,8 @@ pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> boo
     let is_git = name(&program.text) == "git";
     let Some((sub, words)) = git_subcommand(words).filter(|_| is_git) else { return false };
     let has_unknown = command.has_unknown_args
-        || !is_understood && words.iter().any(|it| it.is_glob || it.text.contains(['$', '`']));
+        || !is_understood
+            && words.iter().any(|word| word.is_glob || word.text.contains(['$', '`']));
     shows_all(sub, words)
         || (is_in(SHOWING, sub) || sub == "status") && has_unlisted_option(sub, words)
         || has_unknown && is_in(SHOWING, sub)
@@ -129,8 +131,8 @@ pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> boo
 /// Whether a word looks like an option that the subcommand's table does not have. It may make the command show more.
 fn has_unlisted_option(sub: &str, words: &[Word]) -> bool {
     let Reads::Options(options, _) = subcommand(sub).reads else { return false };
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
-    arguments(options, &words[..end]).any(|it| it.is_none())
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
+    arguments(options, &words[..end]).any(|argument| argument.is_none())
 }
 
 /// Subcommands that show content, depending on their words.
@@ -156,29 +158,31 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
     let has = |names: &str| {
-        words.iter().take_while(|it| it.text != "--").any(|word| {
-            names.split(' ').any(|it| {
-                let letter = it.chars().next().unwrap_or_default();
-                if it.len() == 1 {
+        words.iter().take_while(|word| word.text != "--").any(|word| {
+            names.split(' ').any(|name| {
+                let letter = name.chars().next().unwrap_or_default();
+                if name.len() == 1 {
                     is_option(&word.text, letter, "")
                 } else {
-                    is_option(&word.text, '\0', it)
+                    is_option(&word.text, '\0', name)
                 }
             })
         })
     };
     let is_here =
-        |it: &Word| ["file:", ".", "/", "~"].iter().any(|start| it.text.starts_with(start));
-    let is_local = |it: &Word| !it.text.contains(':') || is_here(it);
+        |word: &Word| ["file:", ".", "/", "~"].iter().any(|start| word.text.starts_with(start));
+    let is_local = |word: &Word| !word.text.contains(':') || is_here(word);
     match sub {
         "cat-file" => {
-            let begins = |it: &Word, all: &[&str]| all.iter().any(|name| it.text.starts_with(name));
-            let lists = words.iter().any(|it| begins(it, &["--b"]) && !begins(it, KINDS_ONLY));
+            let begins =
+                |word: &Word, all: &[&str]| all.iter().any(|name| word.text.starts_with(name));
+            let lists =
+                words.iter().any(|word| begins(word, &["--b"]) && !begins(word, KINDS_ONLY));
             // Other words name the file that they show.
-            let is_one_file = |it: &&Word| it.text.contains(':');
-            let is_kind = |it: &&Word| is_in("blob tree commit tag", &it.text);
-            let mut named = operands(words).filter(|it| !is_kind(it) && !is_one_file(it));
-            lists || !has("t s e") && named.any(|it| may_name_object(&it.text))
+            let is_one_file = |word: &&Word| word.text.contains(':');
+            let is_kind = |word: &&Word| is_in("blob tree commit tag", &word.text);
+            let mut named = operands(words).filter(|word| !is_kind(word) && !is_one_file(word));
+            lists || !has("t s e") && named.any(|word| may_name_object(&word.text))
         }
         "bundle" => first_operand(words) == "create",
         "worktree" => first_operand(words) == "add",
@@ -204,17 +208,19 @@ const KINDS_ONLY: &[&str] = &["--batch-check", "--batch-all-objects", "--buffer"
 /// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
 /// content of a file. With `~` or `^` it must be a commit.
 pub(super) fn may_name_object(revision: &str) -> bool {
-    let may = |it: &str| {
-        let (name, suffix) = it.split_at(it.find(['^', '~', ':']).unwrap_or(it.len()));
+    let may = |name: &str| {
+        let (name, suffix) = name.split_at(name.find(['^', '~', ':']).unwrap_or(name.len()));
         let is_parent = |(at, _)| !suffix[at + 1..].starts_with('{');
         let is_commit_or_tree = suffix.contains(['~', ':'])
             || suffix.match_indices('^').any(is_parent)
             || suffix.contains("^{commit}")
             || suffix.contains("^{tree}");
-        let digits = name.rsplit_once("-g").map_or(name, |it| it.1);
-        !is_commit_or_tree && digits.len() >= 4 && digits.bytes().all(|it| it.is_ascii_hexdigit())
+        let digits = name.rsplit_once("-g").map_or(name, |parts| parts.1);
+        !is_commit_or_tree
+            && digits.len() >= 4
+            && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
-    revision.split("..").any(|it| may(it.trim_start_matches(['.', '^'])))
+    revision.split("..").any(|part| may(part.trim_start_matches(['.', '^'])))
 }
 
 #[cfg(test)]
@@ -304,7 +310,9 @@ mod tests {
         ] {
             let script = parse(line, ShellDialect::Bash);
             let shown = classify(script.commands.last().unwrap()).git_content_shown;
-            let shown = shown.map(|it| format!("{}|{}", it.operands.join(" "), it.paths.join(" ")));
+            let shown = shown.map(|content| {
+                format!("{}|{}", content.operands.join(" "), content.paths.join(" "))
+            });
             assert_eq!(shown.as_deref(), expected, "{line}");
         }
     }
@@ -374,7 +382,7 @@ mod tests {
             let script = parse(line, ShellDialect::Bash);
             let is_understood = script.ambiguity.is_none();
             let all = &script.commands;
-            let shown = all.iter().any(|it| may_show_any_content(it, is_understood));
+            let shown = all.iter().any(|shown| may_show_any_content(shown, is_understood));
             assert_eq!(shown, expected, "{line}");
         }
     }

@@ -146,7 +146,7 @@ mod tests {
         ] {
             let found = use_of(line);
             let found: Vec<_> =
-                GitProgram::ALL.into_iter().filter(|it| found.may_start(*it)).collect();
+                GitProgram::ALL.into_iter().filter(|program| found.may_start(*program)).collect();
             assert_eq!(found, expected, "{line}");
         }
         for line in [

@@ -190,7 +190,7 @@ impl Program {
     }
 
     pub(super) fn subcommand(&self, name: &str) -> &'static Program {
-        self.subcommands.iter().find(|it| is_in(it.names, name)).unwrap_or(&UNKNOWN)
+        self.subcommands.iter().find(|subcommand| is_in(subcommand.names, name)).unwrap_or(&UNKNOWN)
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn find(name: &str) -> &'static Program {
 
 /// True if a list contains a word.
 pub(super) fn is_in(list: WordList, word: &str) -> bool {
-    (1..=list.len()).contains(&word.len()) && list.split(' ').any(|it| it == word)
+    (1..=list.len()).contains(&word.len()) && list.split(' ').any(|known| known == word)
 }
 
 /// All names with their rows.

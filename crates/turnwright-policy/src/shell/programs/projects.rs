@@ -315,7 +315,7 @@ fn yarn_needs_network(words: Args<'_>) -> bool {
 
 fn go_needs_network(words: Args<'_>) -> bool {
     if first_operand(words) == "mod" {
-        return operands(words).nth(1).is_some_and(|it| is_in("download tidy get", &it.text));
+        return operands(words).nth(1).is_some_and(|word| is_in("download tidy get", &word.text));
     }
     // A path without a version is a package of the module.
     network::has_subcommand(words, "get")
@@ -325,9 +325,10 @@ fn go_needs_network(words: Args<'_>) -> bool {
 
 /// `go env` without `-w` and `-u`.
 fn go(words: &[Word]) -> FilesRead {
-    let (_, words) = words.split_first().filter(|it| it.0.text == "env")?;
-    let is_plain = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
-    let is_name =
-        |it: &Word| it.text == "-json" || !it.text.is_empty() && it.text.bytes().all(is_plain);
+    let (_, words) = words.split_first().filter(|words| words.0.text == "env")?;
+    let is_plain = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_name = |word: &Word| {
+        word.text == "-json" || !word.text.is_empty() && word.text.bytes().all(is_plain)
+    };
     words.iter().all(is_name).then(Vec::new)
 }

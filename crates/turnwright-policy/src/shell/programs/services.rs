@@ -94,7 +94,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 fn docker(words: Args<'_>) -> Option<&'static str> {
-    let is_compose = operands(words).take(3).any(|it| it.text == "compose");
+    let is_compose = operands(words).take(3).any(|word| word.text == "compose");
     let prunes = has_word(words, "prune");
     if is_compose {
         return compose(words);
@@ -115,25 +115,27 @@ fn compose(words: Args<'_>) -> Option<&'static str> {
 /// SQL statements that delete data.
 fn deletes_data(words: Args<'_>) -> Option<&'static str> {
     let pairs = [("drop", ""), ("truncate", ""), ("delete", "from")];
-    let is_one = |it: &str| {
+    let is_one = |text: &str| {
         let mut before = "";
-        it.split(|it: char| !it.is_ascii_alphabetic()).filter(|it| !it.is_empty()).any(|word| {
-            let found = pairs.iter().any(|(first, second)| {
-                second.is_empty() && word.eq_ignore_ascii_case(first)
-                    || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
-            });
-            before = word;
-            found
-        })
+        text.split(|char: char| !char.is_ascii_alphabetic()).filter(|word| !word.is_empty()).any(
+            |word| {
+                let found = pairs.iter().any(|(first, second)| {
+                    second.is_empty() && word.eq_ignore_ascii_case(first)
+                        || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
+                });
+                before = word;
+                found
+            },
+        )
     };
-    words.iter().any(|it| is_one(&it.text)).then_some(DATA)
+    words.iter().any(|word| is_one(&word.text)).then_some(DATA)
 }
 
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
-    let is_it = |it: &str| {
-        ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&it)
-            || it.starts_with("delete-")
-            || it.starts_with("terminate-")
+    let is_it = |text: &str| {
+        ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&text)
+            || text.starts_with("delete-")
+            || text.starts_with("terminate-")
     };
-    operands(words).any(|it| is_it(&it.text)).then_some(INFRASTRUCTURE)
+    operands(words).any(|word| is_it(&word.text)).then_some(INFRASTRUCTURE)
 }

@@ -69,16 +69,16 @@ pub(super) enum UnknownArgs {
 /// The files that a command reads; `None` if it may do more than read.
 pub(super) fn reads(command: &SimpleCommand) -> FilesRead {
     let (program, words) = command.words.split_first()?;
-    let has_tilde = |it: &Word| it.text.starts_with('~') || it.text.contains("=~/");
+    let has_tilde = |word: &Word| word.text.starts_with('~') || word.text.contains("=~/");
     if program.is_glob || command.words.iter().any(has_tilde) {
         return None;
     }
     let program = programs::find(installed_name(&program.text)?);
-    let is_unknown = |it: &&Word| it.is_glob && it.text == UNKNOWN_WORDS;
+    let is_unknown = |word: &&Word| word.is_glob && word.text == UNKNOWN_WORDS;
     let files = match (program.unknown_args, command.has_unknown_args) {
         (UnknownArgs::Refused, true) => return None,
         (UnknownArgs::NameNoFiles, true) => {
-            let known: Vec<Word> = words.iter().filter(|it| !is_unknown(it)).cloned().collect();
+            let known: Vec<Word> = words.iter().filter(|word| !is_unknown(word)).cloned().collect();
             program.reads.files(&known)
         }
         (UnknownArgs::NameFiles, _) => program.reads.files(&without_glob_options(words)),
@@ -98,7 +98,7 @@ pub(super) fn started_by_find(command: &SimpleCommand) -> Vec<SimpleCommand> {
     if args::name(command.program()) != "find" {
         return Vec::new();
     }
-    let execs = command.words.iter().enumerate().filter(|it| it.1.text == "-exec");
+    let execs = command.words.iter().enumerate().filter(|entry| entry.1.text == "-exec");
     let started = execs.filter_map(|(at, _)| command_after_exec(&command.words[at + 1..]));
     let simple = |words: &[Word]| SimpleCommand {
         words: words.to_vec(),
@@ -112,7 +112,7 @@ pub(super) fn started_by_find(command: &SimpleCommand) -> Vec<SimpleCommand> {
 
 /// The words up to the `;` or `+` that ends the command of `-exec`.
 pub(super) fn command_after_exec(words: &[Word]) -> Option<&[Word]> {
-    let end = words.iter().position(|it| [";", "+"].contains(&it.text.as_str()))?;
+    let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()))?;
     words.get(..end)
 }
 
@@ -181,7 +181,7 @@ impl Operands {
         let is_fine = match self {
             Operands::Listed(_) => count == 0 || is_listing,
             // The action must come first: an option before it may mean another action.
-            Operands::First(known) => words.first().is_some_and(|it| is_in(known, &it.text)),
+            Operands::First(known) => words.first().is_some_and(|word| is_in(known, &word.text)),
             _ => true,
         };
         is_fine.then_some(reads.0)
@@ -210,12 +210,12 @@ impl Operands {
 
 /// The folders that the shell reads to expand globs among harmless words.
 pub(super) fn glob_folders(words: &[Word]) -> FilesRead {
-    words.iter().filter(|it| it.is_glob).map(|it| glob_folder(&it.text)).collect()
+    words.iter().filter(|word| word.is_glob).map(|word| glob_folder(&word.text)).collect()
 }
 
 /// The literal folder in front of a glob.
 fn literal_folder(text: &str) -> PathBuf {
-    let literal = |it: &&str| !it.contains(['*', '?', '[', '(', '\\']);
+    let literal = |part: &&str| !part.contains(['*', '?', '[', '(', '\\']);
     let length: usize = text.split_inclusive('/').take_while(literal).map(str::len).sum();
     if length == 0 { PathBuf::from(".") } else { PathBuf::from(&text[..length]) }
 }
@@ -259,7 +259,7 @@ fn glob_folder(text: &str) -> Option<PathBuf> {
     let folder = literal_folder(text);
     let length = if folder == Path::new(".") { 0 } else { folder.as_os_str().len() };
     let rest = text.get(length..).unwrap_or(text);
-    let is_plain = |it: Component<'_>| match it {
+    let is_plain = |part: Component<'_>| match part {
         Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
         Component::CurDir => true,
         _ => false,

@@ -61,7 +61,7 @@ impl ApprovalRequest {
         let is_asked =
             |index: usize| self.findings_to_ask().any(|finding| finding.effect_index == index);
         let all = self.effects.iter().enumerate();
-        all.filter(|(index, _)| is_asked(*index)).map(|(_, choice)| choice.clone()).collect()
+        all.filter(|(index, _)| is_asked(*index)).map(|(_, effect)| effect.clone()).collect()
     }
 
     /// The choices to offer. "Allow once" comes first, because some clients use the first option as the default, and an
@@ -98,7 +98,7 @@ impl ApprovalRequest {
         decide(policy, mode, grants, &self.effects).verdict() == Verdict::Allow
     }
 
-    /// What "Reject … in this session" is about.
+    /// The subject of "Reject … in this session".
     fn rejection_subject(&self) -> &'static str {
         match self.asked_effects().as_slice() {
             [Effect::Exec(_), ..] => "this exact command",
@@ -116,7 +116,7 @@ impl ApprovalRequest {
     /// Empty if the call's title and content say it all.
     pub fn description(&self, policy: &PolicyRules, mode: Mode) -> String {
         let mut answer_notes = Vec::new();
-        // What a button has no space for is listed here.
+        // Answers that do not fit on their buttons are listed here.
         if self.choices().iter().any(|choice| choice.name.replace("…`", "").contains('…')) {
             let answers: Vec<_> = self
                 .lasting_choices()
@@ -130,8 +130,14 @@ impl ApprovalRequest {
         if is_unsandboxed && self.lasting.narrow.is_some() {
             answer_notes.push(RUNS_CHANGED_FILES.to_owned());
         }
-        let (effects, decision) = (self.effects.as_slice(), &self.decision);
-        QuestionText { policy, mode, effects, decision, answer_notes }.render()
+        QuestionText {
+            policy,
+            mode,
+            effects: &self.effects,
+            decision: &self.decision,
+            answer_notes,
+        }
+        .render()
     }
 
     /// The title of the call, preceded by the access that it asks for beyond the sandbox.
@@ -222,13 +228,14 @@ fn session_button(what: &str) -> String {
     format!("Allow {} in this session", text::clip_within(what.to_owned(), space))
 }
 
+fn plain_path(pattern: &str) -> String {
+    let plain = pattern.replace('\\', "");
+    plain.strip_prefix('/').map_or(plain.clone(), str::to_owned)
+}
+
 /// A rule in words: a command as it is typed, a path as it is seen from the project.
 fn button_label(rule: &str) -> String {
     let inside = |tool: &str| rule.strip_prefix(tool)?.strip_prefix('(')?.strip_suffix(')');
-    let path = |pattern: &str| {
-        let plain = pattern.replace('\\', "");
-        plain.strip_prefix('/').map_or(plain.clone(), str::to_owned)
-    };
     if let Some(words) = inside("exec") {
         return match words.strip_prefix('=') {
             Some(exact) => format!("exactly `{exact}`"),
@@ -236,10 +243,10 @@ fn button_label(rule: &str) -> String {
         };
     }
     if let Some(pattern) = inside("edit") {
-        return format!("changes to `{}`", path(pattern));
+        return format!("changes to `{}`", plain_path(pattern));
     }
     if let Some(pattern) = inside("read") {
-        return format!("reading `{}`", path(pattern));
+        return format!("reading `{}`", plain_path(pattern));
     }
     if let Some(host) = inside("fetch").and_then(|rest| rest.strip_prefix("domain:")) {
         return format!("requests to {host}");

@@ -43,7 +43,7 @@ const DROP_TIMEOUT: Duration = Duration::from_millis(200);
 /// The [`AuditEntry::answer`] of a user who allowed a call once.
 pub const ALLOW_ONCE_ANSWER: &str = "allow once";
 
-/// What happened.
+/// The kinds of events in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditEvent {
@@ -63,7 +63,7 @@ pub enum AuditEvent {
 pub struct AuditEntry {
     /// When it happened, as an RFC 3339 timestamp.
     pub at: String,
-    /// What happened.
+    /// The kind of the event.
     pub event: AuditEvent,
     /// The identifier of the session.
     pub session: String,
@@ -87,7 +87,7 @@ pub struct AuditEntry {
     /// The user's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Whether the command ran in the sandbox.
+    /// True if the command ran in the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<bool>,
     /// How many entries are missing, for [`AuditEvent::Lost`].
@@ -105,8 +105,8 @@ impl AuditEntry {
         decision: &Decision,
     ) -> AuditEntry {
         let command = effects.iter().find_map(|effect| match effect {
-            Effect::Exec(effect) if effect.line.chars().count() <= MAX_CHARS => {
-                Some(effect.line.clone())
+            Effect::Exec(command) if command.line.chars().count() <= MAX_CHARS => {
+                Some(command.line.clone())
             }
             _ => None,
         });
@@ -224,8 +224,12 @@ impl AuditLog {
         let Some(folder) = &self.folder else { return };
         let entry = entry.redacted();
         let sender = self.sender.get_or_init(|| {
-            let (pending, loss) = (Arc::clone(&self.pending), Arc::clone(&self.loss));
-            AuditWriter { folder: folder.clone(), pending, loss }.start()
+            AuditWriter {
+                folder: folder.clone(),
+                pending: Arc::clone(&self.pending),
+                loss: Arc::clone(&self.loss),
+            }
+            .start()
         });
         self.pending.fetch_add(1, Ordering::Acquire);
         if let Err(error) = sender.try_send(entry) {
@@ -252,8 +256,12 @@ impl AuditLog {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
             // Opening a pipe could block forever.
-            Ok(it) if !it.is_file() => return Err(std::io::Error::other("not a regular file")),
-            Ok(_) => drop(std::fs::OpenOptions::new().append(true).open(&path)?),
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(std::io::Error::other("not a regular file"));
+            }
+            Ok(_) => {
+                std::fs::OpenOptions::new().append(true).open(&path)?;
+            }
         }
         let mut loss = AuditLoss::default();
         for entry in AuditLog::read_entries(state) {
@@ -296,8 +304,11 @@ impl AuditWriter {
     /// Starts the thread. If it cannot be started, entries are lost and the agent works on.
     fn start(self) -> SyncSender<AuditEntry> {
         let (sender, entries) = sync_channel(QUEUE_LENGTH);
-        let write = move || self.write_all(&entries);
-        thread::Builder::new().name("audit".into()).stack_size(128 * 1024).spawn(write).ok();
+        thread::Builder::new()
+            .name("audit".into())
+            .stack_size(128 * 1024)
+            .spawn(move || self.write_all(&entries))
+            .ok();
         sender
     }
 

@@ -25,15 +25,17 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
     }
     if exact {
         let fits = arguments.iter().zip(words).all(|(argument, word)| may_be_word(word, argument));
-        let (many, wanted) = (arguments.len(), words.len());
-        return fits && (many == wanted || many < wanted && command.has_unknown_args);
+        let given = arguments.len();
+        let wanted = words.len();
+        return fits && (given == wanted || given < wanted && command.has_unknown_args);
     }
     if words.is_empty() {
         return true;
     }
     // The states of an automaton: bit n means that n words have been matched. In `after_option`,
     // the next argument may be the value of an option.
-    let (mut plain, mut after_option) = (1_u64, 0_u64);
+    let mut plain = 1_u64;
+    let mut after_option = 0_u64;
     for argument in arguments {
         let all = plain | after_option;
         let matching = words.iter().enumerate().filter(|(_, word)| may_be_word(word, argument));
@@ -64,9 +66,12 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
     }
     let wildcards = ['*', '?', '[', '$'];
     let start = word.text.split(wildcards).next().unwrap_or_default();
-    let end = word.text.rsplit(['*', '?', ']']).next().unwrap_or_default();
-    // Where the name of a variable ends does not matter: too much is matched rather than too little.
-    let end = if has_variable { "" } else { end };
+    // It does not matter where the name of a variable ends: too much is matched rather than too little.
+    let end = if has_variable {
+        ""
+    } else {
+        word.text.rsplit(['*', '?', ']']).next().unwrap_or_default()
+    };
     wanted.starts_with(start) && wanted.ends_with(end)
 }
 
@@ -74,7 +79,7 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
 /// that more words may follow.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// If the text is not valid.
 pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     let mut words: Vec<(String, bool)> = Vec::new();
     let mut word: Option<(String, bool)> = None;
@@ -121,8 +126,10 @@ fn quoted_part(
 
 /// A word in the syntax of rules, quoted if necessary.
 pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |char: char| !char.is_whitespace() && !['\'', '"', '\\', '*'].contains(&char);
-    if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('=') {
+    let needs_quotes = word.is_empty()
+        || word.starts_with('=')
+        || word.contains(|char: char| char.is_whitespace() || "'\"\\*".contains(char));
+    if !needs_quotes {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))

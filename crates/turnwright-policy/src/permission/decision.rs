@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::rule::Rule;
 use turnwright_types::effect::Effect;
 
-/// Whether something may be done. The order is that of strictness.
+/// The verdict on something that is to be done. Later ones are stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// It may be done.

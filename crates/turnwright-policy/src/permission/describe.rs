@@ -10,7 +10,7 @@ use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
-    Effect, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
+    Effect, PathScope, ShellCommand, escape_hidden_line, is_secret_path,
 };
 use turnwright_types::text;
 
@@ -28,8 +28,9 @@ pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
         Effect::Write(target) => format!("change {}", display_path(&target.path, bases)),
         Effect::Delete(target) => format!("delete {}", display_path(&target.path, bases)),
         Effect::Exec(command) => {
-            let access = title_of_access(&command.extra_access, bases);
-            let access = access.map(|access| format!("[{access}] ")).unwrap_or_default();
+            let access = title_of_access(&command.extra_access, bases)
+                .map(|access| format!("[{access}] "))
+                .unwrap_or_default();
             format!("{access}run {}", escape_hidden_line(&command.line))
         }
         Effect::Input { job, .. } => format!("give input to {job}"),
@@ -112,30 +113,37 @@ pub fn explain(
     effects: &[Effect],
     decision: &Decision,
 ) -> Vec<Explanation> {
-    let row = |finding: &Finding| {
-        let effect = effects.get(finding.effect_index)?;
-        let simple = match effect {
-            Effect::Exec(command) => {
-                finding.command_index.and_then(|index| command.script.commands.get(index))
-            }
-            _ => None,
-        };
-        let subject = match (simple, effect, &finding.path) {
-            (Some(simple), ..) => command_text(simple),
-            (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
-            _ => describe_effect(effect, &policy.bases),
-        };
-        Some(Explanation {
-            subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
-            verdict: finding.verdict,
-            reason: describe_reason(finding, mode),
-            rule: match &finding.reason {
-                Reason::Rule(rule) => Some(rule.pattern.to_string()),
-                _ => None,
-            },
-        })
+    let findings = decision.findings.iter();
+    findings.filter_map(|finding| explain_finding(policy, mode, effects, finding)).collect()
+}
+
+fn explain_finding(
+    policy: &PolicyRules,
+    mode: Mode,
+    effects: &[Effect],
+    finding: &Finding,
+) -> Option<Explanation> {
+    let effect = effects.get(finding.effect_index)?;
+    let simple = match effect {
+        Effect::Exec(command) => {
+            finding.command_index.and_then(|index| command.script.commands.get(index))
+        }
+        _ => None,
     };
-    decision.findings.iter().filter_map(row).collect()
+    let subject = match (simple, effect, &finding.path) {
+        (Some(simple), ..) => command_text(simple),
+        (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
+        _ => describe_effect(effect, &policy.bases),
+    };
+    Some(Explanation {
+        subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
+        verdict: finding.verdict,
+        reason: describe_reason(finding, mode),
+        rule: match &finding.reason {
+            Reason::Rule(rule) => Some(rule.pattern.to_string()),
+            _ => None,
+        },
+    })
 }
 
 /// How the command of a call would be confined, as Markdown.
@@ -169,9 +177,12 @@ pub fn describe_confinement(
                 [] => "nothing".to_owned(),
                 _ => join_list(&places),
             };
-            let fails_offline = |command: &SimpleCommand| shell::classify(command).fails_offline;
-            let fails = effects.iter().any(|effect| {
-                matches!(effect, Effect::Exec(command) if command.script.commands.iter().any(fails_offline))
+            let fails = effects.iter().any(|effect| match effect {
+                Effect::Exec(command) => {
+                    let mut commands = command.script.commands.iter();
+                    commands.any(|simple| shell::classify(simple).fails_offline)
+                }
+                _ => false,
             });
             let network = match (network || policy.has_network, fails) {
                 (true, _) => WITH_NETWORK,
@@ -196,7 +207,8 @@ pub(super) struct QuestionText<'a> {
 
 impl QuestionText<'_> {
     pub(super) fn render(&self) -> String {
-        let (mut lines, mut written) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut written = Vec::new();
         for (index, effect) in self.effects.iter().enumerate() {
             match effect {
                 Effect::Exec(command) => self.add_command(index, command, &mut lines),
@@ -219,13 +231,15 @@ impl QuestionText<'_> {
 
     /// Adds each simple command with its verdict, then the findings about the whole line.
     fn add_command(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
-        // What is at stake comes first, unless a reason says the same.
-        let is_said = |stake: &&str| {
-            let is_reason = |finding: &Finding| matches!(finding.reason, Reason::Destructive(what) if what == *stake);
-            self.findings_of(index).any(is_reason)
-        };
-        let stakes = shell::stakes(&command.script).into_iter().filter(|stake| !is_said(stake));
-        lines.extend(stakes.map(|stake| format!("⚠ it {stake}")));
+        // The stakes come first, unless a reason says the same.
+        for stake in shell::stakes(&command.script) {
+            let is_said = self.findings_of(index).any(
+                |finding| matches!(finding.reason, Reason::Destructive(what) if what == stake),
+            );
+            if !is_said {
+                lines.push(format!("⚠ it {stake}"));
+            }
+        }
         self.add_simple_commands(index, command, lines);
         for finding in self.findings_of(index).filter(|finding| finding.command_index.is_none()) {
             lines.extend(self.line_finding(finding, command));
@@ -238,15 +252,14 @@ impl QuestionText<'_> {
     fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
         let script = &command.script;
         // In a line that is not understood, parts with the mode's default verdict say nothing.
-        let is_shown = |finding: &&Finding| {
-            script.ambiguity.is_none()
-                || !matches!(finding.reason, Reason::Mode | Reason::NoSandbox)
-        };
-        let simple = self
+        let mut simple: Vec<_> = self
             .findings_of(index)
             .filter(|finding| finding.command_index.is_some())
-            .filter(is_shown);
-        let mut simple: Vec<_> = simple.collect();
+            .filter(|finding| {
+                script.ambiguity.is_none()
+                    || !matches!(finding.reason, Reason::Mode | Reason::NoSandbox)
+            })
+            .collect();
         let more = simple.len().saturating_sub(MAX_COMMANDS);
         if more > 0 {
             // Show the commands that need approval.
@@ -288,25 +301,25 @@ impl QuestionText<'_> {
             Reason::Network if finding.verdict == Verdict::Ask => format!("⚠ {}", why()),
             Reason::SecretPath => {
                 let secrets = command.reads.iter().filter(|read| is_secret_path(&read.path));
-                let place = |target: &ResolvedPath| {
-                    markdown_code(&display_path(&target.path, &self.policy.bases))
-                };
-                let places: Vec<_> = secrets.map(place).collect();
+                let places: Vec<_> = secrets
+                    .map(|read| markdown_code(&display_path(&read.path, &self.policy.bases)))
+                    .collect();
                 format!("⚠ reads {}: {}", join_list(&places), why())
             }
             // Listed at the end.
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
             _ if finding.verdict == Verdict::Allow => return None,
             _ => {
-                let path = finding.path.as_ref();
-                let path = path.map(|path| markdown_code(&display_path(path, &self.policy.bases)));
-                let subject = path.map(|path| format!("{path} – ")).unwrap_or_default();
+                let subject = finding.path.as_ref().map(|path| {
+                    format!("{} – ", markdown_code(&display_path(path, &self.policy.bases)))
+                });
+                let subject = subject.unwrap_or_default();
                 format!("{} {subject}{}", sign(finding), why())
             }
         })
     }
 
-    /// Adds what the call's title does not say about an effect that is not a command.
+    /// Adds the facts about an effect, other than a command, that are missing in the call's title.
     fn add_effect(
         &self,
         index: usize,
@@ -347,7 +360,9 @@ impl QuestionText<'_> {
         let mut places = Vec::new();
         for effect in self.effects {
             match effect {
-                Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => places.push(it),
+                Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
+                    places.push(target);
+                }
                 Effect::Exec(command) => {
                     places.extend(&command.reads);
                     places.extend(&command.extra_access.writes);
@@ -359,8 +374,9 @@ impl QuestionText<'_> {
                 | Effect::SessionState => {}
             }
         }
-        let outside = places.into_iter().filter(|place| place.scope != PathScope::Workspace);
-        let mut outside: Vec<_> = outside
+        let mut outside: Vec<_> = places
+            .into_iter()
+            .filter(|place| place.scope != PathScope::Workspace)
             .map(|place| markdown_code(&place.name_for_commands().to_string_lossy()))
             .collect();
         outside.dedup();
@@ -380,22 +396,22 @@ fn sign(finding: &Finding) -> &'static str {
 
 /// A simple command as it could be typed.
 fn command_text(simple: &SimpleCommand) -> String {
-    let is_plain = |char: char| char.is_alphanumeric() || "-_./=:,@%+*?[]".contains(char);
-    let word = |text: &str| {
-        if !text.is_empty() && text.chars().all(is_plain) {
-            text.to_owned()
-        } else {
-            format!("'{}'", text.replace('\'', "'\\''"))
-        }
-    };
     let more = if simple.has_unknown_args { " …" } else { "" };
-    format!("{}{more}", simple.argv().map(word).collect::<Vec<_>>().join(" "))
+    format!("{}{more}", simple.argv().map(quoted_word).collect::<Vec<_>>().join(" "))
+}
+
+fn quoted_word(word: &str) -> String {
+    let is_plain = !word.is_empty()
+        && word.chars().all(|char| char.is_alphanumeric() || "-_./=:,@%+*?[]".contains(char));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// The path, host or other object of an effect.
 fn effect_object(effect: &Effect, bases: &PathBases) -> String {
     match effect {
-        Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => display_path(&it.path, bases),
+        Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
+            display_path(&target.path, bases)
+        }
         Effect::Exec(command) => command.line.clone(),
         Effect::Input { job, .. } | Effect::Signal { job } => job.clone(),
         Effect::Fetch { host } => host.clone(),
@@ -446,7 +462,7 @@ mod tests {
     use crate::shell;
     use expect_test::expect;
     use turnwright_types::dialect::ShellDialect;
-    use turnwright_types::effect::ExtraAccess;
+    use turnwright_types::effect::{ExtraAccess, ResolvedPath};
 
     #[test]
     fn foreign_text_stays_in_its_span() {

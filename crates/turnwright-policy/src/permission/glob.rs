@@ -14,7 +14,7 @@ use super::rule_error::RuleError;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::look_alike::composed;
 
-/// Whether a text has a character that makes a part of a glob more than a literal name.
+/// Returns true if a text has a character that makes a part of a glob more than a literal name.
 fn has_wildcard(text: &str) -> bool {
     text.bytes().any(is_wildcard)
 }
@@ -61,9 +61,9 @@ enum MatchMethod {
     /// Literal names, one below the other. Most globs are no more than that, and comparing names is
     /// fast.
     Names {
-        /// Whether they match at any depth.
+        /// True if they match at any depth.
         anywhere: bool,
-        /// Whether only paths below the last name match.
+        /// True if only paths below the last name match.
         only_below: bool,
         names: Vec<String>,
     },
@@ -78,7 +78,7 @@ impl Glob {
     /// should use `ignore_case`, because some file systems ignore case.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is not valid.
     pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, RuleError> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
@@ -127,8 +127,7 @@ impl Glob {
     /// The paths that it names if it has no wildcards, otherwise none. For a name that matches at
     /// any depth, the path directly in each base.
     pub(super) fn literal_paths(&self, bases: &PathBases) -> Vec<PathBuf> {
-        let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail);
-        let tail = tail.trim_end_matches("/**");
+        let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail).trim_end_matches("/**");
         if has_wildcard(tail) {
             return Vec::new();
         }
@@ -214,7 +213,7 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
     Ok((base, tail.to_owned()))
 }
 
-/// Whether a text begins with a drive of Windows, which belongs behind `//`.
+/// Returns true if a text begins with a drive of Windows, which belongs behind `//`.
 fn names_drive(text: &str) -> bool {
     text.split_once(':')
         .is_some_and(|parts| parts.0.len() == 1 && parts.0.as_bytes()[0].is_ascii_alphabetic())
@@ -223,8 +222,8 @@ fn names_drive(text: &str) -> bool {
 impl Matcher {
     fn new(tail: &str, ignore_case: bool) -> Result<Matcher, RuleError> {
         // A rule that denies holds for every Unicode form of a name, because they look the same.
-        let tail = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
-        let tail = tail.as_ref();
+        let tail_to_match = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
+        let tail = tail_to_match.as_ref();
         let method = literal_names(tail).unwrap_or_default();
         if matches!(method, MatchMethod::Glob(_)) && !is_certainly_valid(tail) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
@@ -252,16 +251,12 @@ impl Matcher {
                     .map_or(self.ignore_case, |matcher| matcher.is_match(path));
             }
         };
-        let is_name = |part: Component<'_>, name: &str| match part.as_os_str() {
-            part if self.ignore_case => part.eq_ignore_ascii_case(name),
-            part => part == name,
-        };
         // `C:` in a pattern stands for `C:\\`.
         let mut rest = path.components().filter(|component| *component != Component::RootDir);
         loop {
             let mut parts = rest.clone();
             let matches =
-                names.iter().all(|name| parts.next().is_some_and(|part| is_name(part, name)));
+                names.iter().all(|name| parts.next().is_some_and(|part| self.is_name(part, name)));
             if matches && (!only_below || parts.next().is_some()) {
                 return true;
             }
@@ -269,6 +264,11 @@ impl Matcher {
                 return false;
             }
         }
+    }
+
+    fn is_name(&self, part: Component<'_>, name: &str) -> bool {
+        let part = part.as_os_str();
+        if self.ignore_case { part.eq_ignore_ascii_case(name) } else { part == name }
     }
 }
 
@@ -311,8 +311,8 @@ fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError>
         .map_err(|error| RuleError::InvalidGlob(error.kind().to_string()))
 }
 
-/// Whether a glob consists of nothing but what is easy to check. Others are built to see what is wrong with
-/// them, which takes twenty times as long.
+/// Returns true if a glob consists of nothing but parts that are easy to check. Others are built to see what is wrong
+/// with them, which takes twenty times as long.
 fn is_certainly_valid(glob: &str) -> bool {
     let mut is_in_braces = false;
     let mut rest = glob.as_bytes();
@@ -336,7 +336,7 @@ fn is_certainly_valid(glob: &str) -> bool {
     !is_in_braces
 }
 
-/// Whether the inside of a character class consists of letters, digits and ranges of them.
+/// Returns true if the inside of a character class consists of letters, digits and ranges of them.
 fn is_plain_class(class: &[u8]) -> bool {
     let mut rest = class.strip_prefix(b"!").unwrap_or(class);
     if rest.is_empty() {

@@ -6,7 +6,7 @@ use super::access_grant::AccessGrant;
 use super::rule::Rule;
 use turnwright_types::effect::{Effect, RemoteCall};
 
-/// What the user has allowed and rejected for this session.
+/// The user's answers that hold for this session.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     /// Patterns that the user has allowed.

@@ -7,11 +7,14 @@ use turnwright_types::ids::fnv1a;
 /// The folder for the data of one project. `project` is a path with symlinks resolved. Its name has a hash, of
 /// which collisions are possible, so files in the folder name their project.
 pub fn project_folder(state: &Path, project: &Path) -> PathBuf {
-    let name = project.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    let is_allowed = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
-    let name: String = name.unwrap_or_default().chars().filter(is_allowed).take(40).collect();
+    let own_name = project.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let plain_name: String = own_name
+        .chars()
+        .filter(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.'))
+        .take(40)
+        .collect();
     let hash = fnv1a(project.as_os_str().as_encoded_bytes());
-    let name = if name.is_empty() { "project" } else { name.as_str() };
+    let name = if plain_name.is_empty() { "project" } else { plain_name.as_str() };
     state.join("projects").join(format!("{name}-{hash:016x}"))
 }
 

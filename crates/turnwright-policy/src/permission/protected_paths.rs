@@ -67,9 +67,12 @@ impl ProtectedPaths {
         if self.roots.iter().any(|root| root.starts_with(path)) {
             return Some("the whole project, with its hooks and settings");
         }
-        let root = self.roots.iter().filter(|root| path.starts_with(root));
         // The nearest root: names above a folder that the user has opened do not count.
-        let root = root.max_by_key(|root| root.components().count());
+        let root = self
+            .roots
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.components().count());
         let parts = parts(root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path));
         let is_git = root.and_then(|root| root.file_name()).is_some_and(|name| name == ".git");
         if let Some(why) = git_reason(&parts, is_git) {
@@ -106,17 +109,19 @@ impl ProtectedPaths {
 
     /// Returns true if only some contents of the file at this path are protected: not if the user has named it.
     pub fn is_judged_by_content(&self, path: &Path) -> bool {
-        let is_extra = |root: &PathBuf| {
-            let below = path.strip_prefix(root).ok().map(parts);
-            let named = |extra: &String| parts(extra.as_ref());
-            below.is_some_and(|below| self.extra.iter().any(|path| overlaps(&below, &named(path))))
-        };
-        judge_of(path).is_some() && !self.roots.iter().any(is_extra)
+        judge_of(path).is_some() && !self.is_extra(path)
     }
 
-    /// Whether programs of the user obey what is at this path below a root, in a subfolder of it: one of
+    fn is_extra(&self, path: &Path) -> bool {
+        let below_roots = self.roots.iter().filter_map(|root| path.strip_prefix(root).ok());
+        below_roots
+            .map(parts)
+            .any(|below| self.extra.iter().any(|extra| overlaps(&below, &parts(extra.as_ref()))))
+    }
+
+    /// Returns true if programs of the user obey the file at this path below a root, in a subfolder of it: one of
     /// the protected files, or a link that may lead to one. CI servers do not look into subfolders, and
-    /// what packages bring along for their own development is obeyed by nobody.
+    /// nothing obeys the files that packages bring along for their own development.
     pub fn is_obeyed_in_subfolder(path: &Path, is_link: bool) -> bool {
         if !path.iter().skip(1).any(may_begin_obeyed) {
             return false;
@@ -127,7 +132,8 @@ impl ProtectedPaths {
         }
         let is_in = |start: usize, pattern: &str| {
             let rest = &parts[start..];
-            let (mut all, mut length) = (true, 0);
+            let mut all = true;
+            let mut length = 0;
             for (index, part) in pattern.split('/').enumerate() {
                 all &= rest.get(index).is_none_or(|name| name.eq_ignore_ascii_case(part));
                 length += 1;
@@ -139,8 +145,8 @@ impl ProtectedPaths {
             || ProtectedPaths::is_environment_file(path)
     }
 
-    /// Whether a folder below a root, in a subfolder of it, may hold such a file at this or a further
-    /// level.
+    /// Returns true if a folder below a root, in a subfolder of it, may hold such a file at this or a
+    /// further level.
     pub fn may_hold_obeyed(path: &Path) -> bool {
         ProtectedPaths::is_obeyed_in_subfolder(path, true)
     }
@@ -150,19 +156,15 @@ impl ProtectedPaths {
         if !path.iter().any(may_be_of_environment) {
             return None;
         }
-        let is_programs = |path: &&Path| {
-            let name = parts(Path::new(path.file_name().unwrap_or_default()));
-            name.first().is_some_and(|name| ENVIRONMENT_PROGRAMS.contains(&name.as_str()))
-        };
         if ProtectedPaths::is_environment_file(path) {
             return path.parent();
         }
-        path.ancestors().filter(is_programs).find_map(|programs| {
+        path.ancestors().filter(|folder| holds_programs(folder)).find_map(|programs| {
             programs.parent().filter(|folder| is_venv(folder) || is_of_conda(folder))
         })
     }
 
-    /// Whether this is the file that makes its folder a virtual environment.
+    /// Returns true if this is the file that makes its folder a virtual environment.
     pub fn is_environment_file(path: &Path) -> bool {
         path.file_name().is_some_and(is_environment_file_name)
     }
@@ -194,9 +196,11 @@ impl ProtectedPaths {
             let is_parent = |index: usize| {
                 sorted.get(index + 1).is_some_and(|next| next.starts_with(&sorted[index]))
             };
-            let leaves = (0..sorted.len()).filter(|index| !is_parent(*index));
-            let leaves = leaves.map(|index| sorted[index].clone());
-            let leaves = leaves.filter(|path| !self.is_judged_by_content(path)).collect();
+            let leaves = (0..sorted.len())
+                .filter(|index| !is_parent(*index))
+                .map(|index| sorted[index].clone())
+                .filter(|path| !self.is_judged_by_content(path))
+                .collect();
             ProtectedList {
                 leaves: ProtectedPaths::git_first(leaves),
                 paths: ProtectedPaths::git_first(sorted),
@@ -235,11 +239,11 @@ impl ProtectedPaths {
             for path in built_in.chain(extra) {
                 let path = Path::new(&path);
                 // Instructions for agents may be a file, which commands may change, or a folder with hooks.
-                let is_ours = |part: &&Path| {
-                    *part == path || !instructions().any(|name| Path::new(name) == *part)
-                };
-                let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
-                paths.extend(parts.filter(is_ours).map(|part| root.join(part)));
+                let parts = path.ancestors().filter(|part| {
+                    !part.as_os_str().is_empty()
+                        && (*part == path || !instructions().any(|name| Path::new(name) == *part))
+                });
+                paths.extend(parts.map(|part| root.join(part)));
             }
         }
         paths.sort();
@@ -271,23 +275,22 @@ fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
 
 /// Why a file is protected for the form of its name.
 fn reason_of_name(path: &Path) -> Option<&'static str> {
-    let name = path.file_name()?;
-    if !may_have_form(name) {
+    let spelt = path.file_name()?;
+    if !may_have_form(spelt) {
         return None;
     }
-    let name = parts(Path::new(name)).pop()?;
-    let has_form = |(start, end, _): &&(&str, &str, _)| {
-        name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end))
-    };
-    NAME_FORMS.iter().find(has_form).map(|form| form.2)
+    let name = parts(Path::new(spelt)).pop()?;
+    let form = NAME_FORMS
+        .iter()
+        .find(|(start, end, _)| name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end)));
+    form.map(|form| form.2)
 }
 
 /// The protected files that programs obey in subfolders, too: all but those of CI servers.
 fn obeyed_in_subfolders() -> impl Iterator<Item = &'static str> {
-    let is_obeyed = |class: &&FileClass| {
-        !matches!(class.protection, Protection::TopFolder | Protection::FileTools)
-    };
-    file_classes().filter(is_obeyed).flat_map(FileClass::files)
+    file_classes()
+        .filter(|class| !matches!(class.protection, Protection::TopFolder | Protection::FileTools))
+        .flat_map(FileClass::files)
 }
 
 /// Returns true if a name may have one of the protected forms. Most names have not, and this tells so without
@@ -297,14 +300,14 @@ fn may_have_form(name: &OsStr) -> bool {
     let end =
         spelt.len() - spelt.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
     let name = &spelt[..end];
-    let has_form = |(start, end, _): &(&str, &str, _)| {
-        let rest = name.len().saturating_sub(end.len());
-        name[rest..].eq_ignore_ascii_case(end.as_bytes())
-            && name
-                .get(..start.len())
-                .is_some_and(|start_of_name| start_of_name.eq_ignore_ascii_case(start.as_bytes()))
-    };
-    !name.is_ascii() || NAME_FORMS.iter().any(has_form)
+    !name.is_ascii()
+        || NAME_FORMS.iter().any(|(start, end, _)| {
+            let rest = name.len().saturating_sub(end.len());
+            name[rest..].eq_ignore_ascii_case(end.as_bytes())
+                && name
+                    .get(..start.len())
+                    .is_some_and(|first| first.eq_ignore_ascii_case(start.as_bytes()))
+        })
 }
 
 /// Returns true if a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
@@ -322,31 +325,41 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
     {
         return !name.is_ascii();
     }
-    let is_ignored = |byte: &&u8| matches!(byte, b'.' | b' ');
-    let end = name.len() - name.iter().rev().take_while(is_ignored).count();
-    let begins = |path: &str| {
-        let first = path.as_bytes().get(..end);
-        first.is_some_and(|start| start.eq_ignore_ascii_case(&name[..end]))
-            && path.as_bytes().get(end).is_none_or(|byte| *byte == b'/')
-    };
-    !name.is_ascii() || obeyed_in_subfolders().any(begins)
+    let end = name.len() - name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
+    !name.is_ascii()
+        || obeyed_in_subfolders().any(|path| {
+            let first = path.as_bytes().get(..end);
+            first.is_some_and(|start| start.eq_ignore_ascii_case(&name[..end]))
+                && path.as_bytes().get(end).is_none_or(|byte| *byte == b'/')
+        })
 }
 
 /// The parts of a path as the most lenient file systems compare them: without case, invisible
 /// characters, and dots and blanks at the end.
 fn parts(path: &Path) -> Vec<String> {
-    let is_visible = |char: &char| !matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let part = |name: &OsStr| {
-        let text: String = name.to_string_lossy().chars().filter(is_visible).collect();
-        let text = text.to_lowercase();
-        match text.trim_end_matches(['.', ' ']) {
-            // The short name on Windows.
-            "git~1" => ".git".to_owned(),
-            "" => text,
-            plain => plain.to_owned(),
-        }
-    };
     path.iter().map(part).collect()
+}
+
+fn part(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let visible: String = name.chars().filter(|char| !is_invisible(*char)).collect();
+    let text = visible.to_lowercase();
+    match text.trim_end_matches(['.', ' ']) {
+        // The short name on Windows.
+        "git~1" => ".git".to_owned(),
+        "" => text,
+        plain => plain.to_owned(),
+    }
+}
+
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Returns true if a folder has the name of one with the programs of an environment.
+fn holds_programs(folder: &Path) -> bool {
+    let name = parts(Path::new(folder.file_name().unwrap_or_default()));
+    name.first().is_some_and(|name| ENVIRONMENT_PROGRAMS.contains(&name.as_str()))
 }
 
 fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
@@ -365,8 +378,8 @@ fn contains_or_is_in(parts: &[String], path: &str) -> bool {
 
 /// True if one of the paths is the other or lies below it.
 fn overlaps(path: &[String], other: &[impl AsRef<str>]) -> bool {
-    let is_same = |(one, other): (&String, &_)| one.eq_ignore_ascii_case(AsRef::as_ref(other));
-    !path.is_empty() && path.iter().zip(other).all(is_same)
+    !path.is_empty()
+        && path.iter().zip(other).all(|(one, other)| one.eq_ignore_ascii_case(other.as_ref()))
 }
 
 #[cfg(test)]

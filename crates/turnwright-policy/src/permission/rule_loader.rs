@@ -21,7 +21,7 @@ const MAX_SHOWN_CHARS: usize = 80;
 /// A rule as it is written in a settings file.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec<'a> {
-    /// What to do with what matches; `None` if the file has an unknown word there.
+    /// The action on a match; `None` if the file has an unknown word there.
     pub action: Option<RuleAction>,
     /// The text of the pattern.
     pub when: &'a str,
@@ -33,7 +33,7 @@ pub struct RuleSpec<'a> {
     pub why: Option<&'a str>,
 }
 
-/// What parsing and checking rules depends on.
+/// The circumstances on which parsing and checking of rules depends.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     /// The folders that paths are relative to.
@@ -74,17 +74,18 @@ pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>
 /// Rules that stand in for a file that cannot be read: they apply `action` to everything that its
 /// rules may have been about.
 pub fn fallback_rules(action: RuleAction, scope: Scope, why: &str) -> Vec<Rule> {
-    let rule = |(action, tool)| Rule {
-        action,
-        pattern: pattern_for_all(tool),
-        scope,
-        why: Some(why.to_owned()),
-    };
-    broad_rules(action).map(rule).collect()
+    broad_rules(action)
+        .map(|(action, tool)| Rule {
+            action,
+            pattern: pattern_for_all(tool),
+            scope,
+            why: Some(why.to_owned()),
+        })
+        .collect()
 }
 
-/// What a rule that cannot be parsed may have been about. Reading is asked about rather than
-/// denied: without reading, nothing could be fixed.
+/// The actions and tools that a rule that cannot be parsed may have been about. Reading is asked about
+/// rather than denied: without reading, nothing could be fixed.
 fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
     [(action, "exec"), (action, "edit"), (action, "fetch"), (action.max(RuleAction::Ask), "read")]
         .into_iter()

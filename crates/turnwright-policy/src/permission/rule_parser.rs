@@ -17,7 +17,7 @@ impl Rule {
     /// Parses a rule such as `exec(cargo test)`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is not valid.
     pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, RuleError> {
         let pattern = Pattern::parse(text, action)?;
         Ok(Rule { action, pattern, scope, why: None })
@@ -29,7 +29,7 @@ impl Pattern {
     /// case-insensitive.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is not valid.
     pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, RuleError> {
         if text.len() > MAX_RULE_BYTES {
             return Err(RuleError::TooLong);
@@ -103,9 +103,10 @@ fn fetch(spec: &str) -> Result<Pattern, RuleError> {
     }
     let (wildcard, rest) = domain.strip_prefix("*.").map_or(("", domain), |rest| ("*.", rest));
     let (host, port) = split_port(rest);
-    let host = host.trim_end_matches('.');
-    let host = Host::parse(host).ok().filter(|_| !rest.contains('*'));
-    let host = host.ok_or(RuleError::InvalidHost)?;
+    let host = Host::parse(host.trim_end_matches('.'))
+        .ok()
+        .filter(|_| !rest.contains('*'))
+        .ok_or(RuleError::InvalidHost)?;
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     Ok(Pattern::Fetch(format!("{wildcard}{host}{port}")))
 }

@@ -40,7 +40,7 @@ pub struct StoredRule {
     pub id: String,
     /// The text of its [`Pattern`].
     pub rule: String,
-    /// What the rule says about what it matches.
+    /// The action on a match.
     #[serde(rename = "tier")]
     pub action: StoredAction,
     /// When it was added, as an RFC 3339 timestamp.
@@ -167,7 +167,8 @@ impl ProjectRuleStore {
         self.update(|entries| {
             let mut added = Vec::new();
             for (action, pattern) in rules {
-                let (action, rule) = (StoredAction::from(*action), pattern.to_string());
+                let action = StoredAction::from(*action);
+                let rule = pattern.to_string();
                 if let Some(known) =
                     entries.iter().find(|entry| entry.action == action && entry.rule == rule)
                 {
@@ -225,8 +226,8 @@ impl ProjectRuleStore {
         if entries != before {
             let project = self.project.clone();
             let file = RuleFile { version: VERSION, project, rules: entries };
-            let text = serde_json::to_string_pretty(&file).map_err(io::Error::from);
-            let text = text.map_err(io_error)?;
+            let text =
+                serde_json::to_string_pretty(&file).map_err(io::Error::from).map_err(io_error)?;
             if text.len() as u64 > MAX_FILE_BYTES {
                 return Err(RuleStoreError::Full);
             }
@@ -254,8 +255,9 @@ impl ProjectRuleStore {
                 ));
             }
         };
-        let version = serde_json::from_str::<serde_json::Value>(&text);
-        let version = version.ok().and_then(|document| document.get("version")?.as_u64());
+        let version = serde_json::from_str::<serde_json::Value>(&text)
+            .ok()
+            .and_then(|document| document.get("version")?.as_u64());
         if version.is_some_and(|version| version > VERSION) {
             return FileState::Unusable(format!(
                 "{name} was written by a newer turnwright; its rules are ignored."
@@ -289,8 +291,10 @@ impl StoredRules {
 }
 
 fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
-    let parse = |entry: &StoredRule| Pattern::parse(&entry.rule, entry.action.into());
-    let invalid = entries.iter().find_map(|entry| Some((entry, parse(entry).err()?)));
+    let invalid = entries.iter().find_map(|entry| {
+        let why = Pattern::parse(&entry.rule, entry.action.into()).err()?;
+        Some((entry, why))
+    });
     invalid.map(|(entry, why)| {
         format!(
             "Rule {} ({}) is invalid: {why}. Until it is revoked, the allow rules kept for \

@@ -63,8 +63,10 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
 pub(super) fn operands(words: Args<'_>) -> impl DoubleEndedIterator<Item = &Word> + Clone {
     let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
-    let is_operand = |word: &&Word| !word.text.starts_with('-') || word.text == "-";
-    before.iter().filter(is_operand).chain(after.iter().skip(1))
+    before
+        .iter()
+        .filter(|word| !word.text.starts_with('-') || word.text == "-")
+        .chain(after.iter().skip(1))
 }
 
 /// The first operand; empty if there is none.
@@ -80,12 +82,11 @@ pub(super) fn started_by_git(words: Args<'_>) -> Option<Args<'_>> {
         let options = words[at + 1..].iter().take_while(|word| word.text.starts_with('-')).count();
         Some(&words[at + 1 + options..])
     };
-    let has = |letter, name| words.iter().any(|word| is_option(&word.text, letter, name));
     match sub {
         "submodule" => after("foreach"),
         "bisect" => after("run"),
         // The value is a word of its own, or a part of the option.
-        "rebase" if has('x', "--exec") => Some(words),
+        "rebase" if words.iter().any(|word| is_option(&word.text, 'x', "--exec")) => Some(words),
         "filter-branch" => Some(words),
         _ => None,
     }

@@ -73,9 +73,9 @@ struct CmdScanner {
     words: Vec<Word>,
     redirects: Vec<Redirect>,
     word: Option<String>,
-    /// Set if the next word is the file of a redirect: whether it is written.
+    /// Set if the next word is the file of a redirect; true if that file is written.
     redirect_is_write: Option<bool>,
-    /// Whether a command has changed the folder.
+    /// True if a command has changed the folder.
     has_left_folder: bool,
     /// The number of words that may still be repeated.
     budget: usize,
@@ -118,10 +118,9 @@ impl CmdScanner {
                 ';' if self.reading == Reading::Split => self.end_command(),
                 '>' | '<' => {
                     // The number of a file handle is no word.
-                    let is_handle = |word: &String| {
+                    self.word.take_if(|word| {
                         word.len() == 1 && word.starts_with(|char: char| char.is_ascii_digit())
-                    };
-                    self.word.take_if(|word| is_handle(word));
+                    });
                     self.end_word();
                     if chars.next_if_eq(&'&').is_some() {
                         chars.next();

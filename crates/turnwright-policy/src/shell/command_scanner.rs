@@ -76,8 +76,8 @@ impl CommandScanner {
     /// Notes a variable that is set, for the rest of the line if it is set alone.
     fn assign(&mut self, word: &str, is_alone: bool) {
         let Some((name, value)) = known_words::assignment(word) else { return };
-        let makes_folder = |command: &SimpleCommand| command.program() == "mktemp";
-        let is_temporary = value == SUBSTITUTED && self.found.last().is_some_and(makes_folder);
+        let is_temporary = value == SUBSTITUTED
+            && self.found.last().is_some_and(|command| command.program() == "mktemp");
         let value = if is_temporary { "/tmp/mktemp" } else { value };
         if value.contains([' ', '\t', '\n']) {
             self.add_program_text(value.to_owned());
@@ -89,9 +89,10 @@ impl CommandScanner {
 
     /// Adds words that could be a command, and every command that it could start.
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
-        let is_prefix =
-            |word: &Word| known_words::is_reserved(&word.text) || is_assignment(&word.text);
-        let start = words.iter().position(|word| !is_prefix(word)).unwrap_or(words.len());
+        let start = words
+            .iter()
+            .position(|word| !known_words::is_reserved(&word.text) && !is_assignment(&word.text))
+            .unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
         for word in words.drain(..start) {
@@ -156,7 +157,7 @@ impl CommandScanner {
     }
 }
 
-/// What stands in a word for a substitution, whose output is not known.
+/// Stands in a word for a substitution, whose output is not known.
 const SUBSTITUTED: &str = "$()";
 
 /// A substitution in front of the name of a program may be empty.
@@ -233,7 +234,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
     }
 }
 
-/// What ends the command that is being read.
+/// The end of the command that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closer {
     EndOfText,
@@ -247,14 +248,14 @@ enum Closer {
 /// A command while it is read.
 struct Frame {
     closer: Closer,
-    /// Whether it began within double quotes.
+    /// True if it began within double quotes.
     is_quoted: bool,
     words: Vec<Word>,
     redirects: Vec<Redirect>,
     word: Option<Word>,
-    /// Set if the next word is the file of a redirect: whether it is written.
+    /// Set if the next word is the file of a redirect; true if that file is written.
     redirect_is_write: Option<bool>,
-    /// Whether the word contains an expansion, so that its text is not what the program gets.
+    /// True if the word contains an expansion, so that its text is not what the program gets.
     has_expansion: bool,
     /// The folder in which the command around it runs.
     outer_folder: ShellFolder,
@@ -309,7 +310,7 @@ struct TextReader<'a> {
 
 struct HereDelimiter {
     text: String,
-    /// Whether the text of the document is not expanded.
+    /// True if the text of the document is not expanded.
     is_quoted: bool,
 }
 
@@ -453,11 +454,11 @@ impl<'a> TextReader<'a> {
                     Some('x') => self.number(16, 2, 0),
                     Some('u') => self.number(16, 4, 0),
                     Some('U') => self.number(16, 8, 0),
-                    Some(it @ '0'..='7') => self.number(8, 2, it.to_digit(8).unwrap_or(0)),
-                    Some(it) => it,
+                    Some(digit @ '0'..='7') => self.number(8, 2, digit.to_digit(8).unwrap_or(0)),
+                    Some(escaped) => escaped,
                     None => return,
                 },
-                it => it,
+                char => char,
             };
             self.top().push(character);
         }
@@ -512,11 +513,8 @@ impl<'a> TextReader<'a> {
     }
 
     fn redirect(&mut self, character: char) {
-        let is_number = |word: &Word| word.text.bytes().all(|byte| byte.is_ascii_digit());
         let top = self.top();
-        if top.word.as_ref().is_some_and(is_number) {
-            top.word = None;
-        }
+        top.word.take_if(|word| word.text.bytes().all(|byte| byte.is_ascii_digit()));
         top.end_word();
         if character == '<' && self.eat("<") {
             if !self.eat("<") {
@@ -543,10 +541,11 @@ impl<'a> TextReader<'a> {
     /// Reads the delimiter of a here-document.
     fn here_delimiter(&mut self) {
         let rest = self.rest.as_str().trim_start_matches('-').trim_start_matches([' ', '\t']);
-        let is_end = |char: char| char.is_whitespace() || ";&|<>()".contains(char);
         let quoted = ['"', '\''].into_iter().find(|quote| rest.starts_with(*quote));
         let closing = quoted.and_then(|quote| rest[1..].find(quote)).map_or(0, |at| at + 2);
-        let end = rest[closing..].find(is_end).map_or(rest.len(), |length| closing + length);
+        let end = rest[closing..]
+            .find(|char: char| char.is_whitespace() || ";&|<>()".contains(char))
+            .map_or(rest.len(), |length| closing + length);
         let (word, after) = rest.split_at(end);
         let text = word.replace(['\'', '"', '\\'], "");
         self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
@@ -569,8 +568,9 @@ impl<'a> TextReader<'a> {
             }
             let text = &rest[..length];
             let readers = scan.found.get(self.line_start..).unwrap_or_default();
-            let around = self.frames.split_last().map_or(&[][..], |split| split.1);
-            let around = around.iter().map(|frame| (frame.words.as_slice(), frame.word.as_ref()));
+            let outer_frames = self.frames.split_last().map_or(&[][..], |split| split.1);
+            let around =
+                outer_frames.iter().map(|frame| (frame.words.as_slice(), frame.word.as_ref()));
             match here_document::reader(readers, around) {
                 Reader::Shell => scan.scan_later(text.to_owned(), self.depth),
                 Reader::Unknown => scan.add_program_text(text.to_owned()),

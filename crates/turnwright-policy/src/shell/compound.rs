@@ -32,7 +32,7 @@ pub(super) fn parse(
     } else {
         return Ok(false);
     }
-    // Whether and how often it runs is not known, so neither is the folder after it.
+    // It may run any number of times, so the folder after it is not known either.
     let moves = commands[before..].iter().any(changes_folder);
     if moves { Err(UNKNOWN_FOLDER) } else { Ok(true) }
 }

@@ -2,9 +2,9 @@
 //! that ask about little else. Options are recognised generously, so that rather too much is asked
 //! about than too little. The texts complete a sentence that begins with "it".
 
+use super::SimpleCommand;
 use super::args::{Args, first_operand, is_option, operands};
 use super::programs::{WordList, is_in};
-use super::{SimpleCommand, Word};
 
 pub(super) const CHANGES: &str = "throws away uncommitted changes";
 pub(super) const PUBLISHES: &str = "publishes something";
@@ -34,7 +34,7 @@ pub(super) enum Danger {
     Check(fn(Args<'_>) -> Option<&'static str>),
 }
 
-/// What a command destroys or publishes, if anything.
+/// Says what a command destroys or publishes, if anything.
 pub(super) fn danger(command: &SimpleCommand) -> Option<&'static str> {
     super::args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
@@ -70,9 +70,7 @@ pub(super) fn has_option(words: Args<'_>, letter: char, name: &str) -> bool {
 }
 
 pub(super) fn has_word(words: Args<'_>, any: WordList) -> bool {
-    let is_wanted =
-        |word: &Word| any.split(' ').any(|wanted| word.text.eq_ignore_ascii_case(wanted));
-    words.iter().any(is_wanted)
+    words.iter().any(|word| any.split(' ').any(|wanted| word.text.eq_ignore_ascii_case(wanted)))
 }
 
 /// True if one of these is the subcommand. The value of an option may precede it.

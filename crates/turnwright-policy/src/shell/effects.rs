@@ -12,7 +12,7 @@ use super::{Script, classify};
 pub struct NamedFile {
     /// The path as it is written, joined to the folder in which it is looked up.
     pub path: PathBuf,
-    /// Whether a redirect writes it; otherwise a redirect or a program reads it.
+    /// True if a redirect writes it; otherwise a redirect or a program reads it.
     pub is_write: bool,
 }
 
@@ -58,8 +58,8 @@ pub fn effects_of(
     command: ShellCommand,
     mut resolve: impl FnMut(&Path) -> ResolvedPath,
 ) -> Vec<Effect> {
-    let files = named_files(&command.script, &command.workdir);
-    let files = files.into_iter().map(|file| {
+    let named = named_files(&command.script, &command.workdir);
+    let files = named.into_iter().map(|file| {
         let target = resolve(&file.path);
         (file, target)
     });

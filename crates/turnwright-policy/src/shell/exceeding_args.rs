@@ -26,7 +26,8 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
         return false;
     }
     (words..command.words.len()).any(|at| {
-        let (before, word) = (&command.words[at - 1].text, &command.words[at].text);
+        let before = &command.words[at - 1].text;
+        let word = &command.words[at].text;
         let is_count =
             programs::is_in(COUNTS, before) && word.bytes().all(|byte| byte.is_ascii_digit());
         let is_value = is_count || programs::is_in(program.task_options_with_value, before);
@@ -36,17 +37,21 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
 
 /// True if a glob may expand to the name of a file that looks like an option.
 fn glob_may_be_option(command: &SimpleCommand) -> bool {
-    let may_start_with_dash = |text: &str| text.starts_with(['*', '?', '[', '-', '\\']);
     let before_dashes = &command.words[..words_before_dashes(&command.words)];
-    before_dashes.iter().any(|word| word.is_glob && may_start_with_dash(&word.text))
+    before_dashes
+        .iter()
+        .any(|word| word.is_glob && word.text.starts_with(['*', '?', '[', '-', '\\']))
 }
 
 /// The number of words in front of `--`, after which words belong to the program that cargo runs. An option in front
 /// of it may take it for its value.
 fn words_before_dashes(words: &[Word]) -> usize {
-    let is_value = |at: usize| at > 0 && words[at - 1].text.starts_with('-');
     let mut all = words.iter().enumerate();
-    all.position(|(at, word)| word.text == "--" && !is_value(at)).unwrap_or(words.len())
+    all.position(|(at, word)| {
+        let is_value = at > 0 && words[at - 1].text.starts_with('-');
+        word.text == "--" && !is_value
+    })
+    .unwrap_or(words.len())
 }
 
 fn destroys(command: &SimpleCommand) -> bool {
@@ -60,16 +65,20 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let sub = program.subcommand(words.first().map_or("", |word| &word.text));
     let tool = prefix::tool_behind_runner(&command.words).unwrap_or(0);
     let runs = programs::find(command.words.get(tool).map_or("", |word| &word.text));
-    // `make CC=…` acts like an option, and so does `make SHELL=…`.
-    let sets_variable = |text: &str| text.split_once('=').is_some_and(|parts| is_name(parts.0));
     (0..words_before_dashes(words)).any(|at| {
-        let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |word| &word.text));
+        let word = &words[at].text;
+        let next = words.get(at + 1).map_or("", |next| &next.text);
         is_listed(program.options_outside_grant, word, next)
             || is_listed(sub.options_outside_grant, word, next)
             || at >= tool && is_listed(runs.options_outside_grant, word, next)
             || at >= tool && runs.runs_files && may_name_outside_path(word)
             || program.takes_variables && sets_variable(word)
     })
+}
+
+/// True for `CC=…` and `SHELL=…`, which act like options of `make`.
+fn sets_variable(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
 fn is_name(text: &str) -> bool {
@@ -90,25 +99,26 @@ fn may_name_outside_path(word: &str) -> bool {
 /// which may begin with a slash.
 fn is_listed(options: WordList, word: &str, next: &str) -> bool {
     let (name, value) = word.split_once('=').unwrap_or((word, next));
-    let is_it = |option: &str| match option.strip_suffix('<') {
-        Some(option) => {
-            is_outside(value) && is_named(name, option)
-                || attached(word, option).is_some_and(is_outside)
-        }
-        None if option.ends_with(':') => is_switch(word, option),
-        None if option.starts_with('-') => is_named(name, option),
-        None => option.chars().any(|letter| is_option(word, letter, "")),
-    };
-    word.starts_with(['-', '/']) && options.split(' ').any(is_it)
+    word.starts_with(['-', '/'])
+        && options.split(' ').any(|option| match option.strip_suffix('<') {
+            Some(option) => {
+                is_outside(value) && is_named(name, option)
+                    || attached(word, option).is_some_and(is_outside)
+            }
+            None if option.ends_with(':') => is_switch(word, option),
+            None if option.starts_with('-') => is_named(name, option),
+            None => option.chars().any(|letter| is_option(word, letter, "")),
+        })
 }
 
 /// True for the name of an option, an abbreviation, and another spelling (`--test-runner`, `--testRunner`).
 fn is_named(given: &str, name: &str) -> bool {
-    let letters = |text: &str| {
-        text.chars().filter(|char| !"-_".contains(*char)).collect::<String>().to_lowercase()
-    };
     let is_long = given.len() > 2 && name.len() > 2;
     given == name || is_option(given, '\0', name) || is_long && letters(given) == letters(name)
+}
+
+fn letters(name: &str) -> String {
+    name.chars().filter(|char| !"-_".contains(*char)).collect::<String>().to_lowercase()
 }
 
 /// `-p:x`, `/p:x`, `--P:x`.

@@ -48,8 +48,7 @@ pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
         return None;
     }
     args::find_behind_wrappers(command, |program, words| {
-        let subcommand = git_subcommand(words);
-        let subcommand = subcommand.map(|(name, rest)| (program.subcommand(name), rest));
+        let subcommand = git_subcommand(words).map(|(name, rest)| (program.subcommand(name), rest));
         let is_known =
             |program: &super::programs::Program| program.operand_use != OperandUse::Unknown;
         let (program, words) =

@@ -5,7 +5,7 @@ use super::programs::{self, Starts, WordList, is_in};
 use super::ruin::is_shell_with_input;
 use super::{SimpleCommand, Word, read_only};
 
-/// What a program does with a here-document.
+/// The use that a program makes of a here-document.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reader {
     /// It is text, or a program in another language.
@@ -36,8 +36,11 @@ pub(super) fn reader<'a>(
 pub(super) fn runs_text(command: &SimpleCommand) -> bool {
     let name = args::name(command.program());
     let is_unknown = command.program().contains('$') || command.program().is_empty();
-    let is_shell = || programs::find(name).starts == Starts::Shell || is_shell_with_input(command);
-    !command.words.is_empty() && (name == "eval" || is_unknown || is_shell())
+    !command.words.is_empty()
+        && (name == "eval"
+            || is_unknown
+            || programs::find(name).starts == Starts::Shell
+            || is_shell_with_input(command))
 }
 
 fn reader_of(command: &SimpleCommand) -> Reader {
@@ -55,17 +58,17 @@ fn reader_of(command: &SimpleCommand) -> Reader {
     }
 }
 
-/// What becomes of a substitution that prints a here-document.
+/// Finds the use that is made of a substitution that prints a here-document.
 fn reader_around(words: &[Word], word: Option<&Word>) -> Reader {
-    let runs = |word: &Word| {
-        let name = args::name(&word.text);
-        name == "eval" || matches!(programs::find(name).starts, Starts::Shell | Starts::Line)
-    };
     let is_assigned = word.is_some_and(|word| word.text.contains('='));
     match words {
         [] if is_assigned => Reader::Unknown,
         [] => Reader::Shell,
-        words if words.iter().any(runs) => Reader::Shell,
+        words if words.iter().any(|word| runs_its_text(args::name(&word.text))) => Reader::Shell,
         _ => Reader::Data,
     }
+}
+
+fn runs_its_text(name: &str) -> bool {
+    name == "eval" || matches!(programs::find(name).starts, Starts::Shell | Starts::Line)
 }

@@ -132,8 +132,9 @@ pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
         }
         // Anything else may name a file.
         "TZ" => {
-            let is_odd = |char: char| !char.is_ascii_alphanumeric() && !"_+-/,.".contains(char);
-            !value.starts_with('/') && !value.contains("..") && !value.contains(is_odd)
+            !value.starts_with('/')
+                && !value.contains("..")
+                && value.chars().all(|char| char.is_ascii_alphanumeric() || "_+-/,.".contains(char))
         }
         _ => HARMLESS_VARIABLES.binary_search(&variable).is_ok(),
     }
@@ -141,16 +142,18 @@ pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
 
 /// True for a name that scripts give to a variable of their own, which no program obeys.
 pub(super) fn is_own_variable(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.starts_with(|char: char| char.is_ascii_lowercase())
-        && name.bytes().all(is_part)
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !name.contains("proxy")
 }
 
 fn is_locale(value: &str) -> bool {
     let language = value.strip_suffix(".UTF-8").or_else(|| value.strip_suffix(".utf8"));
-    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    matches!(value, "C" | "POSIX") || language.is_some_and(is_name)
+    matches!(value, "C" | "POSIX")
+        || language
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'))
 }
 
 /// The name and the value of an assignment.

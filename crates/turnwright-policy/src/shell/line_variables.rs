@@ -21,9 +21,10 @@ pub(super) fn resolve(
     commands: Vec<SimpleCommand>,
     assigned: &[(String, String)],
 ) -> Vec<SimpleCommand> {
-    let sets_any =
-        |program: &str| is_in(SETTERS, program) || program.contains("+=") || program.contains("]=");
-    let has_setter = commands.iter().any(|command| sets_any(command.program()));
+    let has_setter = commands
+        .iter()
+        .map(SimpleCommand::program)
+        .any(|program| is_in(SETTERS, program) || program.contains("+=") || program.contains("]="));
     let own = assigned.iter().map(|(name, value)| (name.as_str(), value.clone()));
     let all = own.chain(commands.iter().flat_map(set_by));
     let values: Vec<_> = all.filter(|assignment| !is_in(INHERITED, assignment.0)).collect();
@@ -80,20 +81,23 @@ fn variants(command: &SimpleCommand, values: &[(&str, String)]) -> Vec<SimpleCom
         if all.len() * of_name().count() > MAX_VARIANTS {
             return vec![command.clone()];
         }
-        let with = |command: &SimpleCommand, value: &str| {
-            let mut command = command.clone();
-            for word in &mut command.words {
-                word.text = replace(&word.text, name, value);
-            }
-            command
-        };
-        all =
-            all.iter().flat_map(|command| of_name().map(|value| with(command, &value.1))).collect();
+        all = all
+            .iter()
+            .flat_map(|command| of_name().map(|value| with_value(command, name, &value.1)))
+            .collect();
     }
     if all.iter().any(has_blanks) && !has_blanks(command) {
         all.extend(all.clone().into_iter().map(split_words));
     }
     all
+}
+
+fn with_value(command: &SimpleCommand, name: &str, value: &str) -> SimpleCommand {
+    let mut command = command.clone();
+    for word in &mut command.words {
+        word.text = replace(&word.text, name, value);
+    }
+    command
 }
 
 fn has_blanks(command: &SimpleCommand) -> bool {
@@ -102,12 +106,12 @@ fn has_blanks(command: &SimpleCommand) -> bool {
 
 /// The command as it is if no variable was quoted.
 fn split_words(command: SimpleCommand) -> SimpleCommand {
-    let parts = |word: &Word| -> Vec<Word> {
-        let word = |text: &str| Word { text: text.to_owned(), is_glob: word.is_glob };
-        word.text.split_whitespace().map(word).collect()
-    };
-    let words = command.words.iter().flat_map(parts).collect();
+    let words = command.words.iter().flat_map(split_word).collect();
     SimpleCommand { words, ..command }
+}
+
+fn split_word(word: &Word) -> impl Iterator<Item = Word> {
+    word.text.split_whitespace().map(|part| Word { text: part.to_owned(), is_glob: word.is_glob })
 }
 
 fn uses(command: &SimpleCommand, name: &str) -> bool {
@@ -121,11 +125,8 @@ fn uses(command: &SimpleCommand, name: &str) -> bool {
 fn replace(text: &str, name: &str, value: &str) -> String {
     let mut parts = text.split('$');
     let mut whole = parts.next().unwrap_or_default().to_owned();
-    let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
     for part in parts {
-        let braced = || part.strip_prefix('{')?.strip_prefix(name)?.strip_prefix('}');
-        let plain = || part.strip_prefix(name).filter(|rest| !rest.starts_with(is_part));
-        match braced().or_else(plain) {
+        match after_name(part, name) {
             Some(rest) => {
                 whole.push_str(value);
                 whole.push_str(rest);
@@ -137,4 +138,14 @@ fn replace(text: &str, name: &str, value: &str) -> String {
         }
     }
     whole
+}
+
+/// The rest of a part that begins with `name` or `{name}`, as if a `$` stood before it.
+fn after_name<'a>(part: &'a str, name: &str) -> Option<&'a str> {
+    let braced = part.strip_prefix('{').and_then(|rest| rest.strip_prefix(name)?.strip_prefix('}'));
+    braced.or_else(|| {
+        let rest = part.strip_prefix(name)?;
+        (!rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '_'))
+            .then_some(rest)
+    })
 }

@@ -61,9 +61,10 @@ const WITH_VALUE: WordList = "-b --branch --depth -j --jobs -o --origin --name -
 /// other one is a URL.
 fn uses_local_repository(words: Args<'_>) -> bool {
     let Some((subcommand, words)) = args::git_subcommand(words) else { return false };
-    let is_value = |at: usize| at > 0 && is_in(WITH_VALUE, &words[at - 1].text);
-    let own = words.iter().enumerate().filter(|(at, _)| !is_value(*at)).map(|(_, word)| word);
-    let mut operands = own.filter(|word| !word.text.starts_with('-'));
+    let mut operands = words.iter().enumerate().filter_map(|(at, word)| {
+        let is_value = at > 0 && is_in(WITH_VALUE, &words[at - 1].text);
+        (!is_value && !word.text.starts_with('-')).then_some(word)
+    });
     if subcommand == "submodule" && operands.next().is_none_or(|word| word.text != "add") {
         return false;
     }
@@ -77,9 +78,10 @@ fn uses_local_repository(words: Args<'_>) -> bool {
 fn names_only_this_machine(program: &Program, words: Args<'_>) -> bool {
     let has_url = operands(words).any(|word| word.text.contains("://"));
     let written = (program.targets)(words);
-    let is_written = |word: &Word| written.iter().any(|target| target.text == word.text);
-    let places =
-        operands(words).filter(|word| (!has_url || word.text.contains("://")) && !is_written(word));
+    let places = operands(words).filter(|word| {
+        (!has_url || word.text.contains("://"))
+            && !written.iter().any(|target| target.text == word.text)
+    });
     let mut hosts = places.filter_map(|word| host(&word.text)).peekable();
     hosts.peek().is_some()
         && hosts

@@ -34,14 +34,15 @@ pub enum Ruin {
     Possible(&'static str),
 }
 
-/// What a command of a script could ruin if the script runs in `workdir`. The user's home folder is `home`.
+/// Finds the ruin that a command of a script could cause if the script runs in `workdir`. The user's home folder is
+/// `home`.
 pub fn ruin(script: &Script, index: usize, workdir: &Path, home: Option<&Path>) -> Option<Ruin> {
     let command = script.commands.get(index)?;
     let found = ruin_of_command(command, workdir, home);
     found.or_else(|| ruin_of_unknown_files(script, command, workdir, home))
 }
 
-/// What a command could ruin by itself, regardless of the other commands of its script.
+/// Finds the ruin that a command could cause by itself, regardless of the other commands of its script.
 pub(super) fn ruin_of_command(
     command: &SimpleCommand,
     workdir: &Path,
@@ -73,9 +74,9 @@ pub fn find_ruinous_text(script: &Script) -> Option<&'static str> {
         }
     }
     // `echo rm -rf /` prints its arguments as one line, so they are also searched joined.
-    let joined = |command: &SimpleCommand| command.argv().skip(1).collect::<Vec<_>>().join(" ");
     let printing = script.commands.iter().filter(|command| reads_commands && is_echo(command));
-    let printed: Vec<String> = printing.map(joined).collect();
+    let printed: Vec<String> =
+        printing.map(|command| command.argv().skip(1).collect::<Vec<_>>().join(" ")).collect();
     texts.extend(printed.iter().map(String::as_str));
     TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }
         .ruins(&texts, 0)
@@ -90,8 +91,9 @@ fn is_echo(command: &SimpleCommand) -> bool {
 pub fn is_fork_bomb(line: &str) -> bool {
     let text: String = line.chars().filter(|char| !char.is_whitespace()).collect();
     text.match_indices("(){").any(|(at, head)| {
-        let is_part = |char: char| char.is_alphanumeric() || "_:.-".contains(char);
-        let name = &text[text[..at].trim_end_matches(is_part).len()..at];
+        let before = text[..at]
+            .trim_end_matches(|char: char| char.is_alphanumeric() || "_:.-".contains(char));
+        let name = &text[before.len()..at];
         !name.is_empty() && text[at + head.len()..].starts_with(&format!("{name}|{name}&"))
     })
 }
@@ -114,7 +116,7 @@ enum NamedFolder {
     Unknown,
 }
 
-/// What the path of a target refers to.
+/// The places that the path of a target may refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathKind {
     System,
@@ -132,8 +134,7 @@ impl<'a> CommandContext<'a> {
         workdir: &'a Path,
         home: Option<&'a Path>,
     ) -> CommandContext<'a> {
-        let folder = command.folder.as_deref().and_then(Path::to_str);
-        let folder = match folder {
+        let folder = match command.folder.as_deref().and_then(Path::to_str) {
             _ if command.is_in_home => NamedFolder::Known(HOME.to_owned()),
             // On Windows its root is `\`, whatever the line has said.
             Some(folder) if Path::new(folder).has_root() => NamedFolder::Known(folder.to_owned()),
@@ -143,7 +144,7 @@ impl<'a> CommandContext<'a> {
         CommandContext { workdir, home, folder }
     }
 
-    /// What the words of the command ruin, behind its wrappers.
+    /// Finds the ruin that the words of the command cause, behind its wrappers.
     fn ruin_of_words(&self, command: &SimpleCommand) -> Option<Ruin> {
         let mut whole = command.clone();
         if command.has_unknown_args {
@@ -153,24 +154,25 @@ impl<'a> CommandContext<'a> {
             let certain = (program.catastrophe)(words).map(Ruin::Certain);
             let before = &whole.words[..whole.words.len() - words.len() - 1];
             let context = CommandContext { folder: self.folder_behind(before), ..*self };
-            let targets = (program.targets)(words).into_iter();
-            let of_targets = || {
-                let mut found: Vec<_> =
-                    targets.filter_map(|target| context.assess(target)).collect();
-                found.sort_by_key(|ruin| matches!(ruin, Ruin::Possible(_)));
-                found.into_iter().next()
-            };
-            let asked = || destructive::first_danger(program.ruins, words, false);
-            certain.or_else(of_targets).or_else(|| asked().map(Ruin::Possible))
+            certain.or_else(|| context.ruin_of_targets((program.targets)(words))).or_else(|| {
+                destructive::first_danger(program.ruins, words, false).map(Ruin::Possible)
+            })
         })
+    }
+
+    /// The worst ruin of these targets: one that is certain, or else the first.
+    fn ruin_of_targets(&self, targets: Vec<Target<'_>>) -> Option<Ruin> {
+        let mut found: Vec<_> =
+            targets.into_iter().filter_map(|target| self.assess(target)).collect();
+        found.sort_by_key(|ruin| matches!(ruin, Ruin::Possible(_)));
+        found.into_iter().next()
     }
 
     /// The folder after options of wrappers such as `env -C`.
     fn folder_behind(&self, wrappers: Args<'_>) -> NamedFolder {
-        let is_login = |word: &Word| is_in("-i --login", &word.text);
         let logs_in =
             wrappers.first().is_some_and(|word| is_in("sudo doas", args::name(&word.text)))
-                && wrappers.iter().any(is_login);
+                && wrappers.iter().any(|word| is_in("-i --login", &word.text));
         match folder_of_wrapper(wrappers) {
             Some(folder) => after_cd(&self.folder, folder),
             None if logs_in => NamedFolder::Unknown,
@@ -260,26 +262,26 @@ impl<'a> CommandContext<'a> {
     fn ruin_of_unknown_program(&self, command: &SimpleCommand) -> Option<Ruin> {
         let (program, words) = command.words.split_first()?;
         let is_unknown = program.text.is_empty() || program.text.contains('$') || program.is_glob;
-        let is_wide = |word: &Word| {
-            matches!(self.kind_of_path(&word.text), PathKind::System | PathKind::Home)
-        };
         let is_known = program.text == "[" || !is_unknown;
-        (!is_known && operands(words).any(is_wide)).then_some(Ruin::Possible(UNKNOWN_PROGRAM))
+        let may_ruin = !is_known
+            && operands(words).any(|word| {
+                matches!(self.kind_of_path(&word.text), PathKind::System | PathKind::Home)
+            });
+        may_ruin.then_some(Ruin::Possible(UNKNOWN_PROGRAM))
     }
 }
 
 /// The folder that the last option of a wrapper such as `env -C` names.
 pub(super) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
     const OPTIONS: WordList = "-C -D --chdir --wd --working-directory --directory --cwd";
-    let value = |at: usize| {
+    (1..words.len()).rev().find_map(|at| {
         let text = words[at].text.as_str();
         match text.split_once('=') {
             Some((name, value)) => is_in(OPTIONS, name).then_some(value),
             None if is_in(OPTIONS, text) => words.get(at + 1).map(|word| word.text.as_str()),
             None => text.strip_prefix("-C").or_else(|| text.strip_prefix("-D")),
         }
-    };
-    (1..words.len()).rev().find_map(value)
+    })
 }
 
 /// The working directory after `cd target`.
@@ -315,7 +317,7 @@ fn assess_file(target: Target<'_>) -> Option<Ruin> {
     }
 }
 
-/// What a path with variables or substitutions may be; `None` if the path has none. The path is assessed with each
+/// Assesses a path with variables or substitutions; `None` if the path has none. The path is assessed with each
 /// expansion replaced by nothing, and by `*`. A name after a variable, as in `$x/target`, makes the path harmless
 /// unless it is the name of a system folder.
 fn kind_of_expansion(text: &str) -> Option<PathKind> {
@@ -325,7 +327,8 @@ fn kind_of_expansion(text: &str) -> Option<PathKind> {
     if !text.contains('$') {
         return None;
     }
-    let (empty, any) = (replace_expansions(&text, ""), replace_expansions(&text, "*"));
+    let empty = replace_expansions(&text, "");
+    let any = replace_expansions(&text, "*");
     let is_wide = |text: &str| is_system(text, None) || is_home(text, None);
     let may_be = is_everything(&empty) || is_wide(&empty) || is_wide(&any);
     Some(if may_be { PathKind::Unknown } else { PathKind::Other })
@@ -335,8 +338,8 @@ fn kind_of_expansion(text: &str) -> Option<PathKind> {
 fn replace_expansions(text: &str, with: &str) -> String {
     let mut parts = text.split('$');
     let mut whole = parts.next().unwrap_or_default().to_owned();
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
     for part in parts {
-        let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
         let rest = match part.strip_prefix('{') {
             Some(inner) => inner.split_once('}').map_or("", |parts| parts.1),
             None if part.starts_with(is_name) => part.trim_start_matches(is_name),
@@ -351,18 +354,19 @@ fn replace_expansions(text: &str, with: &str) -> String {
 /// The ruin of a command that has a disk among its arguments and is not known to only read.
 fn ruin_of_disk_argument(command: &SimpleCommand) -> Option<Ruin> {
     const READERS: WordList = "mount umount lsblk blkid smartctl findmnt udevadm losetup";
-    let names = |word: &Word| {
-        let value = word.text.split_once('=').map_or(word.text.as_str(), |parts| parts.1);
-        let attached = word.text.get(2..).filter(|_| word.text.starts_with('-'));
-        let is_input = word.text.starts_with("if=");
-        !is_input && (is_disk(value) || attached.is_some_and(is_disk))
-    };
-    let mut words = command.words.iter().skip(1);
     let is_reader = || {
         let starts_reader = command.words.iter().any(|word| is_in(READERS, args::name(&word.text)));
         starts_reader || read_only::reads(command).is_some()
     };
-    (words.any(names) && !is_reader()).then_some(Ruin::Possible(MAYBE_DISK))
+    (command.words.iter().skip(1).any(names_disk) && !is_reader())
+        .then_some(Ruin::Possible(MAYBE_DISK))
+}
+
+fn names_disk(word: &Word) -> bool {
+    let value = word.text.split_once('=').map_or(word.text.as_str(), |parts| parts.1);
+    let attached = word.text.get(2..).filter(|_| word.text.starts_with('-'));
+    let is_input = word.text.starts_with("if=");
+    !is_input && (is_disk(value) || attached.is_some_and(is_disk))
 }
 
 /// The ruin of a command whose file names come from one that lists the whole system, as in `find / | xargs rm`.
@@ -399,19 +403,18 @@ fn ruin_of_unknown_files(
 /// A ruinous command among the arguments of a program that may run it, as in `docker exec c rm -rf /`.
 fn ruin_in_arguments(command: &SimpleCommand) -> Option<Ruin> {
     const DESTROYERS: WordList = "rm rimraf shred dd";
-    let is_destroyer = |word: &Word| is_in(DESTROYERS, args::name(&word.text));
     let later = command.words.iter().enumerate().take(MAX_ARGUMENTS).skip(1);
-    let mut started =
-        later.filter(|entry| is_destroyer(entry.1)).take(MAX_STARTED).map(|(at, _)| {
-            let words = command.words[at..].to_vec();
-            SimpleCommand { words, ..SimpleCommand::default() }
-        });
-    let is_ruin = |command: SimpleCommand| {
-        let ruin = CommandContext::new(&command, Path::new(""), None).ruin_of_words(&command);
+    let mut starts = later
+        .filter(|(_, word)| is_in(DESTROYERS, args::name(&word.text)))
+        .take(MAX_STARTED)
+        .map(|(at, _)| at);
+    let is_ruinous = starts.any(|at| {
+        let words = command.words[at..].to_vec();
+        let started = SimpleCommand { words, ..SimpleCommand::default() };
+        let ruin = CommandContext::new(&started, Path::new(""), None).ruin_of_words(&started);
         matches!(ruin, Some(Ruin::Certain(_)))
-    };
-    (started.any(is_ruin) && read_only::reads(command).is_none())
-        .then_some(Ruin::Possible(RUINOUS_TEXT))
+    });
+    (is_ruinous && read_only::reads(command).is_none()).then_some(Ruin::Possible(RUINOUS_TEXT))
 }
 
 /// The number of arguments that are searched, and of those that are assessed as the start of a command.
@@ -422,21 +425,29 @@ const MAX_SEARCHED: usize = 256;
 
 /// True for a shell that runs what it reads from its input, also behind a wrapper.
 pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
-    let reads_input = |words: Args<'_>| {
-        let has = |letter| words.iter().any(|word| is_option(&word.text, letter, ""));
-        let is_stdin = |word: &Word| is_in("- /dev/stdin", &word.text) || word.text.contains("$()");
-        has('s')
-            || words.iter().all(|word| is_stdin(word) || word.text.starts_with('-') && !has('c'))
-    };
-    let is_input = |word: &Word| word.text == "/dev/stdin" || word.text.contains("$()");
     args::find_behind_wrappers(command, |program, words| {
         let is_shell = program.starts == Starts::Shell;
         (is_shell && (command.has_unknown_args || reads_input(words))).then_some(())
     })
     .is_some()
-        || is_in("source .", command.program()) && command.words.get(1).is_some_and(is_input)
+        || is_in("source .", command.program())
+            && command
+                .words
+                .get(1)
+                .is_some_and(|word| word.text == "/dev/stdin" || word.text.contains("$()"))
         || is_in("crontab at batch", args::name(command.program()))
         || starts_default_shell(command)
+}
+
+/// True if a shell with these arguments reads commands from its input.
+fn reads_input(words: Args<'_>) -> bool {
+    let has = |letter| words.iter().any(|word| is_option(&word.text, letter, ""));
+    has('s')
+        || words.iter().all(|word| {
+            is_in("- /dev/stdin", &word.text)
+                || word.text.contains("$()")
+                || word.text.starts_with('-') && !has('c')
+        })
 }
 
 /// True for `sudo -s` and the like, which start a shell if they are given no program.
@@ -450,13 +461,14 @@ fn starts_default_shell(command: &SimpleCommand) -> bool {
 fn arguments_with_commands(command: &SimpleCommand) -> impl Iterator<Item = &str> {
     const MESSAGES: WordList =
         "-m -am -t -b --message --title --body --notes --description --grep -S -G";
-    let words = command.words.windows(2);
-    let is_message = |before: &str, word: &str| {
-        let name = word.split_once('=').map_or(word, |parts| parts.0);
-        is_in(MESSAGES, before) || is_in(MESSAGES, name) || word.starts_with("-m")
-    };
-    words
-        .filter(move |pair| !is_message(&pair[0].text, &pair[1].text))
+    command
+        .words
+        .windows(2)
+        .filter(|pair| {
+            let word = pair[1].text.as_str();
+            let name = word.split_once('=').map_or(word, |parts| parts.0);
+            !is_in(MESSAGES, &pair[0].text) && !is_in(MESSAGES, name) && !word.starts_with("-m")
+        })
         .map(|pair| pair[1].text.as_str())
         .filter(|word| word.contains([' ', '\t', '\n']))
 }
@@ -481,14 +493,15 @@ impl TextSearch {
             let Some(left) = self.budget.checked_sub(text.len()) else { return true };
             self.budget = left;
             let found = command_scanner::scan(&text);
-            let is_ruin = |command: &SimpleCommand| {
+            let is_ruinous = found.commands.iter().any(|command| {
                 matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
-            };
-            found.commands.iter().any(is_ruin) || {
+            });
+            is_ruinous || {
                 let words = found.commands.iter().flat_map(|command| &command.words);
-                let has_blank = |text: &&str| text.contains([' ', '\t', '\n']);
-                let inner: Vec<&str> =
-                    words.map(|word| word.text.as_str()).filter(has_blank).collect();
+                let inner: Vec<&str> = words
+                    .map(|word| word.text.as_str())
+                    .filter(|text| text.contains([' ', '\t', '\n']))
+                    .collect();
                 self.ruins(&inner, depth + 1)
             }
         })

@@ -30,12 +30,12 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'
         let folder = folder.filter(|folder| folder.has_root())?;
         path.push_folder(folder.to_str()?, cfg!(windows));
     }
-    let text = without_process_root(text);
-    let text = text
+    let whole = without_process_root(text);
+    let named = whole
         .strip_suffix('*')
         .filter(|rest| rest.ends_with('/') || rest.is_empty())
-        .unwrap_or(text);
-    path.push(text);
+        .unwrap_or(whole);
+    path.push(named);
     Some(path)
 }
 
@@ -50,10 +50,10 @@ impl<'a> PathParts<'a> {
         if !is_windows {
             return self.push(path);
         }
-        let path = path.strip_prefix(r"\\?\").unwrap_or(path);
-        let path =
-            path.split_once(':').filter(|parts| parts.0.len() == 1).map_or(path, |parts| parts.1);
-        path.split(['/', '\\']).for_each(|part| self.push_part(part));
+        let plain = path.strip_prefix(r"\\?\").unwrap_or(path);
+        let below_drive =
+            plain.split_once(':').filter(|parts| parts.0.len() == 1).map_or(plain, |parts| parts.1);
+        below_drive.split(['/', '\\']).for_each(|part| self.push_part(part));
     }
 
     fn push_part(&mut self, part: &'a str) {
@@ -101,8 +101,8 @@ fn may_be(part: &str, name: &str) -> bool {
 
 /// True for a home folder, and for everything in one.
 pub(super) fn is_home(text: &str, folder: Option<&Path>) -> bool {
-    let rest = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
-    let rest = rest.iter().find_map(|start| text.strip_prefix(start));
+    let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
+    let rest = starts.iter().find_map(|start| text.strip_prefix(start));
     let in_home =
         || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
     if let Some(rest) = rest.or_else(in_home) {
@@ -130,15 +130,15 @@ pub(super) fn is_disk(text: &str) -> bool {
 
 /// `/proc/self/root` and `/proc/1/root` are the root folder by other names.
 fn without_process_root(text: &str) -> &str {
-    let inside = || {
-        let (process, rest) = text.strip_prefix("/proc/")?.split_once('/')?;
-        let is_process =
-            process.ends_with("self") || process.bytes().all(|byte| byte.is_ascii_digit());
-        let rest =
-            rest.strip_prefix("root").filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
-        is_process.then_some(if rest.is_empty() { "/" } else { rest })
-    };
-    inside().unwrap_or(text)
+    below_process_root(text).unwrap_or(text)
+}
+
+fn below_process_root(text: &str) -> Option<&str> {
+    let (process, below) = text.strip_prefix("/proc/")?.split_once('/')?;
+    let is_process = process.ends_with("self") || process.bytes().all(|byte| byte.is_ascii_digit());
+    let rest =
+        below.strip_prefix("root").filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+    is_process.then_some(if rest.is_empty() { "/" } else { rest })
 }
 
 /// True for a device whose content or machine could suffer from being written to.
@@ -152,8 +152,7 @@ pub(super) fn is_device(text: &str) -> bool {
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
 pub(super) fn is_everything(text: &str) -> bool {
-    let is_all = |text: &str| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&text);
-    text.split('/').all(is_all)
+    text.split('/').all(|part| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&part))
 }
 
 #[cfg(test)]

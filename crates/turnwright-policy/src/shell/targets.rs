@@ -6,14 +6,14 @@ use super::programs::{self, is_in};
 use super::system_paths::HOME;
 use super::{SimpleCommand, Word, known_words, network, read_only};
 
-/// What happens to a target.
+/// The harm that is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
     /// It is deleted with everything in it.
     Deletes,
     /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
     DeletesExtraneous,
-    /// What it contains is moved away, or its untracked files are deleted.
+    /// Its content is moved away, or its untracked files are deleted.
     RemovesContents,
     /// Some of the files in it are deleted.
     DeletesSome,
@@ -64,12 +64,11 @@ pub(super) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
 pub(super) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let sources: Vec<&Word> = operands(words).collect();
     let given = option_values(words, 't', "--target-directory");
-    let is_source = |at: usize, word: &Word| match given.as_slice() {
+    let moved = sources.iter().enumerate().filter(|(at, word)| match given.as_slice() {
         [] => at + 1 < sources.len(),
         given => !given.contains(&word.text.as_str()),
-    };
-    let moved = sources.iter().enumerate().filter(|(at, word)| is_source(*at, word));
-    targets_with_harm(moved.map(|entry| *entry.1), Harm::RemovesContents)
+    });
+    targets_with_harm(moved.map(|(_, word)| *word), Harm::RemovesContents)
 }
 
 /// `zip -m`: everything but the archive.
@@ -183,18 +182,19 @@ const FIND_SELECTS_ALL: &str =
 
 /// `find … -delete`, `find … -exec rm {} +`.
 pub(super) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_option = |word: &&Word| ["-L", "-H", "-P"].contains(&word.text.as_str());
-    let words = &words[words.iter().take_while(is_option).count()..];
-    let is_start = |word: &&Word| !word.text.starts_with(['-', '(', '!', '\\']);
-    let starts = words.iter().take_while(is_start).count();
-    let (starts, rest) = words.split_at(starts);
+    let option_count =
+        words.iter().take_while(|word| ["-L", "-H", "-P"].contains(&word.text.as_str())).count();
+    let words = &words[option_count..];
+    let start_count =
+        words.iter().take_while(|word| !word.text.starts_with(['-', '(', '!', '\\'])).count();
+    let (starts, rest) = words.split_at(start_count);
     let exec = rest.iter().position(|word| known_words::is_find_exec(&word.text));
     let (tests, started) = rest.split_at(exec.unwrap_or(rest.len()));
-    let selects = |word: &Word| word.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &word.text);
     let deletes = rest.iter().any(|word| word.text == "-delete").then_some(Harm::Deletes);
     let harm = deletes.or_else(|| harm_of_command(started.get(1..).unwrap_or_default()));
     let is_plain = started.get(1).is_some_and(|word| starts_no_program(&word.text));
-    let selects = tests.iter().any(selects);
+    let selects =
+        tests.iter().any(|word| word.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &word.text));
     search_targets(
         starts,
         harm.filter(|harm| *harm != Harm::RunsForEachFile || !selects || !is_plain),
@@ -204,8 +204,10 @@ pub(super) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// `fd … -x rm`. The first operand is a pattern.
 pub(super) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_exec = |word: &Word| is_in("-x -X --exec --exec-batch", &word.text);
-    let Some(exec) = words.iter().position(is_exec) else { return Vec::new() };
+    let Some(exec) = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text))
+    else {
+        return Vec::new();
+    };
     let named: Vec<Word> = operands(&words[..exec]).cloned().collect();
     let selects = named.first().is_some_and(|word| !is_in(". .* *", &word.text));
     let harm = harm_of_command(&words[exec + 1..]);
@@ -235,7 +237,7 @@ fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Ta
     }
 }
 
-/// What a program does to the files that it is started for; `None` if it only reads them.
+/// The harm that a program does to the files that it is started for; `None` if it only reads them.
 fn harm_of_command(words: Args<'_>) -> Option<Harm> {
     let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()));
     let words = &words[..end.unwrap_or(words.len())];
@@ -247,13 +249,13 @@ fn harm_of_command(words: Args<'_>) -> Option<Harm> {
     // The search appends paths, which may be folders, so the program is examined with one.
     let more = ["-R", "x"].map(|text| Word { text: text.to_owned(), is_glob: false });
     let searches = ["find", "fd"].map(programs::find);
-    let own = |program: &programs::Program, args: Args<'_>| {
+    args::find_behind_wrappers(&command, |program, args| {
         // A search within a search is not looked into, so that a long line does not exhaust the stack.
         if searches.iter().any(|outer| std::ptr::eq(*outer, program)) {
             return Some(Harm::RunsForEachFile);
         }
         let args = [args, &more].concat();
         (program.targets)(&args).first().map(|target| target.harm)
-    };
-    args::find_behind_wrappers(&command, own).or(Some(Harm::RunsForEachFile))
+    })
+    .or(Some(Harm::RunsForEachFile))
 }

@@ -60,8 +60,8 @@ pub(super) fn strip_wrappers(
 /// Refuses words that are not a program, and programs that do more than their words say.
 fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
     let program = simple.program();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+@,:-".contains(&byte);
-    let is_name = program.bytes().all(is_plain) && !program.starts_with('-');
+    let is_name = !program.starts_with('-')
+        && program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./+@,:-".contains(&byte));
     if program != "[" && (program.is_empty() || !is_name) {
         return Err("it runs a program whose name is not known");
     }
@@ -75,13 +75,14 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
         return Err("it changes the state of the shell");
     }
     let arguments = &simple.words[1..];
-    let any_argument = |wanted: fn(&str) -> bool| {
-        arguments.iter().any(|argument| argument.is_glob || wanted(&argument.text))
-    };
     match known_words::name(program) {
         // With these options they evaluate an array index in the name of the variable, which may
         // run commands.
-        "test" | "[" if any_argument(|text| text == "-v" || text == "-R") => {
+        "test" | "["
+            if arguments
+                .iter()
+                .any(|word| word.is_glob || word.text == "-v" || word.text == "-R") =>
+        {
             Err("it evaluates a variable name, which can run commands")
         }
         "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
@@ -98,11 +99,16 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
 
 /// True if `printf` may set a variable: by an option, or by `%n`.
 fn may_set_variable(format: &Word) -> bool {
-    let flags = |char: char| char.is_ascii_digit() || "-+ #.*'hlLjzt".contains(char);
     let mut conversions = format.text.split('%').skip(1);
     format.is_glob
         || format.text.starts_with('-')
-        || conversions.any(|conversion| conversion.trim_start_matches(flags).starts_with('n'))
+        || conversions.any(|conversion| {
+            conversion
+                .trim_start_matches(|char: char| {
+                    char.is_ascii_digit() || "-+ #.*'hlLjzt".contains(char)
+                })
+                .starts_with('n')
+        })
 }
 
 pub(super) fn word(simple: &SimpleCommand, index: usize) -> &str {

@@ -265,9 +265,9 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 /// `@file` names a file with further arguments.
 fn strings(words: &[Word]) -> FilesRead {
-    let names_arguments = |word: &Word| word.text.starts_with('@') || options::may_be_option(word);
-    (!words.iter().any(names_arguments))
-        .then(|| Files.files(STRINGS, words, ReadPaths::default()))?
+    let are_plain =
+        words.iter().all(|word| !word.text.starts_with('@') && !options::may_be_option(word));
+    are_plain.then(|| Files.files(STRINGS, words, ReadPaths::default()))?
 }
 
 /// `tar tzf a.tgz`: lists an archive. A name with a colon is one of another machine.
@@ -330,8 +330,8 @@ fn xxd(words: &[Word]) -> FilesRead {
 
 /// True for `64`, `-16`, `0x1f`.
 fn is_offset(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = number.strip_prefix("0x").unwrap_or(number);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

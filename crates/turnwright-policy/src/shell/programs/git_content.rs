@@ -56,7 +56,9 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
-    let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
+    let mut has_patch = false;
+    let mut has_summary = false;
+    let mut has_pattern = sub != "grep";
     let mut is_limited = !has_others;
     for argument in arguments(options, before) {
         match argument? {
@@ -76,9 +78,10 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
     let paths: Vec<_> = after.iter().skip(1).map(|word| word.text.clone()).collect();
     // `git show HEAD:a` shows that file alone.
-    let is_one_file = |operand: &String| operand.contains(':') && !operand.starts_with(':');
-    let names_files =
-        !is_elsewhere && sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
+    let names_files = !is_elsewhere
+        && sub == "show"
+        && !operands.is_empty()
+        && operands.iter().all(|operand| operand.contains(':') && !operand.starts_with(':'));
     let only_assumed_unchanged = sub == "grep" && !has_others;
     let names_object = operands.iter().any(|operand| may_name_object(operand));
     // `git show` prints such an object whatever the options say.
@@ -101,20 +104,20 @@ pub(in crate::shell) fn git_folder(command: &SimpleCommand) -> PathBuf {
     options.map(|pair| &pair[1].text).collect()
 }
 
-/// Whether global options of git lead to another repository, or to another working tree.
+/// Returns true if global options of git lead to another repository, or to another working tree.
 pub(in crate::shell) fn leads_elsewhere(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
     let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
-    let leads = |word: &Word| {
-        ["--git-dir", "--work-tree", "--exec-path="]
-            .iter()
-            .any(|option| word.text.starts_with(option))
-    };
-    name(&program.text) == "git" && words[..words.len() - after].iter().any(leads)
+    name(&program.text) == "git"
+        && words[..words.len() - after].iter().any(|word| {
+            ["--git-dir", "--work-tree", "--exec-path="]
+                .iter()
+                .any(|option| word.text.starts_with(option))
+        })
 }
 
-/// Whether git may show content that the words of the command do not limit, in a way that is not looked into. In a
-/// line that is not understood, its words and the variables that it finds are not known either.
+/// Returns true if git may show content that the words of the command do not limit, in a way that is not looked into.
+/// In a line that is not understood, its words and the variables that it finds are not known either.
 pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
     let is_git = name(&program.text) == "git";
@@ -128,7 +131,8 @@ pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> boo
         || !is_understood && (is_in(SHOWING_FILES, sub) || shown_files(command).is_some())
 }
 
-/// Whether a word looks like an option that the subcommand's table does not have. It may make the command show more.
+/// Returns true if a word looks like an option that the subcommand's table does not have. It may make the command show
+/// more.
 fn has_unlisted_option(sub: &str, words: &[Word]) -> bool {
     let Reads::Options(options, _) = subcommand(sub).reads else { return false };
     let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
@@ -154,7 +158,7 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
     refs repack replace show-index stripspace unpack-objects update-index update-server-info var \
     verify-commit verify-pack verify-tag write-tree";
 
-/// Whether a subcommand may show content that its words do not limit. One that is not known may be an alias of any
+/// Returns true if a subcommand may show content that its words do not limit. An unknown one may be an alias of any
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
     let has = |names: &str| {
@@ -169,25 +173,25 @@ fn shows_all(sub: &str, words: &[Word]) -> bool {
             })
         })
     };
-    let is_here =
-        |word: &Word| ["file:", ".", "/", "~"].iter().any(|start| word.text.starts_with(start));
-    let is_local = |word: &Word| !word.text.contains(':') || is_here(word);
     match sub {
         "cat-file" => {
             let begins =
                 |word: &Word, all: &[&str]| all.iter().any(|name| word.text.starts_with(name));
             let lists =
                 words.iter().any(|word| begins(word, &["--b"]) && !begins(word, KINDS_ONLY));
-            // Other words name the file that they show.
-            let is_one_file = |word: &&Word| word.text.contains(':');
-            let is_kind = |word: &&Word| is_in("blob tree commit tag", &word.text);
-            let mut named = operands(words).filter(|word| !is_kind(word) && !is_one_file(word));
+            // Words with a colon name the file that they show.
+            let mut named = operands(words).filter(|word| {
+                !is_in("blob tree commit tag", &word.text) && !word.text.contains(':')
+            });
             lists || !has("t s e") && named.any(|word| may_name_object(&word.text))
         }
         "bundle" => first_operand(words) == "create",
         "worktree" => first_operand(words) == "add",
         // The value of an option may stand first.
-        "clone" => operands(words).next().is_some_and(is_local) || operands(words).any(is_here),
+        "clone" => {
+            operands(words).next().is_some_and(|word| !word.text.contains(':'))
+                || operands(words).any(is_local_url)
+        }
         // It writes what is in a revision to the working tree, under any name.
         "read-tree" => has("u"),
         "am" | "rebase" => has("--show-current-patch"),
@@ -202,25 +206,27 @@ fn shows_all(sub: &str, words: &[Word]) -> bool {
     }
 }
 
+fn is_local_url(word: &Word) -> bool {
+    word.text.starts_with("file:") || word.text.starts_with(['.', '/', '~'])
+}
+
 /// Options of `git cat-file` that begin like those that show each object that the input names.
 const KINDS_ONLY: &[&str] = &["--batch-check", "--batch-all-objects", "--buffer"];
 
 /// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
 /// content of a file. With `~` or `^` it must be a commit.
 pub(super) fn may_name_object(revision: &str) -> bool {
-    let may = |name: &str| {
-        let (name, suffix) = name.split_at(name.find(['^', '~', ':']).unwrap_or(name.len()));
-        let is_parent = |(at, _)| !suffix[at + 1..].starts_with('{');
+    revision.split("..").map(|part| part.trim_start_matches(['.', '^'])).any(|part| {
+        let (name, suffix) = part.split_at(part.find(['^', '~', ':']).unwrap_or(part.len()));
         let is_commit_or_tree = suffix.contains(['~', ':'])
-            || suffix.match_indices('^').any(is_parent)
+            || suffix.match_indices('^').any(|(at, _)| !suffix[at + 1..].starts_with('{'))
             || suffix.contains("^{commit}")
             || suffix.contains("^{tree}");
         let digits = name.rsplit_once("-g").map_or(name, |parts| parts.1);
         !is_commit_or_tree
             && digits.len() >= 4
             && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    revision.split("..").any(|part| may(part.trim_start_matches(['.', '^'])))
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What projects are built, checked, packaged and published with.
+//! Programs that build, check, package and publish projects.
 
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
@@ -326,9 +326,12 @@ fn go_needs_network(words: Args<'_>) -> bool {
 /// `go env` without `-w` and `-u`.
 fn go(words: &[Word]) -> FilesRead {
     let (_, words) = words.split_first().filter(|words| words.0.text == "env")?;
-    let is_plain = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    let is_name = |word: &Word| {
-        word.text == "-json" || !word.text.is_empty() && word.text.bytes().all(is_plain)
-    };
-    words.iter().all(is_name).then(Vec::new)
+    words.iter().all(|word| word.text == "-json" || is_variable(&word.text)).then(Vec::new)
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }

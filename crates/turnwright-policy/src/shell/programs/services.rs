@@ -114,28 +114,33 @@ fn compose(words: Args<'_>) -> Option<&'static str> {
 
 /// SQL statements that delete data.
 fn deletes_data(words: Args<'_>) -> Option<&'static str> {
+    words.iter().any(|word| has_deleting_statement(&word.text)).then_some(DATA)
+}
+
+fn has_deleting_statement(text: &str) -> bool {
     let pairs = [("drop", ""), ("truncate", ""), ("delete", "from")];
-    let is_one = |text: &str| {
-        let mut before = "";
-        text.split(|char: char| !char.is_ascii_alphabetic()).filter(|word| !word.is_empty()).any(
-            |word| {
-                let found = pairs.iter().any(|(first, second)| {
-                    second.is_empty() && word.eq_ignore_ascii_case(first)
-                        || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
-                });
-                before = word;
-                found
-            },
-        )
-    };
-    words.iter().any(|word| is_one(&word.text)).then_some(DATA)
+    let mut before = "";
+    for word in text.split(|char: char| !char.is_ascii_alphabetic()).filter(|word| !word.is_empty())
+    {
+        let found = pairs.iter().any(|(first, second)| {
+            second.is_empty() && word.eq_ignore_ascii_case(first)
+                || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
+        });
+        if found {
+            return true;
+        }
+        before = word;
+    }
+    false
 }
 
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
-    let is_it = |text: &str| {
-        ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&text)
-            || text.starts_with("delete-")
-            || text.starts_with("terminate-")
-    };
-    operands(words).any(|word| is_it(&word.text)).then_some(INFRASTRUCTURE)
+    operands(words)
+        .map(|word| word.text.as_str())
+        .any(|text| {
+            ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&text)
+                || text.starts_with("delete-")
+                || text.starts_with("terminate-")
+        })
+        .then_some(INFRASTRUCTURE)
 }

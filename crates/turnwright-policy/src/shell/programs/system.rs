@@ -115,32 +115,35 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("loginctl").catastrophe(stops_system),
 ];
 
-/// `printenv`, alone or with the names of variables that everybody may see: what others hold need not be shown.
+/// `printenv`, alone or with the names of variables that everybody may see. The values of others need not be shown.
 fn printenv(words: &[Word]) -> FilesRead {
-    let is_known = |word: &Word| {
-        is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
-            || known_words::is_plain_variable(&word.text)
-    };
-    words.iter().all(is_known).then(Vec::new)
+    words
+        .iter()
+        .all(|word| {
+            is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
+                || known_words::is_plain_variable(&word.text)
+        })
+        .then(Vec::new)
 }
 
 /// `export` with values that only influence output.
 fn export(words: &[Word]) -> FilesRead {
-    let is_harmless = |word: &Word| {
+    let are_harmless = words.iter().all(|word| {
         let assigned = known_words::assignment(&word.text).filter(|_| !word.is_glob);
         assigned.is_some_and(|(name, value)| known_words::is_harmless_variable(name, value))
-    };
-    (!words.is_empty() && words.iter().all(is_harmless)).then(Vec::new)
+    });
+    (!words.is_empty() && are_harmless).then(Vec::new)
 }
 
 /// `ulimit -c`: how large core dumps may get.
 fn core_limit(words: &[Word]) -> FilesRead {
     let is_core = words.first().is_some_and(|word| is_in("-c -Sc -Hc", &word.text));
-    let is_size = |word: &Word| {
-        let text = word.text.as_str();
-        is_in("unlimited hard soft", text) || text.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    (is_core && words.len() <= 2 && words[1..].iter().all(is_size)).then(Vec::new)
+    let is_plain = is_core
+        && words.len() <= 2
+        && words[1..].iter().map(|word| word.text.as_str()).all(|size| {
+            is_in("unlimited hard soft", size) || size.bytes().all(|byte| byte.is_ascii_digit())
+        });
+    is_plain.then(Vec::new)
 }
 
 /// No words at all.
@@ -237,8 +240,7 @@ fn is_duration(word: &str) -> bool {
 
 /// The number of words that belong to `env`; `None` if that is not clear.
 fn env(simple: &SimpleCommand) -> Option<usize> {
-    let is_setting = |word: &&Word| word.text.contains('=');
-    let settings = simple.words[1..].iter().take_while(is_setting);
+    let settings = simple.words[1..].iter().take_while(|word| word.text.contains('='));
     let mut count = 1;
     for setting in settings {
         let (variable, value) = known_words::assignment(&setting.text)?;
@@ -271,12 +273,14 @@ fn timeout(simple: &SimpleCommand) -> Option<usize> {
 }
 
 fn stdbuf(simple: &SimpleCommand) -> Option<usize> {
-    let is_mode = |word: &&Word| {
-        let mode = word.text.strip_prefix('-').and_then(|mode| mode.strip_prefix(['i', 'o', 'e']));
-        matches!(mode, Some("L" | "0"))
-    };
-    let modes = simple.words[1..].iter().take_while(is_mode).count();
+    let modes = simple.words[1..].iter().take_while(|word| is_buffer_mode(&word.text)).count();
     (modes > 0).then_some(1 + modes)
+}
+
+/// True for `-oL`, `-e0` and the like.
+fn is_buffer_mode(text: &str) -> bool {
+    let mode = text.strip_prefix('-').and_then(|mode| mode.strip_prefix(['i', 'o', 'e']));
+    matches!(mode, Some("L" | "0"))
 }
 
 fn xargs(simple: &SimpleCommand) -> Option<usize> {
@@ -298,8 +302,8 @@ fn xargs(simple: &SimpleCommand) -> Option<usize> {
 /// `command -v`.
 fn command(words: &[Word]) -> FilesRead {
     let (first, names) = words.split_first()?;
-    let is_plain = |word: &Word| !word.is_glob && !word.text.starts_with('-');
-    (["-v", "-V"].contains(&first.text.as_str()) && names.iter().all(is_plain)).then(Vec::new)
+    let are_plain = names.iter().all(|word| !word.is_glob && !word.text.starts_with('-'));
+    (["-v", "-V"].contains(&first.text.as_str()) && are_plain).then(Vec::new)
 }
 
 /// `ps` without options that show environments.
@@ -316,6 +320,6 @@ fn ps(words: &[Word]) -> FilesRead {
             _ => {}
         }
     }
-    let shows_environment = |word: &Word| word.text.contains("env");
-    (!words.iter().any(shows_environment)).then(Vec::new)
+    let shows_environment = words.iter().any(|word| word.text.contains("env"));
+    (!shows_environment).then(Vec::new)
 }

@@ -118,7 +118,7 @@ struct SearchSyntax {
     pattern_options: WordList,
     /// Options that make it recursive; `None` if it always is.
     recursive_options: Option<WordList>,
-    /// Whether it may be called without a pattern.
+    /// True if it may be called without a pattern.
     pattern_is_optional: bool,
 }
 
@@ -235,12 +235,11 @@ fn only_reads_any(words: &[Word]) -> bool {
 }
 
 fn deletes_found(words: Args<'_>) -> Option<&'static str> {
-    let deletes = |text: &str| ["rm", "shred", "unlink", "rmdir"].contains(&args::name(text));
-    let runs = |text: &str| {
-        ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"].contains(&text)
-    };
+    const RUNS: WordList = "-exec -execdir -ok -okdir -x -X --exec --exec-batch";
     let is_deletion = words.iter().any(|word| word.text == "-delete")
-        || words.windows(2).any(|pair| runs(&pair[0].text) && deletes(&pair[1].text));
+        || words.windows(2).any(|pair| {
+            is_in(RUNS, &pair[0].text) && is_in("rm shred unlink rmdir", args::name(&pair[1].text))
+        });
     is_deletion.then_some("deletes everything that it finds")
 }
 
@@ -285,7 +284,8 @@ fn sed(words: &[Word]) -> FilesRead {
 
 /// Removes `-e SCRIPT`.
 fn split_scripts(words: &[Word]) -> Option<(Vec<Word>, Vec<&str>)> {
-    let (mut kept, mut scripts) = (Vec::new(), Vec::new());
+    let mut kept = Vec::new();
+    let mut scripts = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if word.text == "-e" {
@@ -334,20 +334,21 @@ fn only_replaces(text: &str) -> bool {
     let [from, _, flags] = parts.as_slice() else { return false };
     // Some versions take a delimiter between brackets for a part of the expression. A bracket that is the first
     // in there does not close.
-    let is_closed = |text: &str| {
+    let is_closed = from.split('[').skip(1).last().is_none_or(|text| {
         let inside = text.strip_prefix('^').unwrap_or(text);
         inside.strip_prefix(']').unwrap_or(inside).contains(']')
-    };
-    from.split('[').skip(1).last().is_none_or(is_closed)
-        && flags.bytes().all(|byte| b"gpiI0123456789".contains(&byte))
+    });
+    is_closed && flags.bytes().all(|byte| b"gpiI0123456789".contains(&byte))
 }
 
 fn skip_address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('/') {
         let (expression, rest) = rest.split_once('/')?;
-        let is_plain =
-            |char: char| char.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~{}".contains(char);
-        return (!expression.is_empty() && expression.chars().all(is_plain)).then_some(rest);
+        let is_plain = !expression.is_empty()
+            && expression
+                .chars()
+                .all(|char| char.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~{}".contains(char));
+        return is_plain.then_some(rest);
     }
     if let Some(rest) = text.strip_prefix('$') {
         return Some(rest);
@@ -369,7 +370,7 @@ fn awk(words: &[Word]) -> FilesRead {
     reads_after_script(&["-F: --field-separator:"], words, only_computes)
 }
 
-/// What lets a script run commands, read other files and variables of the environment, or load code.
+/// The words by which a script runs commands, reads other files and variables of the environment, or loads code.
 const AWK_ACCESS: [&str; 9] =
     ["system", "getline", "ENVIRON", "PROCINFO", "SYMTAB", "FUNCTAB", "ARG", "@", "\\\n"];
 
@@ -397,10 +398,9 @@ const JQ: OptionTable = &[
 /// `jq` without modules, which may be read from anywhere.
 fn jq(words: &[Word]) -> FilesRead {
     let (words, mut reads) = split_variables(words)?;
-    let names_module = |script: &str| {
-        script.contains('"') && (script.contains("import") || script.contains("include"))
-    };
-    reads.extend(reads_after_script(JQ, &words, |script| !names_module(script))?);
+    reads.extend(reads_after_script(JQ, &words, |script| {
+        !script.contains('"') || !script.contains("import") && !script.contains("include")
+    })?);
     Some(reads)
 }
 
@@ -416,7 +416,8 @@ fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
             return None;
         }
         if is_value || is_file {
-            let (name, value) = (words.next()?, words.next()?);
+            let name = words.next()?;
+            let value = words.next()?;
             if name.is_glob || value.is_glob || value.text.starts_with('-') {
                 return None;
             }

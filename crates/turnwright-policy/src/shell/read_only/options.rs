@@ -111,7 +111,9 @@ impl<'a> Arguments<'a> {
             (OptionValue::None, None)
             | (OptionValue::Optional, _)
             | (OptionValue::Required, Some(_)) => {}
-            (OptionValue::Required, None) => drop(self.take_value()?),
+            (OptionValue::Required, None) => {
+                self.take_value()?;
+            }
             (OptionValue::File, Some(value)) => self.file_value = Some((word, value)),
             (OptionValue::File, None) => self.file_value = Some(self.take_value()?),
         }
@@ -131,7 +133,9 @@ impl<'a> Arguments<'a> {
         self.letters = if takes == OptionValue::None { rest } else { "" };
         match (takes, rest) {
             (OptionValue::None | OptionValue::Optional, _) => {}
-            (OptionValue::Required, "") => drop(self.take_value()?),
+            (OptionValue::Required, "") => {
+                self.take_value()?;
+            }
             (OptionValue::Required, _) => {}
             (OptionValue::File, "") => self.file_value = Some(self.take_value()?),
             (OptionValue::File, rest) => {
@@ -171,20 +175,22 @@ fn long_value(options: OptionTable, name: &str) -> Option<OptionValue> {
     if name.ends_with(VALUE_SUFFIXES) {
         return None;
     }
-    let value = |entry: &str| entry.strip_prefix(name).and_then(value_of_suffix);
-    options.iter().find_map(|option| option.split_ascii_whitespace().find_map(value))
+    options
+        .iter()
+        .flat_map(|table| table.split_ascii_whitespace())
+        .find_map(|option| option.strip_prefix(name).and_then(value_of_suffix))
 }
 
 fn letter_value(options: OptionTable, letter: char) -> Option<OptionValue> {
     if !letter.is_ascii_graphic() || "-#:?<".contains(letter) {
         return None;
     }
-    let value = |entry: &str| {
-        let letters = entry.strip_prefix('-').filter(|letters| !letters.starts_with(['-', '#']))?;
+    options.iter().flat_map(|table| table.split_ascii_whitespace()).find_map(|option| {
+        let letters =
+            option.strip_prefix('-').filter(|letters| !letters.starts_with(['-', '#']))?;
         let names = letters.trim_end_matches(VALUE_SUFFIXES);
         names.contains(letter).then(|| value_of_suffix(&letters[names.len()..]))?
-    };
-    options.iter().find_map(|option| option.split_ascii_whitespace().find_map(value))
+    })
 }
 
 const VALUE_SUFFIXES: [char; 3] = [':', '?', '<'];

@@ -279,7 +279,8 @@ mod tests {
     fn rejecting_for_the_session_rejects_only_what_was_asked_about() {
         let inside = read("/ws/a", PathScope::Workspace);
         let outside = read("/etc/passwd", PathScope::Outside);
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         let asked = ask(&policy, &grants, vec![inside.clone(), outside.clone()]);
         let never = PermissionAnswer::Chosen(ChoiceKind::RejectSession);
         asked.resolve(never, &policy, Mode::Ask, &mut grants).unwrap_err();
@@ -289,14 +290,16 @@ mod tests {
 
     #[test]
     fn a_question_is_judged_by_what_holds_when_it_is_answered() {
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         let yes = PermissionAnswer::Chosen(ChoiceKind::AllowOnce);
         let write =
             Effect::Write(ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace });
         let asked = ask(&policy, &grants, vec![write]);
         assert!(asked.resolve(yes, &policy, Mode::Plan, &mut grants).is_err());
         let outside = || vec![read("/etc/a", PathScope::Outside)];
-        let (first, second) = (ask(&policy, &grants, outside()), ask(&policy, &grants, outside()));
+        let first = ask(&policy, &grants, outside());
+        let second = ask(&policy, &grants, outside());
         let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
         first.resolve(always, &policy, Mode::Ask, &mut grants).unwrap();
         assert!(matches!(
@@ -391,7 +394,8 @@ mod tests {
 
     #[test]
     fn a_rejected_tool_stays_rejected_when_its_description_changes() {
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         let asked = ask(&policy, &grants, vec![remote("notes", "read", None)]);
         let never = PermissionAnswer::Chosen(ChoiceKind::RejectSession);
         asked.resolve(never, &policy, Mode::Ask, &mut grants).unwrap_err();
@@ -403,7 +407,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_changed_needs_a_new_approval() {
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         for tool in ["read", "*"] {
             let call = || vec![remote("notes", tool, None)];
             let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
@@ -520,7 +525,8 @@ mod tests {
 
     #[test]
     fn what_was_allowed_for_the_session_can_be_kept_as_the_rules_that_were_named() {
-        let (policy, mut grants) = (policy(), Grants::default());
+        let policy = policy();
+        let mut grants = Grants::default();
         let write = vec![Effect::Write(inside("/ws/a"))];
         let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
         let asked = ask(&policy, &grants, write.clone());

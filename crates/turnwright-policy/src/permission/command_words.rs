@@ -201,11 +201,11 @@ mod tests {
             let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |text| (true, text));
             let (words, _) = parse(text).unwrap();
             let matches = |line: &&str| may_match(&words, exact, &command(line));
-            for it in meant.split("; ") {
-                assert!(matches(&it), "{rule}: {it}");
+            for line in meant.split("; ") {
+                assert!(matches(&line), "{rule}: {line}");
             }
-            for it in other.split("; ").filter(|line| !line.is_empty()) {
-                assert!(!matches(&it), "{rule}: {it}");
+            for line in other.split("; ").filter(|line| !line.is_empty()) {
+                assert!(!matches(&line), "{rule}: {line}");
             }
         }
     }

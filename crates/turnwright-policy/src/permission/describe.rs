@@ -310,10 +310,11 @@ impl QuestionText<'_> {
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
             _ if finding.verdict == Verdict::Allow => return None,
             _ => {
-                let subject = finding.path.as_ref().map(|path| {
-                    format!("{} – ", markdown_code(&display_path(path, &self.policy.bases)))
-                });
-                let subject = subject.unwrap_or_default();
+                let path = finding.path.as_ref();
+                let subject = path
+                    .map(|path| markdown_code(&display_path(path, &self.policy.bases)))
+                    .map(|path| format!("{path} – "))
+                    .unwrap_or_default();
                 format!("{} {subject}{}", sign(finding), why())
             }
         })

@@ -76,7 +76,9 @@ fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
         protected: ProtectedPaths::new(vec![root.clone()], Vec::new()),
         ..PolicyRules::default()
     };
-    let (mut wrong, mut questions, mut count) = (String::new(), [0; 4], 0);
+    let mut wrong = String::new();
+    let mut questions = [0; 4];
+    let mut count = 0;
     for row in EVERYDAY_MODES.lines().filter(|row| !row.is_empty() && !row.starts_with('#')) {
         let (expected, line) = row.split_at_checked(COLUMNS_WIDTH).unwrap();
         let effects = effects(&line.replace("⟨a⟩", "\n"), &root);

@@ -531,7 +531,8 @@ mod tests {
 
     #[test]
     fn what_the_user_has_named_is_protected_with_every_content() {
-        let (root, extra) = (PathBuf::from("/ws"), vec![".npmrc".to_owned(), "web".to_owned()]);
+        let root = PathBuf::from("/ws");
+        let extra = vec![".npmrc".to_owned(), "web".to_owned()];
         let protected = ProtectedPaths::new(vec![root.clone()], extra);
         for (path, expected) in
             [(".npmrc", false), ("web/.yarnrc.yml", false), (".yarnrc.yml", true)]

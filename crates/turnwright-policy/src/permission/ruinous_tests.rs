@@ -36,7 +36,8 @@ fn verdicts(line: &str, modes: &[Mode]) -> String {
 fn what_could_ruin_the_system_is_asked_about_or_refused_in_every_mode() {
     let rows = RUINOUS.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     let modes = [Mode::Plan, Mode::Ask, Mode::Auto, Mode::Full];
-    let (mut wrong, mut count) = (String::new(), 0);
+    let mut wrong = String::new();
+    let mut count = 0;
     for row in rows {
         count += 1;
         let (line, expected) = row.split_once(" ⇒ ").unwrap();

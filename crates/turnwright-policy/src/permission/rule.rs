@@ -8,7 +8,7 @@ use super::glob::Glob;
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
-/// The action of a rule. The strictest comes first, because the strictest rule that matches wins.
+/// The action of a rule. Ordered by strictness, the strictest first: the strictest rule that matches wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleAction {
     /// It must not be done.

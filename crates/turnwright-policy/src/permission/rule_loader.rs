@@ -334,7 +334,8 @@ mod tests {
         for (rule, matches, not, is_fine) in table {
             let (effect, when) = rule.split_once(' ').unwrap();
             let action = if effect == "allow" { RuleAction::Allow } else { RuleAction::Deny };
-            let (matches, not) = (list(matches), list(not));
+            let matches = list(matches);
+            let not = list(not);
             let spec = RuleSpec { matches: &matches, not: &not, ..spec(action, when) };
             let (rules, problems) = load_sample(&[spec]);
             assert_eq!(problems.is_empty(), is_fine, "{rule}: {problems:?}");

@@ -206,7 +206,7 @@ impl CmdScanner {
                 ..SimpleCommand::default()
             });
         }
-        if let Some(redirects) = redirects.filter(|redirect| !redirect.is_empty()) {
+        if let Some(redirects) = redirects.filter(|redirects| !redirects.is_empty()) {
             self.found.push(SimpleCommand { redirects, folder, ..SimpleCommand::default() });
         }
     }

@@ -87,7 +87,8 @@ mod tests {
             let command = crate::shell::command(line, "/w", ShellDialect::Bash);
             let effects = effects_of(command, resolve);
             let shown = |paths: Vec<&ResolvedPath>| {
-                let paths: Vec<_> = paths.iter().map(|path| path.path.to_str().unwrap()).collect();
+                let paths: Vec<_> =
+                    paths.iter().map(|target| target.path.to_str().unwrap()).collect();
                 paths.join(" ").replace(std::path::MAIN_SEPARATOR, "/")
             };
             let Effect::Exec(command) = &effects[0] else { panic!("{line}") };

@@ -67,9 +67,9 @@ const SYSTEM_FOLDERS: &[&str] =
 /// Modules of Python that are programs only with `-m`.
 const MODULES: &[&str] = &["venv", "ensurepip"];
 
-/// Finds the effect of a line on virtual environments, judging by its words. None is found for a line that may run
-/// anything but programs for environments and commands that only read: another program would have the right to change
-/// them, too.
+/// Finds the effect of a line on virtual environments, judging by its words: [`EnvironmentUse::None`] if the line may
+/// run anything but programs for environments and commands that only read, because another program would have the right
+/// to change them, too.
 pub fn environment_use(line: &str, dialect: ShellDialect) -> EnvironmentUse {
     let (line, has_activation) = without_activations(line);
     let script = parse(&line, dialect);

@@ -71,7 +71,8 @@ fn show(script: &Script) -> String {
 
 #[test]
 fn unambiguous_lines_are_parsed_as_the_shell_parses_them() {
-    let (mut wrong, mut count) = (String::new(), 0);
+    let mut wrong = String::new();
+    let mut count = 0;
     for (dialect, line, expected) in rows(UNAMBIGUOUS) {
         count += 1;
         let script = parse(&line, dialect);
@@ -86,7 +87,8 @@ fn unambiguous_lines_are_parsed_as_the_shell_parses_them() {
 
 #[test]
 fn ambiguous_lines_are_recognised_and_their_commands_are_found() {
-    let (mut wrong, mut count) = (String::new(), 0);
+    let mut wrong = String::new();
+    let mut count = 0;
     for (dialect, line, expected) in rows(AMBIGUOUS) {
         count += 1;
         let script = parse(&line, dialect);

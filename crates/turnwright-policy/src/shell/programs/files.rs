@@ -358,7 +358,6 @@ fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {
-    let writes =
-        |word: &str| word.strip_prefix("of=").is_some_and(|path| !path.starts_with("/dev/null"));
-    words.iter().any(|word| writes(&word.text)).then_some("overwrites a file")
+    let mut written = words.iter().filter_map(|word| word.text.strip_prefix("of="));
+    written.any(|path| !path.starts_with("/dev/null")).then_some("overwrites a file")
 }

@@ -338,8 +338,7 @@ fn reads(words: &[Word]) -> FilesRead {
 }
 
 /// True if git may show a secret that it keeps in a revision or the index although no word is its name:
-/// by a pattern, by the name of an object, or among all files of a revision. It may show the files
-/// that have changed.
+/// by a pattern, by the name of an object, or among all files of a revision. It may show changes.
 fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool {
     const NAMES_ONLY: &str = "status ls-files ls-tree rev-list shortlog check-ignore check-attr branch \
         tag remote show-ref for-each-ref describe name-rev rev-parse";

@@ -52,15 +52,16 @@ impl ApprovalRequest {
 
     /// The findings that need approval.
     pub fn findings_to_ask(&self) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(|it| it.verdict == Verdict::Ask)
+        self.decision.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
     }
 
     /// The effects that need approval. Rejecting the call for the session must not reject the
     /// others, which are allowed anyway.
     fn asked_effects(&self) -> Vec<Effect> {
-        let is_asked = |index: usize| self.findings_to_ask().any(|it| it.effect_index == index);
+        let is_asked =
+            |index: usize| self.findings_to_ask().any(|finding| finding.effect_index == index);
         let all = self.effects.iter().enumerate();
-        all.filter(|(index, _)| is_asked(*index)).map(|(_, it)| it.clone()).collect()
+        all.filter(|(index, _)| is_asked(*index)).map(|(_, effect)| effect.clone()).collect()
     }
 
     /// The choices to offer. "Allow once" comes first, because some clients use the first option as the default, and an
@@ -97,7 +98,7 @@ impl ApprovalRequest {
         decide(policy, mode, grants, &self.effects).verdict() == Verdict::Allow
     }
 
-    /// What "Reject … in this session" is about.
+    /// The subject of "Reject … in this session".
     fn rejection_subject(&self) -> &'static str {
         match self.asked_effects().as_slice() {
             [Effect::Exec(_), ..] => "this exact command",
@@ -115,7 +116,7 @@ impl ApprovalRequest {
     /// Empty if the call's title and content say it all.
     pub fn description(&self, policy: &PolicyRules, mode: Mode) -> String {
         let mut answer_notes = Vec::new();
-        // What a button has no space for is listed here.
+        // Answers that do not fit on their buttons are listed here.
         if self.choices().iter().any(|choice| choice.name.replace("…`", "").contains('…')) {
             let answers: Vec<_> = self
                 .lasting_choices()
@@ -129,13 +130,19 @@ impl ApprovalRequest {
         if is_unsandboxed && self.lasting.narrow.is_some() {
             answer_notes.push(RUNS_CHANGED_FILES.to_owned());
         }
-        let (effects, decision) = (self.effects.as_slice(), &self.decision);
-        QuestionText { policy, mode, effects, decision, answer_notes }.render()
+        QuestionText {
+            policy,
+            mode,
+            effects: &self.effects,
+            decision: &self.decision,
+            answer_notes,
+        }
+        .render()
     }
 
     /// The title of the call, preceded by the access that it asks for beyond the sandbox.
     pub fn title(&self, policy: &PolicyRules, title: String) -> String {
-        let access = self.effects.iter().find_map(|it| match it {
+        let access = self.effects.iter().find_map(|effect| match effect {
             Effect::Exec(command) => title_of_access(&command.extra_access, &policy.bases),
             _ => None,
         });
@@ -205,7 +212,8 @@ impl ApprovalRequest {
         policy: &PolicyRules,
         grants: &mut Grants,
     ) {
-        let described = self.effects.first().map(|it| describe::describe_effect(it, &policy.bases));
+        let described =
+            self.effects.first().map(|effect| describe::describe_effect(effect, &policy.bases));
         let mut origin = described.unwrap_or_default();
         redact::redact_in_place(&mut origin);
         if lasting.for_project {
@@ -220,13 +228,14 @@ fn session_button(what: &str) -> String {
     format!("Allow {} in this session", text::clip_within(what.to_owned(), space))
 }
 
+fn plain_path(pattern: &str) -> String {
+    let plain = pattern.replace('\\', "");
+    plain.strip_prefix('/').map_or(plain.clone(), str::to_owned)
+}
+
 /// A rule in words: a command as it is typed, a path as it is seen from the project.
 fn button_label(rule: &str) -> String {
     let inside = |tool: &str| rule.strip_prefix(tool)?.strip_prefix('(')?.strip_suffix(')');
-    let path = |pattern: &str| {
-        let plain = pattern.replace('\\', "");
-        plain.strip_prefix('/').map_or(plain.clone(), str::to_owned)
-    };
     if let Some(words) = inside("exec") {
         return match words.strip_prefix('=') {
             Some(exact) => format!("exactly `{exact}`"),
@@ -234,15 +243,15 @@ fn button_label(rule: &str) -> String {
         };
     }
     if let Some(pattern) = inside("edit") {
-        return format!("changes to `{}`", path(pattern));
+        return format!("changes to `{}`", plain_path(pattern));
     }
     if let Some(pattern) = inside("read") {
-        return format!("reading `{}`", path(pattern));
+        return format!("reading `{}`", plain_path(pattern));
     }
-    if let Some(host) = inside("fetch").and_then(|it| it.strip_prefix("domain:")) {
+    if let Some(host) = inside("fetch").and_then(|rest| rest.strip_prefix("domain:")) {
         return format!("requests to {host}");
     }
-    match inside("mcp").and_then(|it| it.split_once('/')) {
+    match inside("mcp").and_then(|rest| rest.split_once('/')) {
         Some((server, tool)) => format!("`{tool}` of {server}"),
         None => rule.to_owned(),
     }
@@ -270,7 +279,8 @@ mod tests {
     fn rejecting_for_the_session_rejects_only_what_was_asked_about() {
         let inside = read("/ws/a", PathScope::Workspace);
         let outside = read("/etc/passwd", PathScope::Outside);
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         let asked = ask(&policy, &grants, vec![inside.clone(), outside.clone()]);
         let never = PermissionAnswer::Chosen(ChoiceKind::RejectSession);
         asked.resolve(never, &policy, Mode::Ask, &mut grants).unwrap_err();
@@ -280,14 +290,16 @@ mod tests {
 
     #[test]
     fn a_question_is_judged_by_what_holds_when_it_is_answered() {
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         let yes = PermissionAnswer::Chosen(ChoiceKind::AllowOnce);
         let write =
             Effect::Write(ResolvedPath { path: "/ws/a".into(), scope: PathScope::Workspace });
         let asked = ask(&policy, &grants, vec![write]);
         assert!(asked.resolve(yes, &policy, Mode::Plan, &mut grants).is_err());
         let outside = || vec![read("/etc/a", PathScope::Outside)];
-        let (first, second) = (ask(&policy, &grants, outside()), ask(&policy, &grants, outside()));
+        let first = ask(&policy, &grants, outside());
+        let second = ask(&policy, &grants, outside());
         let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
         first.resolve(always, &policy, Mode::Ask, &mut grants).unwrap();
         assert!(matches!(
@@ -342,7 +354,7 @@ mod tests {
             };
             assert_eq!(asked.title(&policy, line.to_owned()), format!("[with network] {line}"));
             let offered = asked.choices();
-            let is_lasting = offered.iter().any(|it| it.kind == ChoiceKind::AllowSession);
+            let is_lasting = offered.iter().any(|choice| choice.kind == ChoiceKind::AllowSession);
             assert_eq!(is_lasting, !line.contains("--force"), "{offered:?}");
             let pass = asked.resolve(yes(), &policy, Mode::Auto, &mut Grants::default()).unwrap();
             let escalated = vec![exec(line, ExtraAccess::network())];
@@ -382,7 +394,8 @@ mod tests {
 
     #[test]
     fn a_rejected_tool_stays_rejected_when_its_description_changes() {
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         let asked = ask(&policy, &grants, vec![remote("notes", "read", None)]);
         let never = PermissionAnswer::Chosen(ChoiceKind::RejectSession);
         asked.resolve(never, &policy, Mode::Ask, &mut grants).unwrap_err();
@@ -394,7 +407,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_changed_needs_a_new_approval() {
-        let (policy, mut grants) = (PolicyRules::default(), Grants::default());
+        let policy = PolicyRules::default();
+        let mut grants = Grants::default();
         for tool in ["read", "*"] {
             let call = || vec![remote("notes", tool, None)];
             let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
@@ -412,9 +426,9 @@ mod tests {
 
     fn choices(policy: &PolicyRules, effects: Vec<Effect>) -> String {
         let asked = ask(policy, &Grants::default(), effects);
-        let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
+        let names: Vec<_> = asked.choices().into_iter().map(|choice| choice.name).collect();
         assert_eq!(names.first().map(String::as_str), Some("Allow once"));
-        assert!(names.iter().all(|it| it.chars().count() <= MAX_BUTTON_CHARS), "{names:?}");
+        assert!(names.iter().all(|name| name.chars().count() <= MAX_BUTTON_CHARS), "{names:?}");
         names[1..].join(" | ")
     }
 
@@ -502,7 +516,7 @@ mod tests {
     fn a_long_pattern_is_cut_in_the_button_and_whole_in_the_description() {
         let path = format!("/ws/{}a.rs", "deep/".repeat(20));
         let asked = ask(&policy(), &Grants::default(), vec![Effect::Write(inside(&path))]);
-        let names: Vec<_> = asked.choices().into_iter().map(|it| it.name).collect();
+        let names: Vec<_> = asked.choices().into_iter().map(|choice| choice.name).collect();
         assert_eq!(names[1].chars().count(), MAX_BUTTON_CHARS);
         assert!(names[1].ends_with("… in this session"), "{}", names[1]);
         let text = asked.description(&policy(), Mode::Ask);
@@ -511,13 +525,14 @@ mod tests {
 
     #[test]
     fn what_was_allowed_for_the_session_can_be_kept_as_the_rules_that_were_named() {
-        let (policy, mut grants) = (policy(), Grants::default());
+        let policy = policy();
+        let mut grants = Grants::default();
         let write = vec![Effect::Write(inside("/ws/a"))];
         let always = PermissionAnswer::Chosen(ChoiceKind::AllowSession);
         let asked = ask(&policy, &grants, write.clone());
         let pass = asked.resolve(always.clone(), &policy, Mode::Ask, &mut grants).unwrap();
         assert_eq!(pass.effects(), write);
-        let rules: Vec<_> = grants.project_rules().iter().map(|it| it.0.clone()).collect();
+        let rules: Vec<_> = grants.project_rules().iter().map(|entry| entry.0.clone()).collect();
         assert!(matches!(&rules[..], [one] if one.pattern.to_string() == "edit(/a)"), "{rules:?}");
         let tomorrow = PolicyRules { rules, ..policy.clone() };
         let again = judge(&tomorrow, Mode::Ask, &Grants::default(), write);

@@ -43,7 +43,7 @@ const DROP_TIMEOUT: Duration = Duration::from_millis(200);
 /// The [`AuditEntry::answer`] of a user who allowed a call once.
 pub const ALLOW_ONCE_ANSWER: &str = "allow once";
 
-/// What happened.
+/// The kinds of events in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditEvent {
@@ -63,7 +63,7 @@ pub enum AuditEvent {
 pub struct AuditEntry {
     /// When it happened, as an RFC 3339 timestamp.
     pub at: String,
-    /// What happened.
+    /// The kind of the event.
     pub event: AuditEvent,
     /// The identifier of the session.
     pub session: String,
@@ -87,7 +87,7 @@ pub struct AuditEntry {
     /// The user's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Whether the command ran in the sandbox.
+    /// True if the command ran in the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<bool>,
     /// How many entries are missing, for [`AuditEvent::Lost`].
@@ -104,11 +104,13 @@ impl AuditEntry {
         effects: &[Effect],
         decision: &Decision,
     ) -> AuditEntry {
-        let command = effects.iter().find_map(|it| match it {
-            Effect::Exec(it) if it.line.chars().count() <= MAX_CHARS => Some(it.line.clone()),
+        let command = effects.iter().find_map(|effect| match effect {
+            Effect::Exec(command) if command.line.chars().count() <= MAX_CHARS => {
+                Some(command.line.clone())
+            }
             _ => None,
         });
-        let rule = effects.iter().find_map(|it| match it {
+        let rule = effects.iter().find_map(|effect| match effect {
             Effect::Remote(call) => Some(remote_pattern(call)?.to_string()),
             _ => None,
         });
@@ -120,12 +122,15 @@ impl AuditEntry {
             project: policy.bases.roots.first().cloned().unwrap_or_default(),
             mode: mode.id().to_owned(),
             effects: words
-                .map(|it| text::clip_within(describe_effect(it, &policy.bases), MAX_CHARS))
+                .map(|effect| text::clip_within(describe_effect(effect, &policy.bases), MAX_CHARS))
                 .collect(),
             command,
             rule,
             verdict: verdict_name(decision.verdict()).to_owned(),
-            reason: decision.strictest().map(|it| describe_reason(it, mode)).unwrap_or_default(),
+            reason: decision
+                .strictest()
+                .map(|finding| describe_reason(finding, mode))
+                .unwrap_or_default(),
             answer: None,
             sandbox: None,
             lost: None,
@@ -219,8 +224,12 @@ impl AuditLog {
         let Some(folder) = &self.folder else { return };
         let entry = entry.redacted();
         let sender = self.sender.get_or_init(|| {
-            let (pending, loss) = (Arc::clone(&self.pending), Arc::clone(&self.loss));
-            AuditWriter { folder: folder.clone(), pending, loss }.start()
+            AuditWriter {
+                folder: folder.clone(),
+                pending: Arc::clone(&self.pending),
+                loss: Arc::clone(&self.loss),
+            }
+            .start()
         });
         self.pending.fetch_add(1, Ordering::Acquire);
         if let Err(error) = sender.try_send(entry) {
@@ -247,8 +256,12 @@ impl AuditLog {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
             // Opening a pipe could block forever.
-            Ok(it) if !it.is_file() => return Err(std::io::Error::other("not a regular file")),
-            Ok(_) => drop(std::fs::OpenOptions::new().append(true).open(&path)?),
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(std::io::Error::other("not a regular file"));
+            }
+            Ok(_) => {
+                std::fs::OpenOptions::new().append(true).open(&path)?;
+            }
         }
         let mut loss = AuditLoss::default();
         for entry in AuditLog::read_entries(state) {
@@ -266,8 +279,8 @@ impl AuditLog {
         let texts = [OLD_FILE, FILE]
             .into_iter()
             .filter_map(|name| private_file::read(&state.join(name), 2 * MAX_FILE_BYTES).ok());
-        let parse = |it: &str| serde_json::from_str(it).ok();
-        texts.flat_map(|it| it.lines().filter_map(parse).collect::<Vec<AuditEntry>>()).collect()
+        let parse = |line: &str| serde_json::from_str(line).ok();
+        texts.flat_map(|text| text.lines().filter_map(parse).collect::<Vec<AuditEntry>>()).collect()
     }
 }
 
@@ -291,8 +304,11 @@ impl AuditWriter {
     /// Starts the thread. If it cannot be started, entries are lost and the agent works on.
     fn start(self) -> SyncSender<AuditEntry> {
         let (sender, entries) = sync_channel(QUEUE_LENGTH);
-        let write = move || self.write_all(&entries);
-        thread::Builder::new().name("audit".into()).stack_size(128 * 1024).spawn(write).ok();
+        thread::Builder::new()
+            .name("audit".into())
+            .stack_size(128 * 1024)
+            .spawn(move || self.write_all(&entries))
+            .ok();
         sender
     }
 
@@ -335,7 +351,7 @@ fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
 }
 
 fn is_full(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|it| it.len() > MAX_FILE_BYTES)
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > MAX_FILE_BYTES)
 }
 
 #[cfg(test)]
@@ -363,7 +379,7 @@ mod tests {
         }
         drop(audit);
         let lines = AuditLog::read_entries(state.path());
-        let commands: Vec<_> = lines.iter().filter_map(|it| it.command.as_deref()).collect();
+        let commands: Vec<_> = lines.iter().filter_map(|line| line.command.as_deref()).collect();
         let hidden = format!("curl -H 'Bearer {}' x", redact::text("sk-canary-1"));
         assert_eq!(commands, ["make all", &hidden]);
         assert_eq!((lines[0].verdict.as_str(), lines[0].mode.as_str()), ("ask", "ask"));
@@ -407,7 +423,8 @@ mod tests {
         record("four");
         assert_eq!(audit.loss().as_ref(), Some(&loss));
         assert_eq!(AuditLog::check(&folder).unwrap(), Some(loss));
-        let events: Vec<_> = AuditLog::read_entries(&folder).iter().map(|it| it.event).collect();
+        let events: Vec<_> =
+            AuditLog::read_entries(&folder).iter().map(|entry| entry.event).collect();
         assert_eq!(events, [AuditEvent::Lost, AuditEvent::Asked, AuditEvent::Asked]);
     }
 

@@ -24,16 +24,18 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
         return false;
     }
     if exact {
-        let fits = arguments.iter().zip(words).all(|(it, word)| may_be_word(word, it));
-        let (many, wanted) = (arguments.len(), words.len());
-        return fits && (many == wanted || many < wanted && command.has_unknown_args);
+        let fits = arguments.iter().zip(words).all(|(argument, word)| may_be_word(word, argument));
+        let given = arguments.len();
+        let wanted = words.len();
+        return fits && (given == wanted || given < wanted && command.has_unknown_args);
     }
     if words.is_empty() {
         return true;
     }
     // The states of an automaton: bit n means that n words have been matched. In `after_option`,
     // the next argument may be the value of an option.
-    let (mut plain, mut after_option) = (1_u64, 0_u64);
+    let mut plain = 1_u64;
+    let mut after_option = 0_u64;
     for argument in arguments {
         let all = plain | after_option;
         let matching = words.iter().enumerate().filter(|(_, word)| may_be_word(word, argument));
@@ -64,9 +66,12 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
     }
     let wildcards = ['*', '?', '[', '$'];
     let start = word.text.split(wildcards).next().unwrap_or_default();
-    let end = word.text.rsplit(['*', '?', ']']).next().unwrap_or_default();
-    // Where the name of a variable ends does not matter: too much is matched rather than too little.
-    let end = if has_variable { "" } else { end };
+    // It does not matter where the name of a variable ends: too much is matched rather than too little.
+    let end = if has_variable {
+        ""
+    } else {
+        word.text.rsplit(['*', '?', ']']).next().unwrap_or_default()
+    };
     wanted.starts_with(start) && wanted.ends_with(end)
 }
 
@@ -74,7 +79,7 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
 /// that more words may follow.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// If the text is not valid.
 pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     let mut words: Vec<(String, bool)> = Vec::new();
     let mut word: Option<(String, bool)> = None;
@@ -95,14 +100,14 @@ pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
         }
     }
     words.extend(word);
-    let has_more = words.pop_if(|it| it.1 && it.0 == "*").is_some();
-    if let Some((word, _)) = words.iter().find(|it| it.1) {
+    let has_more = words.pop_if(|word| word.1 && word.0 == "*").is_some();
+    if let Some((word, _)) = words.iter().find(|word| word.1) {
         return Err(RuleError::MisplacedStar(word.clone()));
     }
-    if words.len() > MAX_WORDS || words.iter().any(|it| it.0.chars().any(char::is_control)) {
+    if words.len() > MAX_WORDS || words.iter().any(|word| word.0.chars().any(char::is_control)) {
         return Err(RuleError::TooManyWords);
     }
-    Ok((words.into_iter().map(|it| it.0).collect(), has_more))
+    Ok((words.into_iter().map(|word| word.0).collect(), has_more))
 }
 
 fn quoted_part(
@@ -121,8 +126,10 @@ fn quoted_part(
 
 /// A word in the syntax of rules, quoted if necessary.
 pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |it: char| !it.is_whitespace() && !['\'', '"', '\\', '*'].contains(&it);
-    if !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('=') {
+    let needs_quotes = word.is_empty()
+        || word.starts_with('=')
+        || word.contains(|char: char| char.is_whitespace() || "'\"\\*".contains(char));
+    if !needs_quotes {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -136,10 +143,10 @@ mod tests {
     /// `…` at the end stands for unknown arguments.
     fn command(text: &str) -> SimpleCommand {
         let (text, has_unknown_args) =
-            text.strip_suffix(" …").map_or((text, false), |it| (it, true));
-        let word = |it: &str| match it.strip_suffix('~') {
+            text.strip_suffix(" …").map_or((text, false), |text| (text, true));
+        let word = |text: &str| match text.strip_suffix('~') {
             Some(glob) => Word { text: glob.to_owned(), is_glob: true },
-            None => Word { text: it.to_owned(), is_glob: false },
+            None => Word { text: text.to_owned(), is_glob: false },
         };
         let words = text.split_whitespace().map(word).collect();
         SimpleCommand { words, has_unknown_args, ..SimpleCommand::default() }
@@ -158,10 +165,10 @@ mod tests {
             ("npm run 'a b'", "", "npm run a b"),
         ];
         for (rule, meant, other) in table {
-            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |it| (true, it));
+            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |text| (true, text));
             let (words, _) = parse(text).unwrap();
-            let matches = |it: &str| starts_with(&words, exact, &command(it));
-            assert!(meant.split("; ").filter(|it| !it.is_empty()).all(matches), "{rule}");
+            let matches = |line: &str| starts_with(&words, exact, &command(line));
+            assert!(meant.split("; ").filter(|line| !line.is_empty()).all(matches), "{rule}");
             assert!(!other.split("; ").any(matches), "{rule}");
         }
     }
@@ -191,14 +198,14 @@ mod tests {
             ("*", "anything at all; a", ""),
         ];
         for (rule, meant, other) in table {
-            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |it| (true, it));
+            let (exact, text) = rule.strip_prefix('=').map_or((false, rule), |text| (true, text));
             let (words, _) = parse(text).unwrap();
-            let matches = |it: &&str| may_match(&words, exact, &command(it));
-            for it in meant.split("; ") {
-                assert!(matches(&it), "{rule}: {it}");
+            let matches = |line: &&str| may_match(&words, exact, &command(line));
+            for line in meant.split("; ") {
+                assert!(matches(&line), "{rule}: {line}");
             }
-            for it in other.split("; ").filter(|it| !it.is_empty()) {
-                assert!(!matches(&it), "{rule}: {it}");
+            for line in other.split("; ").filter(|line| !line.is_empty()) {
+                assert!(!matches(&line), "{rule}: {line}");
             }
         }
     }
@@ -224,7 +231,7 @@ mod tests {
         for (text, expected) in table {
             let (words, _) = parse(text).unwrap();
             assert_eq!(words, *expected, "{text}");
-            let written: Vec<_> = words.iter().map(|it| quoted(it)).collect();
+            let written: Vec<_> = words.iter().map(|word| quoted(word)).collect();
             assert_eq!(parse(&written.join(" ")).unwrap().0, words, "{written:?}");
         }
         for wrong in ["npm run test:*", "a * b", "'open", "\"open", "end\\"] {

@@ -66,8 +66,13 @@ impl Decider<'_> {
 
     /// Adds a finding about a file of a command.
     fn add_file(&mut self, target: &ResolvedPath, (verdict, reason): Ruling) {
-        let (effect_index, path) = (self.effect_index, Some(target.path.clone()));
-        self.findings.push(Finding { effect_index, command_index: None, path, verdict, reason });
+        self.findings.push(Finding {
+            effect_index: self.effect_index,
+            command_index: None,
+            path: Some(target.path.clone()),
+            verdict,
+            reason,
+        });
     }
 
     fn decide_effect(&mut self, effect: &Effect) {
@@ -87,16 +92,19 @@ impl Decider<'_> {
                     }
                     default => default,
                 };
-                let is_restriction =
-                    |it: &Rule| it.action != RuleAction::Allow && it.pattern.is_every_command();
-                self.apply_rules(is_restriction, Some(effect), None, default)
+                self.apply_rules(
+                    |rule| rule.action != RuleAction::Allow && rule.pattern.is_every_command(),
+                    Some(effect),
+                    None,
+                    default,
+                )
             }
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
             Effect::Fetch { host } => {
                 let verdict = if self.mode == Mode::Full { Verdict::Allow } else { Verdict::Ask };
-                let matches = |it: &Rule| it.matches_host(host);
-                self.apply_rules(matches, Some(effect), None, (verdict, Reason::Mode))
+                let default = (verdict, Reason::Mode);
+                self.apply_rules(|rule| rule.matches_host(host), Some(effect), None, default)
             }
             Effect::Remote(call) => self.remote(call, effect),
         };
@@ -113,8 +121,8 @@ impl Decider<'_> {
         always_ask: Option<Reason>,
         default: Ruling,
     ) -> Ruling {
-        let matching = self.policy.rules.iter().filter(|it| matches(it));
-        let rule = matching.min_by_key(|it| it.action);
+        let matching = self.policy.rules.iter().filter(|rule| matches(rule));
+        let rule = matching.min_by_key(|rule| rule.action);
         match rule {
             Some(rule) if rule.action == RuleAction::Deny => {
                 (Verdict::Deny, Reason::Rule(rule.clone()))
@@ -126,10 +134,10 @@ impl Decider<'_> {
             _ if always_ask.is_some() => (Verdict::Ask, always_ask.unwrap_or(Reason::Mode)),
             _ if default.0 == Verdict::Allow => default,
             rule => {
-                let granted = self.grants.rules().iter().find(|it| matches(it));
+                let granted = self.grants.rules().iter().find(|rule| matches(rule));
                 if let Some(granted) = granted {
                     (Verdict::Allow, Reason::Granted(granted.pattern.to_string()))
-                } else if exact.is_some_and(|it| self.grants.allows_exactly(it)) {
+                } else if exact.is_some_and(|effect| self.grants.allows_exactly(effect)) {
                     (Verdict::Allow, Reason::Granted("exactly this".to_owned()))
                 } else if let Some(rule) = rule {
                     (Verdict::Allow, Reason::Rule(rule.clone()))
@@ -152,8 +160,12 @@ impl Decider<'_> {
         // In full mode nothing is asked; the user is notified of the change instead.
         let is_changed = call.change_since_approval.is_some() && self.mode != Mode::Full;
         let always_ask = is_changed.then_some(Reason::ToolChanged);
-        let matches = |it: &Rule| it.matches_remote(&call.server, &call.tool);
-        self.apply_rules(matches, Some(effect), always_ask, (verdict, Reason::Mode))
+        self.apply_rules(
+            |rule| rule.matches_remote(&call.server, &call.tool),
+            Some(effect),
+            always_ask,
+            (verdict, Reason::Mode),
+        )
     }
 
     fn read(&self, target: &ResolvedPath, exact: Option<&Effect>) -> Ruling {
@@ -168,13 +180,17 @@ impl Decider<'_> {
         };
         let bases = &self.policy.bases;
         // A rule that allows reading a whole home was not written with the keys in it in mind.
-        let covers_secret = |it: &Rule| {
-            it.action != RuleAction::Allow
+        let covers_secret = |rule: &Rule| {
+            rule.action != RuleAction::Allow
                 || default.1 != Reason::SecretPath
-                || it.names_secret(&target.path, bases)
+                || rule.names_secret(&target.path, bases)
         };
-        let matches = |it: &Rule| it.matches_target(target, false, bases) && covers_secret(it);
-        self.apply_rules(matches, exact, None, default.clone())
+        self.apply_rules(
+            |rule| rule.matches_target(target, false, bases) && covers_secret(rule),
+            exact,
+            None,
+            default.clone(),
+        )
     }
 
     fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
@@ -190,11 +206,15 @@ impl Decider<'_> {
             Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Reason::Mode),
         };
         let always_ask = self.policy.protected.reason(&target.path).map(Reason::ProtectedPath);
-        let matches = |it: &Rule| it.matches_target(target, true, &self.policy.bases);
-        self.apply_rules(matches, Some(effect), always_ask, default)
+        self.apply_rules(
+            |rule| rule.matches_target(target, true, &self.policy.bases),
+            Some(effect),
+            always_ask,
+            default,
+        )
     }
 
-    /// What the mode says about a command that nothing else is known about.
+    /// The mode's ruling on a command that nothing else is known about.
     fn default_for_command(&self) -> Ruling {
         match self.command_mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
@@ -238,9 +258,8 @@ impl Decider<'_> {
                 self.add(Some(index), ruling);
             }
         }
-        let multiplies = shell::is_fork_bomb(&command.line);
-        let multiplies =
-            multiplies.then_some("starts itself again and again until the system stops");
+        let multiplies = shell::is_fork_bomb(&command.line)
+            .then_some("starts itself again and again until the system stops");
         if let Some(what) = shell::find_ruinous_text(&script).or(multiplies) {
             let verdict =
                 if self.command_mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
@@ -291,10 +310,15 @@ impl Decider<'_> {
     fn restricted_changes(&mut self, targets: &[ResolvedPath]) {
         for target in targets {
             let bases = &self.policy.bases;
-            let restricts = |rule: &Rule| {
-                rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
-            };
-            match self.apply_rules(restricts, None, None, (Verdict::Allow, Reason::Mode)) {
+            let ruling = self.apply_rules(
+                |rule| {
+                    rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
+                },
+                None,
+                None,
+                (Verdict::Allow, Reason::Mode),
+            );
+            match ruling {
                 (Verdict::Allow, _) => {}
                 ruling => self.add_file(target, ruling),
             }
@@ -320,12 +344,9 @@ impl Decider<'_> {
 
     /// git may sign if the user has allowed that for the session: its settings say whether it does.
     fn signing_need(&mut self, command: &ShellCommand, effect: &Effect) {
-        let may_sign = |simple: &SimpleCommand| {
-            let class = shell::classify(simple);
-            class.is_git && !class.is_read_only
-        };
+        let mut classes = command.script.commands.iter().map(shell::classify);
         if !command.extra_access.sign
-            && command.script.commands.iter().any(may_sign)
+            && classes.any(|class| class.is_git && !class.is_read_only)
             && self.grants.gives_access(effect, &ExtraAccess::sign())
         {
             self.add(None, (Verdict::Allow, Reason::Signing));
@@ -349,10 +370,10 @@ impl Decider<'_> {
     /// A rule against every command also applies to lines that are not understood.
     fn every_command_rule(&mut self) {
         let every_command_rules =
-            self.policy.rules.iter().filter(|it| it.pattern.is_every_command());
+            self.policy.rules.iter().filter(|rule| rule.pattern.is_every_command());
         if let Some(rule) = every_command_rules
-            .filter(|it| it.action != RuleAction::Allow)
-            .min_by_key(|it| it.action)
+            .filter(|rule| rule.action != RuleAction::Allow)
+            .min_by_key(|rule| rule.action)
         {
             let verdict =
                 if rule.action == RuleAction::Deny { Verdict::Deny } else { Verdict::Ask };
@@ -392,13 +413,13 @@ impl Decider<'_> {
             // The user has to know of further access that they get.
             && command.extra_access.is_none()
             && !class.fails_offline
-            && uncertain.is_some_and(|it| it.only_runs_programs);
+            && uncertain.is_some_and(|uncertainty| uncertainty.only_runs_programs);
         let always_ask = uncertain
             .filter(|_| self.command_mode != Mode::Full && !is_granted && !is_confined)
-            .map(|it| Reason::Ambiguous(it.reason.clone()))
+            .map(|uncertainty| Reason::Ambiguous(uncertainty.reason.clone()))
             .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
         let default = match class.danger {
-            // What a reader may run is not limited to reading.
+            // A reader may run programs that do more than read.
             _ if class.is_read_only && !is_confined => (Verdict::Allow, Reason::ReadOnly),
             Some(danger) if self.command_mode == Mode::Auto => {
                 (Verdict::Ask, Reason::Destructive(danger))
@@ -412,34 +433,39 @@ impl Decider<'_> {
             }
             default => default,
         };
-        self.apply_rules(|it| it.matches_command(simple), None, always_ask, default)
+        self.apply_rules(|rule| rule.matches_command(simple), None, always_ask, default)
     }
 
     /// Returns true if a command does nothing that the file tools may not do in this mode without a question, and if it
     /// can do nothing else.
     fn only_edits(&self, command: &ShellCommand) -> bool {
         let policy = self.policy;
-        let is_free = |target: &ResolvedPath| {
-            matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. })
-                && !is_secret_path(&target.path)
-                && policy.protected.reason(&target.path).is_none()
-                && !policy.rules.iter().any(|rule| {
-                    rule.action != RuleAction::Allow
-                        && rule.matches_path(&target.path, true, &policy.bases)
-                })
-        };
         self.mode == Mode::AutoEdit
             && policy.can_confine
             && !(policy.protected_exposed)()
             && command.extra_access.is_none()
-            && command.edits.as_ref().is_some_and(|edits| edits.iter().all(is_free))
+            && command
+                .edits
+                .as_ref()
+                .is_some_and(|edits| edits.iter().all(|target| self.is_freely_editable(target)))
+    }
+
+    fn is_freely_editable(&self, target: &ResolvedPath) -> bool {
+        let policy = self.policy;
+        matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. })
+            && !is_secret_path(&target.path)
+            && policy.protected.reason(&target.path).is_none()
+            && !policy.rules.iter().any(|rule| {
+                rule.action != RuleAction::Allow
+                    && rule.matches_path(&target.path, true, &policy.bases)
+            })
     }
 
     /// A command that could ruin the system is asked about, whatever was allowed.
     fn possible_ruin(&self, what: &'static str, simple: &SimpleCommand) -> Ruling {
         let reason = Some(Reason::Destructive(what));
         let default = self.default_for_command();
-        self.apply_rules(|it| it.matches_command(simple), None, reason, default)
+        self.apply_rules(|rule| rule.matches_command(simple), None, reason, default)
     }
 
     /// Without a sandbox, a command may read any file that its words do not name.

@@ -42,7 +42,7 @@ fn effect(text: &str) -> Effect {
 }
 
 fn effects(text: &str) -> Vec<Effect> {
-    text.split("; ").filter(|it| !it.is_empty()).map(effect).collect()
+    text.split("; ").filter(|part| !part.is_empty()).map(effect).collect()
 }
 
 #[track_caller]
@@ -132,7 +132,7 @@ fn a_line_for_cmd_is_always_asked_about_unless_the_mode_asks_nothing() {
         }
     }
     // No rule and no earlier answer about its words lets a line through, and none is offered.
-    let allow = |it: &str| Rule::parse(it, RuleAction::Allow, Scope::User).unwrap();
+    let allow = |text: &str| Rule::parse(text, RuleAction::Allow, Scope::User).unwrap();
     let allowed =
         ["exec", "exec(dir)", "exec(git)", "exec(=git status)", "exec(cmd)", "exec(echo)"];
     let allowed = allowed.map(allow);
@@ -281,14 +281,14 @@ fn the_strictest_rule_counts_in_every_mode_and_no_permission_lifts_plan_mode() {
         ("allow exec; allow fetch; allow edit", Mode::Ask, "call notes/add", "ask"),
     ];
     for (rules, mode, tried, expected) in table {
-        let rule = |it: &str| {
-            let (action, text) = it.split_once(' ').unwrap();
+        let rule = |text: &str| {
+            let (action, text) = text.split_once(' ').unwrap();
             let tiers = [
                 ("deny", RuleAction::Deny),
                 ("ask", RuleAction::Ask),
                 ("allow", RuleAction::Allow),
             ];
-            let (_, action) = tiers.into_iter().find(|it| it.0 == action).unwrap();
+            let (_, action) = tiers.into_iter().find(|tier| tier.0 == action).unwrap();
             Rule::parse(text, action, Scope::User).unwrap()
         };
         let policy = PolicyRules {
@@ -321,7 +321,7 @@ fn an_escalation_to_a_protected_place_is_asked_about_with_that_word() {
         let effects = [Effect::Exec(Box::new(command))];
         let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
         assert_eq!(decision.verdict(), Verdict::Ask, "{path}");
-        let is_protected = |it: &Finding| matches!(it.reason, Reason::ProtectedPath(_));
+        let is_protected = |finding: &Finding| matches!(finding.reason, Reason::ProtectedPath(_));
         assert_eq!(decision.findings.iter().any(is_protected), expected, "{path}");
     }
 }
@@ -341,7 +341,7 @@ fn a_formatter_that_the_project_may_provide_and_a_file_that_a_rule_names_ask_in_
         ("/ws/a.go", Some("a version manager may run the project's"), Verdict::Ask),
     ] {
         let mut command = shell::command("gofmt -w a.go", "/ws", ShellDialect::Bash);
-        command.uncertainty = uncertainty.map(|it| it.to_owned().into());
+        command.uncertainty = uncertainty.map(|text| text.to_owned().into());
         let edited = ResolvedPath { path: path.into(), scope: PathScope::Workspace };
         command.edits = Some(vec![edited]);
         let effects = [Effect::Exec(Box::new(command))];

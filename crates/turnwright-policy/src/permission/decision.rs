@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::rule::Rule;
 use turnwright_types::effect::Effect;
 
-/// Whether something may be done. The order is that of strictness.
+/// The verdict on something that is to be done. Later ones are stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// It may be done.
@@ -85,13 +85,13 @@ pub struct Decision {
 impl Decision {
     /// The strictest verdict of all findings. A call without effects is allowed.
     pub fn verdict(&self) -> Verdict {
-        self.findings.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Allow)
+        self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Allow)
     }
 
     /// The first finding with the strictest verdict.
     pub fn strictest(&self) -> Option<&Finding> {
         let verdict = self.verdict();
-        self.findings.iter().find(|it| it.verdict == verdict)
+        self.findings.iter().find(|finding| finding.verdict == verdict)
     }
 
     /// Returns true if a command gets the network that it needs, because the user is asked about that or has allowed it for
@@ -122,6 +122,8 @@ impl Decision {
 
     /// True if everything is allowed because it only reads.
     pub fn is_read_only(&self) -> bool {
-        self.findings.iter().all(|it| it.verdict == Verdict::Allow && it.reason == Reason::ReadOnly)
+        self.findings
+            .iter()
+            .all(|finding| finding.verdict == Verdict::Allow && finding.reason == Reason::ReadOnly)
     }
 }

@@ -17,46 +17,47 @@ pub struct DeniedPaths {
 }
 
 impl DeniedPaths {
-    /// What stays closed when these effects are allowed: what rules deny, and what rules ask about
-    /// unless the effects name it.
+    /// The paths that stay closed when these effects are allowed: those that rules deny, and those that
+    /// rules ask about unless the effects name them.
     pub(super) fn for_effects(policy: &PolicyRules, effects: &[Effect]) -> DeniedPaths {
-        let read = |it: &Effect| match it {
-            Effect::Read(target) => Some(target.path.clone()),
-            _ => None,
-        };
-        let read: Vec<_> = effects.iter().filter_map(read).collect();
-        if read.is_empty() && !effects.iter().any(|it| matches!(it, Effect::Exec(_))) {
+        let read: Vec<_> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Read(target) => Some(target.path.as_path()),
+                _ => None,
+            })
+            .collect();
+        if read.is_empty() && !effects.iter().any(|effect| matches!(effect, Effect::Exec(_))) {
             return DeniedPaths::default();
         }
-        let names_it =
-            |rule: &Rule| read.iter().any(|it| rule.matches_path(it, false, &policy.bases));
-        let closes = |it: &&Rule| match it.action {
-            _ if !matches!(it.pattern, Pattern::Read(_) | Pattern::Edit(_)) => false,
+        let closing = policy.rules.iter().filter(|rule| match rule.action {
+            _ if !matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_)) => false,
             RuleAction::Deny => true,
-            RuleAction::Ask => !names_it(it),
+            RuleAction::Ask => {
+                !read.iter().any(|path| rule.matches_path(path, false, &policy.bases))
+            }
             RuleAction::Allow => false,
-        };
-        let rules = policy.rules.iter().filter(closes).cloned().collect();
-        DeniedPaths { rules, bases: policy.bases.clone() }
+        });
+        DeniedPaths { rules: closing.cloned().collect(), bases: policy.bases.clone() }
     }
 
-    /// Whether no rule closes any path.
+    /// Returns true if no rule closes any path.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What the rules deny regardless of any call, for a program that is started outside of calls.
+    /// The paths that the rules deny regardless of any call, for a program that is started outside of calls.
     pub fn from_rules(policy: &PolicyRules) -> DeniedPaths {
-        let denied = policy.rules.iter().filter(|it| it.action == RuleAction::Deny);
+        let denied = policy.rules.iter().filter(|rule| rule.action == RuleAction::Deny);
         DeniedPaths { rules: denied.cloned().collect(), bases: policy.bases.clone() }
     }
 
-    /// What rules deny or ask about, for content that a call may show although it does not name it.
+    /// The paths that rules deny or ask about, for content that a call may show although it does not name it.
     pub fn restricted(policy: &PolicyRules) -> DeniedPaths {
-        let restricts =
-            |it: &&Rule| matches!(it.pattern, Pattern::Read(_)) && it.action != RuleAction::Allow;
-        let rules = policy.rules.iter().filter(restricts).cloned().collect();
-        DeniedPaths { rules, bases: policy.bases.clone() }
+        let restricting = policy.rules.iter().filter(|rule| {
+            matches!(rule.pattern, Pattern::Read(_)) && rule.action != RuleAction::Allow
+        });
+        DeniedPaths { rules: restricting.cloned().collect(), bases: policy.bases.clone() }
     }
 
     /// Everything about files that rules deny or ask about, for calls that may touch more files than they
@@ -72,14 +73,16 @@ impl DeniedPaths {
 
     /// Returns the action of the strictest rule about changing this path, or about reading it; `None` without one.
     pub fn restriction(&self, path: &Path, is_change: bool) -> Option<RuleAction> {
-        let about = |rule: &&Rule| rule.matches_path(path, is_change, &self.bases);
-        self.rules.iter().filter(about).map(|rule| rule.action).min()
+        let matching =
+            self.rules.iter().filter(|rule| rule.matches_path(path, is_change, &self.bases));
+        matching.map(|rule| rule.action).min()
     }
 
     /// Returns the denials whose paths are not all known without looking at the disk: the part about reading,
     /// and the part about changing. Each is empty if there is no such rule.
     pub fn denied_patterns(&self) -> (DeniedPaths, DeniedPaths) {
-        let (mut reads, mut edits) = (self.clone(), self.clone());
+        let mut reads = self.clone();
+        let mut edits = self.clone();
         let is_denied = |rule: &Rule| rule.action == RuleAction::Deny;
         reads.rules.retain(|rule| {
             is_denied(rule) && matches!(&rule.pattern, Pattern::Read(glob) if !glob.is_literal())
@@ -93,23 +96,23 @@ impl DeniedPaths {
     /// The paths that must not be read, of rules without wildcards. A sandbox can hide them from a
     /// command.
     pub fn unreadable_paths(&self) -> Vec<PathBuf> {
-        self.denied(|it| if let Pattern::Read(glob) = it { Some(glob) } else { None })
+        self.denied(|pattern| if let Pattern::Read(glob) = pattern { Some(glob) } else { None })
     }
 
     /// The paths that must not be changed, of rules without wildcards.
     pub fn unwritable_paths(&self) -> Vec<PathBuf> {
-        self.denied(|it| if let Pattern::Edit(glob) = it { Some(glob) } else { None })
+        self.denied(|pattern| if let Pattern::Edit(glob) = pattern { Some(glob) } else { None })
     }
 
     fn denied(&self, glob: impl Fn(&Pattern) -> Option<&Glob>) -> Vec<PathBuf> {
-        let denied = self.rules.iter().filter(|it| it.action == RuleAction::Deny);
-        let globs = denied.filter_map(|it| glob(&it.pattern));
-        globs.flat_map(|it| it.literal_paths(&self.bases)).collect()
+        let denied = self.rules.iter().filter(|rule| rule.action == RuleAction::Deny);
+        let globs = denied.filter_map(|rule| glob(&rule.pattern));
+        globs.flat_map(|glob| glob.literal_paths(&self.bases)).collect()
     }
 
     /// True if this path, with symlinks resolved, is closed.
     pub fn contains(&self, path: &Path) -> bool {
-        self.rules.iter().any(|it| it.matches_path(path, false, &self.bases))
+        self.rules.iter().any(|rule| rule.matches_path(path, false, &self.bases))
     }
 }
 
@@ -168,9 +171,9 @@ mod tests {
             let run =
                 Effect::Exec(Box::new(crate::shell::command("make", "/ws", ShellDialect::Bash)));
             let places = DeniedPaths::for_effects(&policy, &[run]).unreadable_paths();
-            let places = places.iter().map(|it| it.to_string_lossy());
+            let places = places.iter().map(|place| place.to_string_lossy());
             let places: Vec<_> =
-                places.map(|it| it.replace(std::path::MAIN_SEPARATOR, "/")).collect();
+                places.map(|place| place.replace(std::path::MAIN_SEPARATOR, "/")).collect();
             assert_eq!(places.join(" "), expected, "{text}");
         }
     }

@@ -10,7 +10,7 @@ use super::rule::PathBases;
 use super::{Confinement, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
-    Effect, PathScope, ResolvedPath, ShellCommand, escape_hidden_line, is_secret_path,
+    Effect, PathScope, ShellCommand, escape_hidden_line, is_secret_path,
 };
 use turnwright_types::text;
 
@@ -28,8 +28,9 @@ pub fn describe_effect(effect: &Effect, bases: &PathBases) -> String {
         Effect::Write(target) => format!("change {}", display_path(&target.path, bases)),
         Effect::Delete(target) => format!("delete {}", display_path(&target.path, bases)),
         Effect::Exec(command) => {
-            let access = title_of_access(&command.extra_access, bases);
-            let access = access.map(|access| format!("[{access}] ")).unwrap_or_default();
+            let access = title_of_access(&command.extra_access, bases)
+                .map(|access| format!("[{access}] "))
+                .unwrap_or_default();
             format!("{access}run {}", escape_hidden_line(&command.line))
         }
         Effect::Input { job, .. } => format!("give input to {job}"),
@@ -54,7 +55,7 @@ pub fn describe_reason(finding: &Finding, mode: Mode) -> String {
                 Verdict::Ask => "to be confirmed, by",
                 Verdict::Deny => "denied by",
             };
-            let why = rule.why.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+            let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             escape_hidden_line(&format!("{verb} {}{why}", rule.pattern))
         }
         Reason::Granted(pattern) | Reason::GrantedAccess(pattern) => {
@@ -112,30 +113,37 @@ pub fn explain(
     effects: &[Effect],
     decision: &Decision,
 ) -> Vec<Explanation> {
-    let row = |finding: &Finding| {
-        let effect = effects.get(finding.effect_index)?;
-        let simple = match effect {
-            Effect::Exec(command) => {
-                finding.command_index.and_then(|index| command.script.commands.get(index))
-            }
-            _ => None,
-        };
-        let subject = match (simple, effect, &finding.path) {
-            (Some(simple), ..) => command_text(simple),
-            (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
-            _ => describe_effect(effect, &policy.bases),
-        };
-        Some(Explanation {
-            subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
-            verdict: finding.verdict,
-            reason: describe_reason(finding, mode),
-            rule: match &finding.reason {
-                Reason::Rule(rule) => Some(rule.pattern.to_string()),
-                _ => None,
-            },
-        })
+    let findings = decision.findings.iter();
+    findings.filter_map(|finding| explain_finding(policy, mode, effects, finding)).collect()
+}
+
+fn explain_finding(
+    policy: &PolicyRules,
+    mode: Mode,
+    effects: &[Effect],
+    finding: &Finding,
+) -> Option<Explanation> {
+    let effect = effects.get(finding.effect_index)?;
+    let simple = match effect {
+        Effect::Exec(command) => {
+            finding.command_index.and_then(|index| command.script.commands.get(index))
+        }
+        _ => None,
     };
-    decision.findings.iter().filter_map(row).collect()
+    let subject = match (simple, effect, &finding.path) {
+        (Some(simple), ..) => command_text(simple),
+        (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
+        _ => describe_effect(effect, &policy.bases),
+    };
+    Some(Explanation {
+        subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
+        verdict: finding.verdict,
+        reason: describe_reason(finding, mode),
+        rule: match &finding.reason {
+            Reason::Rule(rule) => Some(rule.pattern.to_string()),
+            _ => None,
+        },
+    })
 }
 
 /// How the command of a call would be confined, as Markdown.
@@ -169,9 +177,12 @@ pub fn describe_confinement(
                 [] => "nothing".to_owned(),
                 _ => join_list(&places),
             };
-            let fails_offline = |command: &SimpleCommand| shell::classify(command).fails_offline;
-            let fails = effects.iter().any(|effect| {
-                matches!(effect, Effect::Exec(command) if command.script.commands.iter().any(fails_offline))
+            let fails = effects.iter().any(|effect| match effect {
+                Effect::Exec(command) => {
+                    let mut commands = command.script.commands.iter();
+                    commands.any(|simple| shell::classify(simple).fails_offline)
+                }
+                _ => false,
             });
             let network = match (network || policy.has_network, fails) {
                 (true, _) => WITH_NETWORK,
@@ -196,7 +207,8 @@ pub(super) struct QuestionText<'a> {
 
 impl QuestionText<'_> {
     pub(super) fn render(&self) -> String {
-        let (mut lines, mut written) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut written = Vec::new();
         for (index, effect) in self.effects.iter().enumerate() {
             match effect {
                 Effect::Exec(command) => self.add_command(index, command, &mut lines),
@@ -210,24 +222,26 @@ impl QuestionText<'_> {
         lines.extend_from_slice(&self.answer_notes);
         // A list keeps its lines in every client; line breaks made of two trailing spaces get lost
         // where lines are trimmed.
-        lines.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")
+        lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
     }
 
     fn findings_of(&self, effect_index: usize) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(move |it| it.effect_index == effect_index)
+        self.decision.findings.iter().filter(move |finding| finding.effect_index == effect_index)
     }
 
     /// Adds each simple command with its verdict, then the findings about the whole line.
     fn add_command(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
-        // What is at stake comes first, unless a reason says the same.
-        let is_said = |stake: &&str| {
-            let is_reason = |finding: &Finding| matches!(finding.reason, Reason::Destructive(what) if what == *stake);
-            self.findings_of(index).any(is_reason)
-        };
-        let stakes = shell::stakes(&command.script).into_iter().filter(|stake| !is_said(stake));
-        lines.extend(stakes.map(|stake| format!("⚠ it {stake}")));
+        // The stakes come first, unless a reason says the same.
+        for stake in shell::stakes(&command.script) {
+            let is_said = self.findings_of(index).any(
+                |finding| matches!(finding.reason, Reason::Destructive(what) if what == stake),
+            );
+            if !is_said {
+                lines.push(format!("⚠ it {stake}"));
+            }
+        }
         self.add_simple_commands(index, command, lines);
-        for finding in self.findings_of(index).filter(|it| it.command_index.is_none()) {
+        for finding in self.findings_of(index).filter(|finding| finding.command_index.is_none()) {
             lines.extend(self.line_finding(finding, command));
         }
         lines.dedup();
@@ -238,20 +252,22 @@ impl QuestionText<'_> {
     fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
         let script = &command.script;
         // In a line that is not understood, parts with the mode's default verdict say nothing.
-        let is_shown = |it: &&Finding| {
-            script.ambiguity.is_none() || !matches!(it.reason, Reason::Mode | Reason::NoSandbox)
-        };
-        let simple =
-            self.findings_of(index).filter(|it| it.command_index.is_some()).filter(is_shown);
-        let mut simple: Vec<_> = simple.collect();
+        let mut simple: Vec<_> = self
+            .findings_of(index)
+            .filter(|finding| finding.command_index.is_some())
+            .filter(|finding| {
+                script.ambiguity.is_none()
+                    || !matches!(finding.reason, Reason::Mode | Reason::NoSandbox)
+            })
+            .collect();
         let more = simple.len().saturating_sub(MAX_COMMANDS);
         if more > 0 {
             // Show the commands that need approval.
-            simple.sort_by_key(|it| it.verdict == Verdict::Allow);
+            simple.sort_by_key(|finding| finding.verdict == Verdict::Allow);
             simple.truncate(MAX_COMMANDS);
         }
         for finding in simple {
-            let command = finding.command_index.and_then(|it| script.commands.get(it));
+            let command = finding.command_index.and_then(|index| script.commands.get(index));
             let Some(command) = command else { continue };
             let wrappers = command.wrappers.join(" ");
             let suffix = match wrappers.as_str() {
@@ -284,10 +300,10 @@ impl QuestionText<'_> {
             }
             Reason::Network if finding.verdict == Verdict::Ask => format!("⚠ {}", why()),
             Reason::SecretPath => {
-                let secrets = command.reads.iter().filter(|it| is_secret_path(&it.path));
-                let place =
-                    |it: &ResolvedPath| markdown_code(&display_path(&it.path, &self.policy.bases));
-                let places: Vec<_> = secrets.map(place).collect();
+                let secrets = command.reads.iter().filter(|read| is_secret_path(&read.path));
+                let places: Vec<_> = secrets
+                    .map(|read| markdown_code(&display_path(&read.path, &self.policy.bases)))
+                    .collect();
                 format!("⚠ reads {}: {}", join_list(&places), why())
             }
             // Listed at the end.
@@ -295,14 +311,16 @@ impl QuestionText<'_> {
             _ if finding.verdict == Verdict::Allow => return None,
             _ => {
                 let path = finding.path.as_ref();
-                let path = path.map(|it| markdown_code(&display_path(it, &self.policy.bases)));
-                let subject = path.map(|path| format!("{path} – ")).unwrap_or_default();
+                let subject = path
+                    .map(|path| markdown_code(&display_path(path, &self.policy.bases)))
+                    .map(|path| format!("{path} – "))
+                    .unwrap_or_default();
                 format!("{} {subject}{}", sign(finding), why())
             }
         })
     }
 
-    /// Adds what the call's title does not say about an effect that is not a command.
+    /// Adds the facts about an effect, other than a command, that are missing in the call's title.
     fn add_effect(
         &self,
         index: usize,
@@ -311,7 +329,7 @@ impl QuestionText<'_> {
         written: &mut Vec<String>,
     ) {
         let is_redirect = matches!(effect, Effect::Write(_))
-            && self.effects.iter().any(|it| matches!(it, Effect::Exec(_)));
+            && self.effects.iter().any(|effect| matches!(effect, Effect::Exec(_)));
         for finding in self.findings_of(index) {
             let what = markdown_code(&effect_object(effect, &self.policy.bases));
             match &finding.reason {
@@ -343,7 +361,9 @@ impl QuestionText<'_> {
         let mut places = Vec::new();
         for effect in self.effects {
             match effect {
-                Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => places.push(it),
+                Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
+                    places.push(target);
+                }
                 Effect::Exec(command) => {
                     places.extend(&command.reads);
                     places.extend(&command.extra_access.writes);
@@ -355,9 +375,11 @@ impl QuestionText<'_> {
                 | Effect::SessionState => {}
             }
         }
-        let outside = places.into_iter().filter(|it| it.scope != PathScope::Workspace);
-        let mut outside: Vec<_> =
-            outside.map(|it| markdown_code(&it.name_for_commands().to_string_lossy())).collect();
+        let mut outside: Vec<_> = places
+            .into_iter()
+            .filter(|place| place.scope != PathScope::Workspace)
+            .map(|place| markdown_code(&place.name_for_commands().to_string_lossy()))
+            .collect();
         outside.dedup();
         if !outside.is_empty() {
             lines.push(format!("Outside the project: {}", join_list(&outside)));
@@ -375,22 +397,22 @@ fn sign(finding: &Finding) -> &'static str {
 
 /// A simple command as it could be typed.
 fn command_text(simple: &SimpleCommand) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "-_./=:,@%+*?[]".contains(it);
-    let word = |it: &str| {
-        if !it.is_empty() && it.chars().all(is_plain) {
-            it.to_owned()
-        } else {
-            format!("'{}'", it.replace('\'', "'\\''"))
-        }
-    };
     let more = if simple.has_unknown_args { " …" } else { "" };
-    format!("{}{more}", simple.argv().map(word).collect::<Vec<_>>().join(" "))
+    format!("{}{more}", simple.argv().map(quoted_word).collect::<Vec<_>>().join(" "))
+}
+
+fn quoted_word(word: &str) -> String {
+    let is_plain = !word.is_empty()
+        && word.chars().all(|char| char.is_alphanumeric() || "-_./=:,@%+*?[]".contains(char));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// The path, host or other object of an effect.
 fn effect_object(effect: &Effect, bases: &PathBases) -> String {
     match effect {
-        Effect::Read(it) | Effect::Write(it) | Effect::Delete(it) => display_path(&it.path, bases),
+        Effect::Read(target) | Effect::Write(target) | Effect::Delete(target) => {
+            display_path(&target.path, bases)
+        }
         Effect::Exec(command) => command.line.clone(),
         Effect::Input { job, .. } | Effect::Signal { job } => job.clone(),
         Effect::Fetch { host } => host.clone(),
@@ -401,8 +423,8 @@ fn effect_object(effect: &Effect, bases: &PathBases) -> String {
 
 /// A path relative to the project, or else absolute.
 pub(super) fn display_path(path: &Path, bases: &PathBases) -> String {
-    let inside = bases.roots.first().and_then(|it| path.strip_prefix(it).ok());
-    match inside.filter(|it| !it.as_os_str().is_empty()) {
+    let inside = bases.roots.first().and_then(|root| path.strip_prefix(root).ok());
+    match inside.filter(|rest| !rest.as_os_str().is_empty()) {
         Some(inside) => escape_hidden_line(&slashed(inside)),
         None => escape_hidden_line(&path.to_string_lossy()),
     }
@@ -417,7 +439,7 @@ fn join_list(items: &[String]) -> String {
 /// Text as a Markdown code span that it cannot end.
 pub fn markdown_code(text: &str) -> String {
     let text = text::clip_within(escape_hidden_line(text), MAX_CHARS);
-    let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
+    let longest = text.split(|char| char != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{gap}{text}{gap}{fence}")
@@ -441,7 +463,7 @@ mod tests {
     use crate::shell;
     use expect_test::expect;
     use turnwright_types::dialect::ShellDialect;
-    use turnwright_types::effect::ExtraAccess;
+    use turnwright_types::effect::{ExtraAccess, ResolvedPath};
 
     #[test]
     fn foreign_text_stays_in_its_span() {

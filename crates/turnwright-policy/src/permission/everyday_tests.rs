@@ -76,7 +76,9 @@ fn everyday_commands_are_asked_about_only_where_they_have_to_be() {
         protected: ProtectedPaths::new(vec![root.clone()], Vec::new()),
         ..PolicyRules::default()
     };
-    let (mut wrong, mut questions, mut count) = (String::new(), [0; 4], 0);
+    let mut wrong = String::new();
+    let mut questions = [0; 4];
+    let mut count = 0;
     for row in EVERYDAY_MODES.lines().filter(|row| !row.is_empty() && !row.starts_with('#')) {
         let (expected, line) = row.split_at_checked(COLUMNS_WIDTH).unwrap();
         let effects = effects(&line.replace("⟨a⟩", "\n"), &root);
@@ -259,13 +261,14 @@ fn everyday_commands_that_only_look_run_without_a_question() {
     let project = project();
     let root = fs::canonicalize(project.path()).unwrap();
     let (silent, asked) = EVERYDAY.split_once(ASKED_HEADING).unwrap();
-    let lines =
-        |text: &'static str| text.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
-    let asked = lines(asked).map(|it| (it.rsplit_once(" # ").unwrap().0, Verdict::Ask));
-    let all: Vec<_> = lines(silent).map(|it| (it, Verdict::Allow)).chain(asked).collect();
-    let wrong: Vec<_> = all.iter().filter(|it| verdict(it.0, &root, true) != it.1).collect();
+    let lines = |text: &'static str| {
+        text.lines().filter(|line| !line.is_empty() && !line.starts_with("# "))
+    };
+    let asked = lines(asked).map(|line| (line.rsplit_once(" # ").unwrap().0, Verdict::Ask));
+    let all: Vec<_> = lines(silent).map(|line| (line, Verdict::Allow)).chain(asked).collect();
+    let wrong: Vec<_> = all.iter().filter(|row| verdict(row.0, &root, true) != row.1).collect();
     assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
-    let silent = all.iter().filter(|it| it.1 == Verdict::Allow).count();
+    let silent = all.iter().filter(|row| row.1 == Verdict::Allow).count();
     assert_eq!((all.len(), silent >= 159), (174, true), "{silent}");
 }
 

@@ -14,7 +14,7 @@ use super::rule_error::RuleError;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::look_alike::composed;
 
-/// Whether a text has a character that makes a part of a glob more than a literal name.
+/// Returns true if a text has a character that makes a part of a glob more than a literal name.
 fn has_wildcard(text: &str) -> bool {
     text.bytes().any(is_wildcard)
 }
@@ -61,9 +61,9 @@ enum MatchMethod {
     /// Literal names, one below the other. Most globs are no more than that, and comparing names is
     /// fast.
     Names {
-        /// Whether they match at any depth.
+        /// True if they match at any depth.
         anywhere: bool,
-        /// Whether only paths below the last name match.
+        /// True if only paths below the last name match.
         only_below: bool,
         names: Vec<String>,
     },
@@ -78,7 +78,7 @@ impl Glob {
     /// should use `ignore_case`, because some file systems ignore case.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is not valid.
     pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, RuleError> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
@@ -114,7 +114,8 @@ impl Glob {
         let Some(matcher) = &self.matcher else { return true };
         let is_below =
             |base: &PathBuf| path.strip_prefix(base).is_ok_and(|rest| matcher.is_match(rest));
-        let matches_link_target = self.link_targets.iter().any(|it| it.is_match(below_root(path)));
+        let matches_link_target =
+            self.link_targets.iter().any(|link_target| link_target.is_match(below_root(path)));
         matches_link_target
             || match self.base {
                 GlobBase::Project => bases.roots.iter().any(is_below),
@@ -126,12 +127,11 @@ impl Glob {
     /// The paths that it names if it has no wildcards, otherwise none. For a name that matches at
     /// any depth, the path directly in each base.
     pub(super) fn literal_paths(&self, bases: &PathBases) -> Vec<PathBuf> {
-        let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail);
-        let tail = tail.trim_end_matches("/**");
+        let tail = self.tail.strip_prefix("**/").unwrap_or(&self.tail).trim_end_matches("/**");
         if has_wildcard(tail) {
             return Vec::new();
         }
-        self.bases(bases).into_iter().map(|it| it.join(tail)).collect()
+        self.bases(bases).into_iter().map(|base| base.join(tail)).collect()
     }
 
     /// True if it matches nothing but [`literal_paths`](Self::literal_paths) and what is below them.
@@ -154,9 +154,9 @@ impl Glob {
         let last = named.rsplit('/').next().unwrap_or_default();
         !has_wildcard(last)
             && self.matches(path, bases)
-            && path.ancestors().any(|it| {
-                is_secret_path(it)
-                    && it.file_name().is_some_and(|name| name.to_string_lossy() == last)
+            && path.ancestors().any(|ancestor| {
+                is_secret_path(ancestor)
+                    && ancestor.file_name().is_some_and(|name| name.to_string_lossy() == last)
             })
     }
 
@@ -207,23 +207,23 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
     if tail.is_empty() {
         return Ok((base, "**".to_owned()));
     }
-    if tail.split('/').any(|it| it.is_empty() || it == "." || it == "..") {
+    if tail.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
         return Err(RuleError::UnmatchablePart);
     }
     Ok((base, tail.to_owned()))
 }
 
-/// Whether a text begins with a drive of Windows, which belongs behind `//`.
+/// Returns true if a text begins with a drive of Windows, which belongs behind `//`.
 fn names_drive(text: &str) -> bool {
     text.split_once(':')
-        .is_some_and(|it| it.0.len() == 1 && it.0.as_bytes()[0].is_ascii_alphabetic())
+        .is_some_and(|parts| parts.0.len() == 1 && parts.0.as_bytes()[0].is_ascii_alphabetic())
 }
 
 impl Matcher {
     fn new(tail: &str, ignore_case: bool) -> Result<Matcher, RuleError> {
         // A rule that denies holds for every Unicode form of a name, because they look the same.
-        let tail = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
-        let tail = tail.as_ref();
+        let tail_to_match = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
+        let tail = tail_to_match.as_ref();
         let method = literal_names(tail).unwrap_or_default();
         if matches!(method, MatchMethod::Glob(_)) && !is_certainly_valid(tail) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
@@ -246,18 +246,17 @@ impl Matcher {
             // nothing in rules that allow.
             MatchMethod::Glob(compiled) => {
                 let compiled = compiled.get_or_init(|| compile(&self.tail, self.ignore_case).ok());
-                return compiled.as_ref().map_or(self.ignore_case, |it| it.is_match(path));
+                return compiled
+                    .as_ref()
+                    .map_or(self.ignore_case, |matcher| matcher.is_match(path));
             }
         };
-        let is_name = |part: Component<'_>, name: &str| match part.as_os_str() {
-            part if self.ignore_case => part.eq_ignore_ascii_case(name),
-            part => part == name,
-        };
         // `C:` in a pattern stands for `C:\\`.
-        let mut rest = path.components().filter(|it| *it != Component::RootDir);
+        let mut rest = path.components().filter(|component| *component != Component::RootDir);
         loop {
             let mut parts = rest.clone();
-            let matches = names.iter().all(|name| parts.next().is_some_and(|it| is_name(it, name)));
+            let matches =
+                names.iter().all(|name| parts.next().is_some_and(|part| self.is_name(part, name)));
             if matches && (!only_below || parts.next().is_some()) {
                 return true;
             }
@@ -265,6 +264,11 @@ impl Matcher {
                 return false;
             }
         }
+    }
+
+    fn is_name(&self, part: Component<'_>, name: &str) -> bool {
+        let part = part.as_os_str();
+        if self.ignore_case { part.eq_ignore_ascii_case(name) } else { part == name }
     }
 }
 
@@ -279,8 +283,8 @@ fn literal_names(tail: &str) -> Option<MatchMethod> {
     if tail == "**" {
         return Some(MatchMethod::Names { anywhere: false, only_below: false, names: Vec::new() });
     }
-    let (anywhere, rest) = tail.strip_prefix("**/").map_or((false, tail), |it| (true, it));
-    let (only_below, rest) = rest.strip_suffix("/**").map_or((false, rest), |it| (true, it));
+    let (anywhere, rest) = tail.strip_prefix("**/").map_or((false, tail), |rest| (true, rest));
+    let (only_below, rest) = rest.strip_suffix("/**").map_or((false, rest), |rest| (true, rest));
     (!has_wildcard(rest)).then(|| {
         let names = rest.split('/').map(str::to_owned).collect();
         MatchMethod::Names { anywhere, only_below, names }
@@ -291,7 +295,10 @@ fn compile(tail: &str, ignore_case: bool) -> Result<GlobSet, RuleError> {
     let below = if tail.ends_with("/**") || tail == "**" { "" } else { "{,/**}" };
     let glob = build_glob(&format!("{tail}{below}"), ignore_case)?;
     // Unlike `GlobSet`, `GlobMatcher` panics if the compiled glob is too large.
-    GlobSet::builder().add(glob).build().map_err(|it| RuleError::InvalidGlob(it.kind().to_string()))
+    GlobSet::builder()
+        .add(glob)
+        .build()
+        .map_err(|error| RuleError::InvalidGlob(error.kind().to_string()))
 }
 
 fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError> {
@@ -301,11 +308,11 @@ fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError>
         .empty_alternates(true)
         .case_insensitive(ignore_case)
         .build()
-        .map_err(|it| RuleError::InvalidGlob(it.kind().to_string()))
+        .map_err(|error| RuleError::InvalidGlob(error.kind().to_string()))
 }
 
-/// Whether a glob consists of nothing but what is easy to check. Others are built to see what is wrong with
-/// them, which takes twenty times as long.
+/// Returns true if a glob consists of nothing but parts that are easy to check. Others are built to see what is wrong
+/// with them, which takes twenty times as long.
 fn is_certainly_valid(glob: &str) -> bool {
     let mut is_in_braces = false;
     let mut rest = glob.as_bytes();
@@ -316,7 +323,7 @@ fn is_certainly_valid(glob: &str) -> bool {
             b'{' | b'}' if is_in_braces == (*first == b'{') => return false,
             b'{' | b'}' => is_in_braces = !is_in_braces,
             b'[' => {
-                let Some(end) = rest.iter().position(|it| *it == b']') else { return false };
+                let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
                 let (class, after) = rest.split_at(end);
                 if !is_plain_class(class) {
                     return false;
@@ -329,7 +336,7 @@ fn is_certainly_valid(glob: &str) -> bool {
     !is_in_braces
 }
 
-/// Whether the inside of a character class consists of letters, digits and ranges of them.
+/// Returns true if the inside of a character class consists of letters, digits and ranges of them.
 fn is_plain_class(class: &[u8]) -> bool {
     let mut rest = class.strip_prefix(b"!").unwrap_or(class);
     if rest.is_empty() {
@@ -470,9 +477,10 @@ mod tests {
         ) {
             let quick = Matcher::new(&tail, ignore_case).unwrap();
             assert!(matches!(quick.method, MatchMethod::Names { .. }), "{tail}");
-            let (path, compiled) = (Path::new(&path), compile(&tail, ignore_case).unwrap());
+            let path = Path::new(&path);
+            let compiled = compile(&tail, ignore_case).unwrap();
             // Paths with symlinks resolved have no such parts.
-            if !path.components().any(|it| !matches!(it, Component::Normal(_))) {
+            if !path.components().any(|component| !matches!(component, Component::Normal(_))) {
                 assert_eq!(quick.is_match(path), compiled.is_match(path), "{tail} {path:?}");
             }
         }

@@ -6,7 +6,7 @@ use super::access_grant::AccessGrant;
 use super::rule::Rule;
 use turnwright_types::effect::{Effect, RemoteCall};
 
-/// What the user has allowed and rejected for this session.
+/// The user's answers that hold for this session.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     /// Patterns that the user has allowed.
@@ -62,7 +62,7 @@ impl Grants {
         origin: &str,
     ) {
         for rule in rules {
-            if !self.project_rules.iter().any(|it| it.0 == rule) {
+            if !self.project_rules.iter().any(|entry| entry.0 == rule) {
                 self.project_rules.push((rule, origin.to_owned()));
             }
         }
@@ -72,7 +72,8 @@ impl Grants {
     /// Forgets the answers that have become rules of the project, which can be revoked.
     pub fn forget_kept(&mut self) {
         let kept = std::mem::take(&mut self.project_rules);
-        self.allowed.retain(|it| !kept.iter().any(|(rule, _)| rule.pattern == it.pattern));
+        self.allowed
+            .retain(|rule| !kept.iter().any(|(kept_rule, _)| kept_rule.pattern == rule.pattern));
         for effect in std::mem::take(&mut self.covered) {
             self.exact.remove(&effect);
         }

@@ -282,52 +282,56 @@ pub(super) fn rust_toolchain(_folder: &Path, text: &str) -> bool {
 
 /// A program and its versions in each line.
 pub(super) fn tool_versions(_folder: &Path, text: &str) -> bool {
-    let is_version = |word: &str| {
-        let prefixes = ["ref:", "prefix:", "latest:"];
-        let version = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix));
-        is_plain_word(version.unwrap_or(word))
-    };
     // In mise it is a template, comments included.
     !text.contains('{')
         && text.lines().all(|line| {
             let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
             words.next().is_none_or(|name| is_plain_word(name.trim_end_matches(':')))
-                && words.all(is_version)
+                && words.all(|word| {
+                    let prefixes = ["ref:", "prefix:", "latest:"];
+                    let version = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix));
+                    is_plain_word(version.unwrap_or(word))
+                })
         })
 }
 
 /// Versions in lines, perhaps with the names of their programs.
 pub(super) fn versions(_folder: &Path, text: &str) -> bool {
-    let is_version = |word: &str| {
-        let prefixes = ["lts/", "latest:"];
-        let word = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix)).unwrap_or(word);
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-=^~<>*".contains(&byte);
-        !word.contains("..") && !word.starts_with('.') && word.bytes().all(is_plain)
-    };
     text.lines().all(|line| {
         let (words, comment) = line.split_once('#').unwrap_or((line, ""));
-        words.split_whitespace().all(is_version) && is_plain_comment(comment)
+        words.split_whitespace().all(is_version_range) && is_plain_comment(comment)
     })
+}
+
+fn is_version_range(word: &str) -> bool {
+    let prefixes = ["lts/", "latest:"];
+    let version = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix)).unwrap_or(word);
+    !version.contains("..")
+        && !version.starts_with('.')
+        && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-=^~<>*".contains(&byte))
 }
 
 /// Versions. All other words may name a program or a folder beside the file.
 pub(super) fn python_version(_folder: &Path, text: &str) -> bool {
-    let is_version = |word: &str| {
-        let names = ["cpython@", "pypy@", "graalpy@", "python@"];
-        let number = names.iter().find_map(|name| word.strip_prefix(name)).unwrap_or(word);
-        let number = number.strip_suffix('t').unwrap_or(number);
-        let end = number.find(|character: char| !matches!(character, '0'..='9' | '.'));
-        let (number, pre_release) = number.split_at(end.unwrap_or(number.len()));
-        let is_number =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let pre_number = ["rc", "a", "b"].iter().find_map(|kind| pre_release.strip_prefix(kind));
-        number.split('.').all(is_number)
-            && (pre_release.is_empty() || pre_number.is_some_and(is_number))
-    };
     text.lines().all(|line| match line.strip_prefix('#') {
         Some(comment) => is_plain_comment(comment),
-        None => line.split_whitespace().all(is_version),
+        None => line.split_whitespace().all(is_python_version),
     })
+}
+
+fn is_python_version(word: &str) -> bool {
+    let names = ["cpython@", "pypy@", "graalpy@", "python@"];
+    let with_suffix = names.iter().find_map(|name| word.strip_prefix(name)).unwrap_or(word);
+    let version = with_suffix.strip_suffix('t').unwrap_or(with_suffix);
+    let end = version.find(|character: char| !matches!(character, '0'..='9' | '.'));
+    let (number, pre_release) = version.split_at(end.unwrap_or(version.len()));
+    let pre_number = ["rc", "a", "b"].iter().find_map(|kind| pre_release.strip_prefix(kind));
+    number.split('.').all(is_number)
+        && (pre_release.is_empty() || pre_number.is_some_and(is_number))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The path of a system Python, or of one in the project's `.venv/bin`, which is protected.
@@ -342,18 +346,18 @@ pub(super) fn pdm_python(folder: &Path, text: &str) -> bool {
 /// A token in a variable is for npm's own registry, so no other one is named beside it.
 pub(super) fn yarnrc_yml(_folder: &Path, text: &str) -> bool {
     let own_registry = TOKENS[0].0;
-    let is_token = |line: &str| {
-        let value = line.strip_prefix("npmAuthToken:");
-        value.is_some_and(|value| is_token_of(own_registry, value.trim().trim_matches('"')))
-    };
-    let names_registry = |line: &str| {
-        let is_own = line == format!("npmRegistryServer: \"https://{own_registry}\"");
-        !is_own && YARN_REGISTRIES.iter().any(|key| line.starts_with(key))
+    let names_registry = || {
+        let own_line = format!("npmRegistryServer: \"https://{own_registry}\"");
+        text.lines()
+            .any(|line| line != own_line && YARN_REGISTRIES.iter().any(|key| line.starts_with(key)))
     };
     let mut variables = text.lines().filter(|line| may_have_variable(line)).peekable();
     has_only_yaml_keys(text, YARN_SETTINGS)
-        && (variables.peek().is_none() || !text.lines().any(names_registry))
-        && variables.all(is_token)
+        && (variables.peek().is_none() || !names_registry())
+        && variables.all(|line| {
+            let value = line.strip_prefix("npmAuthToken:");
+            value.is_some_and(|value| is_token_of(own_registry, value.trim().trim_matches('"')))
+        })
 }
 
 pub(super) fn pnpm_workspace(_folder: &Path, text: &str) -> bool {
@@ -362,26 +366,28 @@ pub(super) fn pnpm_workspace(_folder: &Path, text: &str) -> bool {
 
 /// A setting and one value in each line.
 pub(super) fn yarnrc(_folder: &Path, text: &str) -> bool {
-    let is_value = |value: &str| {
-        let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        match quoted {
-            Some(inner) => !inner.contains('"') && !may_have_variable(inner),
-            None => value.bytes().all(|it| it.is_ascii_alphanumeric() || b".^~-".contains(&it)),
-        }
-    };
     is_plain_text(text)
         && text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).all(|line| {
             let (key, value) = line.split_once(' ').unwrap_or((line, ""));
-            YARN_CLASSIC_SETTINGS.contains(&key) && is_value(value)
+            YARN_CLASSIC_SETTINGS.contains(&key) && is_plain_value(value)
         })
+}
+
+fn is_plain_value(value: &str) -> bool {
+    let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match quoted {
+        Some(inner) => !inner.contains('"') && !may_have_variable(inner),
+        None => value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".^~-".contains(&byte)),
+    }
 }
 
 /// `key=value` in each line. Keys are neither quoted nor escaped. The only variables are tokens of a registry that is
 /// told to its own.
 pub(super) fn npmrc(_folder: &Path, text: &str) -> bool {
     text.split(['\n', '\r']).map(str::trim_ascii).all(|line| {
-        let (key, value) = line.split_once('=').unwrap_or((line, ""));
-        let (key, value) = (key.trim_ascii(), value.trim_ascii());
+        let (before, after) = line.split_once('=').unwrap_or((line, ""));
+        let key = before.trim_ascii();
+        let value = after.trim_ascii();
         let of_registry = key.strip_prefix("//").and_then(|rest| rest.rsplit_once(':'));
         let scope = key.strip_prefix('@').and_then(|rest| rest.strip_suffix(":registry"));
         let has_own_token = of_registry
@@ -403,13 +409,13 @@ pub(super) fn npmrc(_folder: &Path, text: &str) -> bool {
 /// for the quote before a key.
 pub(super) fn luarc(_folder: &Path, text: &str) -> bool {
     fn is_harmless(parent: &str, property: &ObjectProp) -> bool {
-        let path = format!("{parent}{}", property.name.as_str());
-        let path = path.strip_prefix("Lua.").unwrap_or(&path);
-        let is_known = |known: &str| {
+        let whole_path = format!("{parent}{}", property.name.as_str());
+        let path = whole_path.strip_prefix("Lua.").unwrap_or(&whole_path);
+        let is_known = LUA_SETTINGS.iter().any(|known| {
             let rest = path.strip_prefix(known);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        LUA_SETTINGS.iter().any(|known| is_known(known))
+        });
+        is_known
             || property.value.as_object().is_some_and(|object| {
                 let path = format!("{path}.");
                 object.properties.iter().all(|property| is_harmless(&path, property))
@@ -428,7 +434,9 @@ pub(super) fn luarc(_folder: &Path, text: &str) -> bool {
     };
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options);
     match parsed.ok().and_then(|parsed| parsed.value) {
-        Some(Value::Object(object)) => object.properties.iter().all(|it| is_harmless("", it)),
+        Some(Value::Object(object)) => {
+            object.properties.iter().all(|property| is_harmless("", property))
+        }
         _ => false,
     }
 }
@@ -458,17 +466,17 @@ fn has_only_yaml_keys(text: &str, known: &[&str]) -> bool {
 
 /// Returns true if a text has no character that ends a line for some programs and not for others.
 fn is_plain_text(text: &str) -> bool {
-    let is_plain = |character: char| {
+    text.replace("\r\n", "\n").chars().all(|character| {
         matches!(character, '\n' | '\t')
             || !character.is_control() && !matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}')
-    };
-    text.replace("\r\n", "\n").chars().all(is_plain)
+    })
 }
 
 /// Returns true for names and versions, which are no path in any system.
 fn is_plain_word(word: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
-    !word.is_empty() && !word.starts_with('.') && word.bytes().all(is_plain)
+    !word.is_empty()
+        && !word.starts_with('.')
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte))
 }
 
 /// Returns true if a text may have a variable, an escaped one included: programs replace it by its value.
@@ -478,9 +486,9 @@ fn may_have_variable(text: &str) -> bool {
 
 /// Returns true if a value is a variable with the token of the registry on this host.
 fn is_token_of(host: &str, value: &str) -> bool {
-    let name = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    // The signs behind it say what becomes of an unset variable.
-    let name = name.map(|name| name.trim_end_matches([':', '-', '?']));
+    let variable = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    // The characters behind the name say what becomes of an unset variable.
+    let name = variable.map(|variable| variable.trim_end_matches([':', '-', '?']));
     let names = TOKENS.iter().filter(|(registry, _)| *registry == host).flat_map(|token| token.1);
     name.is_some_and(|name| names.into_iter().any(|token| *token == name))
 }

@@ -18,7 +18,7 @@ use turnwright_types::effect::{
 /// The maximum length of a server's or tool's name in a rule, in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// What a lasting approval would cover.
+/// The extent of a lasting approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LastingGrant {
     /// The patterns of the rules. For the session, patterns about paths are not needed: their
@@ -34,7 +34,7 @@ pub(super) struct LastingGrant {
     all_commands: bool,
     /// All of it but for the access and the commands that get it, as shown to the user.
     names: Vec<String>,
-    /// Whether it can be stored as rules for the project.
+    /// True if it can be stored as rules for the project.
     pub(super) for_project: bool,
 }
 
@@ -73,18 +73,17 @@ pub(super) fn find_lasting_grants(
         };
     };
     // To write all of the home folder is nearly to run without the sandbox.
-    let is_too_wide = |target: &ResolvedPath| {
-        let home = policy.bases.home.as_deref();
+    let home = policy.bases.home.as_deref();
+    let may_be_wide = !access.writes.iter().any(|target| {
         home.is_some_and(|home| home.starts_with(&target.path)) || is_secret_path(&target.path)
-    };
-    let may_be_wide = !access.writes.iter().any(is_too_wide);
+    });
     LastingGrants {
         narrow: finder.find(Some(Reach::Alike)).or_else(|| finder.find(Some(Reach::Exact))),
         wide: may_be_wide.then(|| finder.find(Some(Reach::All))).flatten(),
     }
 }
 
-/// What the lasting approvals of a call depend on.
+/// The inputs on which the lasting approvals of a call depend.
 struct Finder<'a> {
     policy: &'a PolicyRules,
     mode: Mode,
@@ -128,11 +127,8 @@ impl Finder<'_> {
         }
         let mut project = self.policy.clone();
         project.rules.extend(lasting.rules());
-        let is_sufficient = || {
-            let decided = decide(&project, self.mode, self.grants, self.effects);
-            decided.verdict() == Verdict::Allow
-        };
-        lasting.for_project = lasting.for_project && is_sufficient();
+        lasting.for_project = lasting.for_project
+            && decide(&project, self.mode, self.grants, self.effects).verdict() == Verdict::Allow;
         Some(lasting)
     }
 
@@ -172,13 +168,12 @@ impl Finder<'_> {
 impl LastingGrant {
     /// The rules to store for the project.
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule> {
-        let rule = |pattern: &Pattern| Rule {
+        self.patterns.iter().map(|pattern| Rule {
             action: RuleAction::Allow,
             pattern: pattern.clone(),
             scope: Scope::Local,
             why: None,
-        };
-        self.patterns.iter().map(rule)
+        })
     }
 
     /// The effects that are allowed exactly.
@@ -188,11 +183,14 @@ impl LastingGrant {
 
     /// Adds it to the grants of the session.
     pub(super) fn grant(&self, grants: &mut Grants) {
-        let is_needed = |it: &Rule| {
-            matches!(it.pattern, Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Mcp { .. })
-        };
-        for rule in self.rules().filter(is_needed) {
-            grants.allow(Rule { scope: Scope::Session, ..rule });
+        for rule in self.rules() {
+            let is_needed = matches!(
+                rule.pattern,
+                Pattern::Exec { .. } | Pattern::Fetch(_) | Pattern::Mcp { .. }
+            );
+            if is_needed {
+                grants.allow(Rule { scope: Scope::Session, ..rule });
+            }
         }
         for effect in &self.exact {
             grants.allow_exactly(effect.clone());
@@ -210,7 +208,7 @@ impl LastingGrant {
         (self.access.is_empty() && !self.all_commands).then(|| self.names.join(" and "))
     }
 
-    /// What is allowed, after "allow". `write_rule` says how a rule is written.
+    /// Describes what is allowed, after "allow". `write_rule` says how a rule is written.
     pub(super) fn describe(&self, write_rule: fn(&str) -> String) -> String {
         if self.all_commands {
             return "all commands in the sandbox".to_owned();
@@ -308,7 +306,7 @@ impl LastingGrant {
             // Every other reason asks each time: a rule, an ambiguous line, destruction, a protected path.
             _ => return None,
         }
-        let shown = |it: &ResolvedPath| rule_path(&it.name_for_commands(), &policy.bases);
+        let shown = |target: &ResolvedPath| rule_path(&target.name_for_commands(), &policy.bases);
         match effect {
             Effect::Exec(command) => self.cover_command(policy, effect, command, finding, reach)?,
             // If the path is a folder, a pattern would include everything below it, which may be
@@ -375,7 +373,7 @@ impl LastingGrant {
             }
             // The files that it reads, whatever command does so.
             None if finding.reason == Reason::SecretPath => {
-                for target in command.reads.iter().filter(|it| is_secret_path(&it.path)) {
+                for target in command.reads.iter().filter(|read| is_secret_path(&read.path)) {
                     let name = format!("read({})", rule_path(&target.path, &policy.bases)?);
                     self.add_exact(&Effect::Read(target.clone()), &name);
                 }
@@ -410,13 +408,13 @@ fn has_dangerous_command(command: &ShellCommand) -> bool {
 /// The pattern that means exactly this tool; `None` if its name or the server's could mean or look
 /// like something else.
 pub(super) fn remote_pattern(call: &RemoteCall) -> Option<Pattern> {
-    let (server, tool) = (call.server.clone(), call.tool.clone());
-    let is_plain =
-        |it: &str| !it.contains('*') && escape_hidden_line(it) == it && it.len() <= MAX_NAME_BYTES;
-    if !is_plain(&server) || !is_plain(&tool) {
+    let is_plain = |name: &str| {
+        !name.contains('*') && escape_hidden_line(name) == name && name.len() <= MAX_NAME_BYTES
+    };
+    if !is_plain(&call.server) || !is_plain(&call.tool) {
         return None;
     }
-    let pattern = Pattern::Mcp { server, tool: Some(tool) };
+    let pattern = Pattern::Mcp { server: call.server.clone(), tool: Some(call.tool.clone()) };
     // The pattern must survive being written and parsed again.
     let round_trips =
         Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);
@@ -467,8 +465,9 @@ pub(super) fn rule_path(path: &Path, bases: &PathBases) -> Option<String> {
         None if cfg!(windows) => ("//", path.strip_prefix("/").unwrap_or(path)),
         None => ("//", path.strip_prefix("/").ok()?),
     };
-    let rest = rest.to_str().map(|_| super::glob::slashed(rest));
-    let rest = rest.as_deref().filter(|it| !it.is_empty() && escape_hidden_line(it) == **it)?;
+    let slashed = rest.to_str().map(|_| super::glob::slashed(rest));
+    let rest =
+        slashed.as_deref().filter(|rest| !rest.is_empty() && escape_hidden_line(rest) == **rest)?;
     let mut text = prefix.to_owned();
     for char in rest.chars() {
         if matches!(char, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
@@ -510,7 +509,7 @@ mod tests {
                 claims_read_only: false,
                 change_since_approval: None,
             };
-            let pattern = remote_pattern(&call).map(|it| it.to_string());
+            let pattern = remote_pattern(&call).map(|pattern| pattern.to_string());
             assert_eq!(pattern.as_deref(), expected, "{server:?} {tool:?}");
         }
     }

@@ -128,9 +128,9 @@ pub enum Confinement {
     Unconfined,
     /// It runs in the sandbox.
     Sandboxed {
-        /// Whether it may change the session's folders.
+        /// True if it may change the session's folders.
         workspace_writable: bool,
-        /// Whether it may use the network.
+        /// True if it may use the network.
         network: bool,
         /// Other paths that it may change, with symlinks resolved.
         extra_writable: Vec<PathBuf>,
@@ -146,8 +146,10 @@ impl Confinement {
         decision: &Decision,
         effects: &[Effect],
     ) -> Confinement {
-        let is_unsandboxed = |effect: &Effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed);
-        if mode == Mode::Full || !policy.can_confine || effects.iter().any(is_unsandboxed) {
+        let is_unsandboxed = effects.iter().any(
+            |effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed),
+        );
+        if mode == Mode::Full || !policy.can_confine || is_unsandboxed {
             return Confinement::Unconfined;
         }
         let mut extra_writable = Vec::new();
@@ -174,7 +176,7 @@ impl Confinement {
     }
 }
 
-/// What follows for a call.
+/// The consequence of a decision for a call.
 #[derive(Debug)]
 pub enum Judgement {
     /// It may run.
@@ -188,7 +190,7 @@ pub enum Judgement {
 /// A call that must not run.
 #[derive(Debug)]
 pub struct Denial {
-    /// What the call would do.
+    /// The effects that the call would have.
     pub effects: Vec<Effect>,
     /// The findings, at least one of which denies it.
     pub decision: Decision,

@@ -80,7 +80,7 @@ impl Mode {
 
     /// The mode with this identifier.
     pub fn parse(id: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|it| it.id() == id)
+        Mode::ALL.into_iter().find(|mode| mode.id() == id)
     }
 
     /// The mode that a person has written, in upper or lower case.
@@ -132,7 +132,7 @@ impl SharedMode {
     /// Sets the mode, or [`max_mode`](SharedMode::max_mode) if that is stricter.
     pub fn set(&self, mode: Mode) {
         let mode = mode.min(self.0.max);
-        let index = Mode::ALL.iter().position(|it| *it == mode).unwrap_or_default();
+        let index = Mode::ALL.iter().position(|other| *other == mode).unwrap_or_default();
         self.0.index.store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
     }
 

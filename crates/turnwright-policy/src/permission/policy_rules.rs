@@ -17,16 +17,17 @@ pub struct PolicyRules {
     pub protected: ProtectedPaths,
     /// The dialect of the shell that runs commands.
     pub dialect: ShellDialect,
-    /// Whether this system can confine a command. If not, no mode runs a command unasked because it
+    /// True if this system can confine a command. If not, no mode runs a command unasked because it
     /// would be sandboxed.
     pub can_confine: bool,
     /// The least strict mode that the machine's administrator allows.
     pub max_mode: Mode,
     /// True if the settings give commands in the sandbox the network.
     pub has_network: bool,
-    /// Whether a sandboxed command could write protected files, because the system cannot exclude parts
-    /// of a folder. If so, no command that may write runs unasked because it would be sandboxed. This
-    /// is a function because finding out takes some milliseconds; it is called only when it matters.
+    /// Returns true if a sandboxed command could write protected files, because the system cannot
+    /// exclude parts of a folder. If so, no command that may write runs unasked because it would be
+    /// sandboxed. This is a function because finding out takes some milliseconds; it is called only
+    /// when it matters.
     pub protected_exposed: fn() -> bool,
 }
 

@@ -7,11 +7,14 @@ use turnwright_types::ids::fnv1a;
 /// The folder for the data of one project. `project` is a path with symlinks resolved. Its name has a hash, of
 /// which collisions are possible, so files in the folder name their project.
 pub fn project_folder(state: &Path, project: &Path) -> PathBuf {
-    let name = project.file_name().map(|it| it.to_string_lossy().to_lowercase());
-    let is_allowed = |it: &char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
-    let name: String = name.unwrap_or_default().chars().filter(is_allowed).take(40).collect();
+    let own_name = project.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let plain_name: String = own_name
+        .chars()
+        .filter(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.'))
+        .take(40)
+        .collect();
     let hash = fnv1a(project.as_os_str().as_encoded_bytes());
-    let name = if name.is_empty() { "project" } else { name.as_str() };
+    let name = if plain_name.is_empty() { "project" } else { plain_name.as_str() };
     state.join("projects").join(format!("{name}-{hash:016x}"))
 }
 
@@ -21,8 +24,8 @@ mod tests {
 
     #[test]
     fn each_project_has_a_folder_of_its_own() {
-        let folder = |it: &str| {
-            let folder = project_folder(Path::new("/state"), Path::new(it));
+        let folder = |project: &str| {
+            let folder = project_folder(Path::new("/state"), Path::new(project));
             folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
         };
         assert!(folder("/home/me/App").starts_with("/state/projects/app-"));

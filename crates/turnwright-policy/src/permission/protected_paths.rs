@@ -64,18 +64,24 @@ impl ProtectedPaths {
     /// Why this path is protected, if it is: because it is a protected path, lies below one, or is
     /// a folder that contains one. The path must have symlinks resolved.
     pub fn reason(&self, path: &Path) -> Option<&'static str> {
-        if self.roots.iter().any(|it| it.starts_with(path)) {
+        if self.roots.iter().any(|root| root.starts_with(path)) {
             return Some("the whole project, with its hooks and settings");
         }
-        let root = self.roots.iter().filter(|it| path.starts_with(it));
         // The nearest root: names above a folder that the user has opened do not count.
-        let root = root.max_by_key(|it| it.components().count());
-        let parts = parts(root.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path));
-        let is_git = root.and_then(|it| it.file_name()).is_some_and(|it| it == ".git");
+        let root = self
+            .roots
+            .iter()
+            .filter(|root| path.starts_with(root))
+            .max_by_key(|root| root.components().count());
+        let parts = parts(root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path));
+        let is_git = root.and_then(|root| root.file_name()).is_some_and(|name| name == ".git");
         if let Some(why) = git_reason(&parts, is_git) {
             return Some(why);
         }
-        if self.extra.iter().any(|it| root.is_some() && overlaps(&parts, &self::parts(it.as_ref())))
+        if self
+            .extra
+            .iter()
+            .any(|path| root.is_some() && overlaps(&parts, &self::parts(path.as_ref())))
         {
             return Some(USER);
         }
@@ -103,30 +109,33 @@ impl ProtectedPaths {
 
     /// Returns true if only some contents of the file at this path are protected: not if the user has named it.
     pub fn is_judged_by_content(&self, path: &Path) -> bool {
-        let is_extra = |root: &PathBuf| {
-            let below = path.strip_prefix(root).ok().map(parts);
-            let named = |extra: &String| parts(extra.as_ref());
-            below.is_some_and(|below| self.extra.iter().any(|it| overlaps(&below, &named(it))))
-        };
-        judge_of(path).is_some() && !self.roots.iter().any(is_extra)
+        judge_of(path).is_some() && !self.is_extra(path)
     }
 
-    /// Whether programs of the user obey what is at this path below a root, in a subfolder of it: one of
+    fn is_extra(&self, path: &Path) -> bool {
+        let below_roots = self.roots.iter().filter_map(|root| path.strip_prefix(root).ok());
+        below_roots
+            .map(parts)
+            .any(|below| self.extra.iter().any(|extra| overlaps(&below, &parts(extra.as_ref()))))
+    }
+
+    /// Returns true if programs of the user obey the file at this path below a root, in a subfolder of it: one of
     /// the protected files, or a link that may lead to one. CI servers do not look into subfolders, and
-    /// what packages bring along for their own development is obeyed by nobody.
+    /// nothing obeys the files that packages bring along for their own development.
     pub fn is_obeyed_in_subfolder(path: &Path, is_link: bool) -> bool {
         if !path.iter().skip(1).any(may_begin_obeyed) {
             return false;
         }
         let parts = parts(path);
-        if parts.len() < 2 || parts.iter().any(|it| PACKAGE_FOLDERS.contains(&it.as_str())) {
+        if parts.len() < 2 || parts.iter().any(|part| PACKAGE_FOLDERS.contains(&part.as_str())) {
             return false;
         }
         let is_in = |start: usize, pattern: &str| {
             let rest = &parts[start..];
-            let (mut all, mut length) = (true, 0);
+            let mut all = true;
+            let mut length = 0;
             for (index, part) in pattern.split('/').enumerate() {
-                all &= rest.get(index).is_none_or(|it| it.eq_ignore_ascii_case(part));
+                all &= rest.get(index).is_none_or(|name| name.eq_ignore_ascii_case(part));
                 length += 1;
             }
             all && (is_link || rest.len() >= length)
@@ -136,8 +145,8 @@ impl ProtectedPaths {
             || ProtectedPaths::is_environment_file(path)
     }
 
-    /// Whether a folder below a root, in a subfolder of it, may hold such a file at this or a further
-    /// level.
+    /// Returns true if a folder below a root, in a subfolder of it, may hold such a file at this or a
+    /// further level.
     pub fn may_hold_obeyed(path: &Path) -> bool {
         ProtectedPaths::is_obeyed_in_subfolder(path, true)
     }
@@ -147,26 +156,22 @@ impl ProtectedPaths {
         if !path.iter().any(may_be_of_environment) {
             return None;
         }
-        let is_programs = |it: &&Path| {
-            let name = parts(Path::new(it.file_name().unwrap_or_default()));
-            name.first().is_some_and(|it| ENVIRONMENT_PROGRAMS.contains(&it.as_str()))
-        };
         if ProtectedPaths::is_environment_file(path) {
             return path.parent();
         }
-        path.ancestors().filter(is_programs).find_map(|programs| {
+        path.ancestors().filter(|folder| holds_programs(folder)).find_map(|programs| {
             programs.parent().filter(|folder| is_venv(folder) || is_of_conda(folder))
         })
     }
 
-    /// Whether this is the file that makes its folder a virtual environment.
+    /// Returns true if this is the file that makes its folder a virtual environment.
     pub fn is_environment_file(path: &Path) -> bool {
         path.file_name().is_some_and(is_environment_file_name)
     }
 
     /// The folders with the programs of an environment.
     pub fn environment_programs(environment: &Path) -> impl Iterator<Item = PathBuf> {
-        ["bin", "Scripts"].iter().map(|it| environment.join(it))
+        ["bin", "Scripts"].iter().map(|folder| environment.join(folder))
     }
 
     /// Returns true if this is a file that is protected for the form of its name, as the workspace files of editors.
@@ -189,11 +194,13 @@ impl ProtectedPaths {
         self.list.get_or_init(|| {
             let sorted = self.sorted_paths();
             let is_parent = |index: usize| {
-                sorted.get(index + 1).is_some_and(|it| it.starts_with(&sorted[index]))
+                sorted.get(index + 1).is_some_and(|next| next.starts_with(&sorted[index]))
             };
-            let leaves = (0..sorted.len()).filter(|index| !is_parent(*index));
-            let leaves = leaves.map(|index| sorted[index].clone());
-            let leaves = leaves.filter(|path| !self.is_judged_by_content(path)).collect();
+            let leaves = (0..sorted.len())
+                .filter(|index| !is_parent(*index))
+                .map(|index| sorted[index].clone())
+                .filter(|path| !self.is_judged_by_content(path))
+                .collect();
             ProtectedList {
                 leaves: ProtectedPaths::git_first(leaves),
                 paths: ProtectedPaths::git_first(sorted),
@@ -203,7 +210,7 @@ impl ProtectedPaths {
 
     /// The protected paths in a `.git` folder, besides the folder itself.
     pub fn git_parts(git: &Path) -> impl Iterator<Item = PathBuf> {
-        GIT_PARTS.iter().map(|it| git.join(it))
+        GIT_PARTS.iter().map(|part| git.join(part))
     }
 
     /// Sorts git's own paths before all others, because the number of copies of their contents is limited, and those
@@ -219,7 +226,7 @@ impl ProtectedPaths {
     fn sorted_paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for root in &self.roots {
-            let git = if root.file_name().is_some_and(|it| it == ".git") {
+            let git = if root.file_name().is_some_and(|name| name == ".git") {
                 root.clone()
             } else {
                 paths.push(root.join(".git"));
@@ -232,11 +239,11 @@ impl ProtectedPaths {
             for path in built_in.chain(extra) {
                 let path = Path::new(&path);
                 // Instructions for agents may be a file, which commands may change, or a folder with hooks.
-                let is_ours = |part: &&Path| {
-                    *part == path || !instructions().any(|name| Path::new(name) == *part)
-                };
-                let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
-                paths.extend(parts.filter(is_ours).map(|part| root.join(part)));
+                let parts = path.ancestors().filter(|part| {
+                    !part.as_os_str().is_empty()
+                        && (*part == path || !instructions().any(|name| Path::new(name) == *part))
+                });
+                paths.extend(parts.map(|part| root.join(part)));
             }
         }
         paths.sort();
@@ -257,7 +264,9 @@ fn instructions() -> impl Iterator<Item = &'static str> {
 fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
     let name = parts(Path::new(path.file_name()?)).pop()?;
     file_classes().find_map(|class| match class.protection {
-        Protection::Content(judge) if class.files().any(|it| it.eq_ignore_ascii_case(&name)) => {
+        Protection::Content(judge)
+            if class.files().any(|file| file.eq_ignore_ascii_case(&name)) =>
+        {
             Some(judge)
         }
         _ => None,
@@ -266,37 +275,39 @@ fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
 
 /// Why a file is protected for the form of its name.
 fn reason_of_name(path: &Path) -> Option<&'static str> {
-    let name = path.file_name()?;
-    if !may_have_form(name) {
+    let spelt = path.file_name()?;
+    if !may_have_form(spelt) {
         return None;
     }
-    let name = parts(Path::new(name)).pop()?;
-    let has_form = |(start, end, _): &&(&str, &str, _)| {
-        name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end))
-    };
-    NAME_FORMS.iter().find(has_form).map(|form| form.2)
+    let name = parts(Path::new(spelt)).pop()?;
+    let form = NAME_FORMS
+        .iter()
+        .find(|(start, end, _)| name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end)));
+    form.map(|form| form.2)
 }
 
 /// The protected files that programs obey in subfolders, too: all but those of CI servers.
 fn obeyed_in_subfolders() -> impl Iterator<Item = &'static str> {
-    let is_obeyed = |class: &&FileClass| {
-        !matches!(class.protection, Protection::TopFolder | Protection::FileTools)
-    };
-    file_classes().filter(is_obeyed).flat_map(FileClass::files)
+    file_classes()
+        .filter(|class| !matches!(class.protection, Protection::TopFolder | Protection::FileTools))
+        .flat_map(FileClass::files)
 }
 
 /// Returns true if a name may have one of the protected forms. Most names have not, and this tells so without
 /// allocating.
 fn may_have_form(name: &OsStr) -> bool {
     let spelt = name.as_encoded_bytes();
-    let end = spelt.len() - spelt.iter().rev().take_while(|it| matches!(it, b'.' | b' ')).count();
+    let end =
+        spelt.len() - spelt.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
     let name = &spelt[..end];
-    let has_form = |(start, end, _): &(&str, &str, _)| {
-        let rest = name.len().saturating_sub(end.len());
-        name[rest..].eq_ignore_ascii_case(end.as_bytes())
-            && name.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start.as_bytes()))
-    };
-    !name.is_ascii() || NAME_FORMS.iter().any(has_form)
+    !name.is_ascii()
+        || NAME_FORMS.iter().any(|(start, end, _)| {
+            let rest = name.len().saturating_sub(end.len());
+            name[rest..].eq_ignore_ascii_case(end.as_bytes())
+                && name
+                    .get(..start.len())
+                    .is_some_and(|first| first.eq_ignore_ascii_case(start.as_bytes()))
+        })
 }
 
 /// Returns true if a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
@@ -310,39 +321,49 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
         return true;
     }
     if cfg!(not(windows))
-        && !name.first().is_some_and(|it| b".cklmopr".contains(&it.to_ascii_lowercase()))
+        && !name.first().is_some_and(|byte| b".cklmopr".contains(&byte.to_ascii_lowercase()))
     {
         return !name.is_ascii();
     }
-    let is_ignored = |it: &&u8| matches!(it, b'.' | b' ');
-    let end = name.len() - name.iter().rev().take_while(is_ignored).count();
-    let begins = |path: &str| {
-        let first = path.as_bytes().get(..end);
-        first.is_some_and(|it| it.eq_ignore_ascii_case(&name[..end]))
-            && path.as_bytes().get(end).is_none_or(|it| *it == b'/')
-    };
-    !name.is_ascii() || obeyed_in_subfolders().any(begins)
+    let end = name.len() - name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
+    !name.is_ascii()
+        || obeyed_in_subfolders().any(|path| {
+            let first = path.as_bytes().get(..end);
+            first.is_some_and(|start| start.eq_ignore_ascii_case(&name[..end]))
+                && path.as_bytes().get(end).is_none_or(|byte| *byte == b'/')
+        })
 }
 
 /// The parts of a path as the most lenient file systems compare them: without case, invisible
 /// characters, and dots and blanks at the end.
 fn parts(path: &Path) -> Vec<String> {
-    let is_visible = |it: &char| !matches!(it, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let part = |it: &OsStr| {
-        let text: String = it.to_string_lossy().chars().filter(is_visible).collect();
-        let text = text.to_lowercase();
-        match text.trim_end_matches(['.', ' ']) {
-            // The short name on Windows.
-            "git~1" => ".git".to_owned(),
-            "" => text,
-            plain => plain.to_owned(),
-        }
-    };
     path.iter().map(part).collect()
 }
 
+fn part(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let visible: String = name.chars().filter(|char| !is_invisible(*char)).collect();
+    let text = visible.to_lowercase();
+    match text.trim_end_matches(['.', ' ']) {
+        // The short name on Windows.
+        "git~1" => ".git".to_owned(),
+        "" => text,
+        plain => plain.to_owned(),
+    }
+}
+
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Returns true if a folder has the name of one with the programs of an environment.
+fn holds_programs(folder: &Path) -> bool {
+    let name = parts(Path::new(folder.file_name().unwrap_or_default()));
+    name.first().is_some_and(|name| ENVIRONMENT_PROGRAMS.contains(&name.as_str()))
+}
+
 fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {
-    let inside = match parts.iter().position(|it| it == ".git") {
+    let inside = match parts.iter().position(|part| part == ".git") {
         Some(index) => &parts[index + 1..],
         None if is_git => parts,
         None => return None,
@@ -357,8 +378,8 @@ fn contains_or_is_in(parts: &[String], path: &str) -> bool {
 
 /// True if one of the paths is the other or lies below it.
 fn overlaps(path: &[String], other: &[impl AsRef<str>]) -> bool {
-    let is_same = |(one, other): (&String, &_)| one.eq_ignore_ascii_case(AsRef::as_ref(other));
-    !path.is_empty() && path.iter().zip(other).all(is_same)
+    !path.is_empty()
+        && path.iter().zip(other).all(|(one, other)| one.eq_ignore_ascii_case(other.as_ref()))
 }
 
 #[cfg(test)]
@@ -510,7 +531,8 @@ mod tests {
 
     #[test]
     fn what_the_user_has_named_is_protected_with_every_content() {
-        let (root, extra) = (PathBuf::from("/ws"), vec![".npmrc".to_owned(), "web".to_owned()]);
+        let root = PathBuf::from("/ws");
+        let extra = vec![".npmrc".to_owned(), "web".to_owned()];
         let protected = ProtectedPaths::new(vec![root.clone()], extra);
         for (path, expected) in
             [(".npmrc", false), ("web/.yarnrc.yml", false), (".yarnrc.yml", true)]

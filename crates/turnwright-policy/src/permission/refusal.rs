@@ -22,16 +22,19 @@ pub(super) fn refusal(
         Some(Reason::Rule(rule)) => {
             let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             let pattern = &rule.pattern;
-            let index = finding.map_or(0, |it| it.effect_index);
+            let index = finding.map_or(0, |finding| finding.effect_index);
             let file = match effects.get(index) {
                 // The path that the call itself names needs no mention.
-                Some(Effect::Read(it) | Effect::Write(it) | Effect::Delete(it)) if index > 0 => {
-                    Some(&it.path)
+                Some(Effect::Read(target) | Effect::Write(target) | Effect::Delete(target))
+                    if index > 0 =>
+                {
+                    Some(&target.path)
                 }
-                _ => finding.and_then(|it| it.path.as_ref()),
+                _ => finding.and_then(|finding| finding.path.as_ref()),
             };
-            let denied = file.map(|it| format!(" for {}", display_path(it, &policy.bases)));
-            let denied = denied.unwrap_or_default();
+            let denied = file
+                .map(|file| format!(" for {}", display_path(file, &policy.bases)))
+                .unwrap_or_default();
             ToolRefusal::new(
                 format!(
                     "A rule denies this: {pattern}{denied}{why}. It was not executed. Do not work around it."

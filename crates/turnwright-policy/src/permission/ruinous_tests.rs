@@ -27,15 +27,17 @@ fn verdicts(line: &str, modes: &[Mode]) -> String {
         ..PolicyRules::default()
     };
     let verdict = |mode: &Mode| decide(&policy, *mode, &Grants::default(), &effects).verdict();
-    let all: Vec<_> = modes.iter().map(|it| format!("{:?}", verdict(it)).to_lowercase()).collect();
+    let all: Vec<_> =
+        modes.iter().map(|mode| format!("{:?}", verdict(mode)).to_lowercase()).collect();
     all.join(" ")
 }
 
 #[test]
 fn what_could_ruin_the_system_is_asked_about_or_refused_in_every_mode() {
-    let rows = RUINOUS.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
+    let rows = RUINOUS.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     let modes = [Mode::Plan, Mode::Ask, Mode::Auto, Mode::Full];
-    let (mut wrong, mut count) = (String::new(), 0);
+    let mut wrong = String::new();
+    let mut count = 0;
     for row in rows {
         count += 1;
         let (line, expected) = row.split_once(" ⇒ ").unwrap();
@@ -77,9 +79,9 @@ fn a_hostile_line_neither_exhausts_the_stack_nor_runs_unasked_where_commands_are
 }
 #[test]
 fn everyday_commands_that_change_something_run_unasked_in_full_mode() {
-    let rows = EVERYDAY_CHANGES.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
+    let rows = EVERYDAY_CHANGES.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     let verdict = |row: &str| verdicts(&row.replace("⟨a⟩", "\n"), &[Mode::Full]);
-    let asked: Vec<_> = rows.clone().filter(|it| verdict(it) != "allow").collect();
+    let asked: Vec<_> = rows.clone().filter(|row| verdict(row) != "allow").collect();
     assert!(asked.is_empty(), "{asked:#?}");
     assert!(rows.count() >= 110);
 }

@@ -8,8 +8,7 @@ use super::glob::Glob;
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
-/// What a rule says about what it matches. The order is that of strictness, the strictest first:
-/// the strictest rule that matches wins.
+/// The action of a rule. Ordered by strictness, the strictest first: the strictest rule that matches wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleAction {
     /// It must not be done.
@@ -59,14 +58,14 @@ impl Scope {
     }
 }
 
-/// What a rule is about.
+/// The subject of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// Commands that begin with these words. Without words, every command.
     Exec {
         /// The program and its first arguments.
         words: Vec<String>,
-        /// Whether the command must have no further arguments.
+        /// True if the command must have no further arguments.
         exact: bool,
     },
     /// Reading files that match a glob.
@@ -91,9 +90,9 @@ pub enum Pattern {
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// What to do with what matches.
+    /// The action on a match.
     pub action: RuleAction,
-    /// What the rule is about.
+    /// The subject of the rule.
     pub pattern: Pattern,
     /// Where the rule comes from.
     pub scope: Scope,
@@ -130,10 +129,10 @@ impl Rule {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.action {
             RuleAction::Allow => {
-                let exceeds = || {
-                    shell::exceeds_prefix(command) || shell::names_more_tasks(command, words.len())
-                };
-                command_words::starts_with(words, *exact, command) && (*exact || !exceeds())
+                command_words::starts_with(words, *exact, command)
+                    && (*exact
+                        || !shell::exceeds_prefix(command)
+                            && !shell::names_more_tasks(command, words.len()))
             }
             RuleAction::Deny | RuleAction::Ask => command_words::may_match(words, *exact, command),
         }
@@ -175,7 +174,7 @@ impl Rule {
                 matches_name(&wanted.to_lowercase(), &name.to_lowercase())
             }
         };
-        matches(wanted, server) && wanted_tool.as_ref().is_none_or(|it| matches(it, tool))
+        matches(wanted, server) && wanted_tool.as_ref().is_none_or(|wanted| matches(wanted, tool))
     }
 
     /// True if the pattern names this secret file, or a folder above it that holds only secrets. A
@@ -200,7 +199,9 @@ impl Rule {
         port_matches
             && match wanted.strip_prefix("*.") {
                 _ if wanted == "*" => true,
-                Some(parent) => name.strip_suffix(parent).is_some_and(|it| it.ends_with('.')),
+                Some(parent) => {
+                    name.strip_suffix(parent).is_some_and(|prefix| prefix.ends_with('.'))
+                }
                 None => name == wanted,
             }
     }
@@ -225,7 +226,9 @@ fn matches_name(wanted: &str, name: &str) -> bool {
 /// Splits a host and its port. An IPv6 address is in brackets.
 pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
-        Some((name, port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => {
+        Some((name, port))
+            if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
             (name, Some(port))
         }
         _ => (host, None),
@@ -235,19 +238,17 @@ pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
 /// Writes the pattern as it is written in settings.
 impl fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let glob = |formatter: &mut fmt::Formatter<'_>, tool, glob: &Glob| match glob {
-            glob if glob.is_everything() => write!(formatter, "{tool}"),
-            glob => write!(formatter, "{tool}({glob})"),
-        };
         match self {
             Pattern::Exec { words, .. } if words.is_empty() => write!(formatter, "exec"),
             Pattern::Exec { words, exact } => {
                 let sign = if *exact { "=" } else { "" };
-                let words: Vec<_> = words.iter().map(|it| command_words::quoted(it)).collect();
+                let words: Vec<_> = words.iter().map(|word| command_words::quoted(word)).collect();
                 write!(formatter, "exec({sign}{})", words.join(" "))
             }
-            Pattern::Read(it) => glob(formatter, "read", it),
-            Pattern::Edit(it) => glob(formatter, "edit", it),
+            Pattern::Read(glob) if glob.is_everything() => write!(formatter, "read"),
+            Pattern::Read(glob) => write!(formatter, "read({glob})"),
+            Pattern::Edit(glob) if glob.is_everything() => write!(formatter, "edit"),
+            Pattern::Edit(glob) => write!(formatter, "edit({glob})"),
             Pattern::Fetch(domain) if domain == "*" => write!(formatter, "fetch"),
             Pattern::Fetch(domain) => write!(formatter, "fetch(domain:{domain})"),
             Pattern::Mcp { server, tool: Some(tool) } => write!(formatter, "mcp({server}/{tool})"),

@@ -1,9 +1,9 @@
-//! What can be wrong with the text of a rule.
+//! The errors in the text of a rule.
 
 use super::command_words::MAX_WORDS;
 use super::rule_parser::{MAX_RULE_BYTES, TOOLS};
 
-/// What is wrong with the text of a rule, or of a glob. The text completes a sentence about the rule.
+/// An error in the text of a rule, or of a glob. The text completes a sentence about the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {

@@ -21,7 +21,7 @@ const MAX_SHOWN_CHARS: usize = 80;
 /// A rule as it is written in a settings file.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec<'a> {
-    /// What to do with what matches; `None` if the file has an unknown word there.
+    /// The action on a match; `None` if the file has an unknown word there.
     pub action: Option<RuleAction>,
     /// The text of the pattern.
     pub when: &'a str,
@@ -33,7 +33,7 @@ pub struct RuleSpec<'a> {
     pub why: Option<&'a str>,
 }
 
-/// What parsing and checking rules depends on.
+/// The circumstances on which parsing and checking of rules depends.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     /// The folders that paths are relative to.
@@ -74,17 +74,18 @@ pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>
 /// Rules that stand in for a file that cannot be read: they apply `action` to everything that its
 /// rules may have been about.
 pub fn fallback_rules(action: RuleAction, scope: Scope, why: &str) -> Vec<Rule> {
-    let rule = |(action, tool)| Rule {
-        action,
-        pattern: pattern_for_all(tool),
-        scope,
-        why: Some(why.to_owned()),
-    };
-    broad_rules(action).map(rule).collect()
+    broad_rules(action)
+        .map(|(action, tool)| Rule {
+            action,
+            pattern: pattern_for_all(tool),
+            scope,
+            why: Some(why.to_owned()),
+        })
+        .collect()
 }
 
-/// What a rule that cannot be parsed may have been about. Reading is asked about rather than
-/// denied: without reading, nothing could be fixed.
+/// The actions and tools that a rule that cannot be parsed may have been about. Reading is asked about
+/// rather than denied: without reading, nothing could be fixed.
 fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
     [(action, "exec"), (action, "edit"), (action, "fetch"), (action.max(RuleAction::Ask), "read")]
         .into_iter()
@@ -101,7 +102,9 @@ fn load_with(
         let parsed = match spec.action {
             _ if index >= MAX_RULES => Err(format!("a file holds at most {MAX_RULES} rules")),
             None => Err("`effect` must be allow, ask or deny".to_owned()),
-            Some(action) => Rule::parse(spec.when, action, scope).map_err(|it| it.to_string()),
+            Some(action) => {
+                Rule::parse(spec.when, action, scope).map_err(|error| error.to_string())
+            }
         };
         match parsed {
             Ok(rule) => loaded.add(rule, spec, context, reader),
@@ -110,9 +113,11 @@ fn load_with(
     }
     if !loaded.problems.is_empty() {
         let all = loaded.rules.len();
-        loaded.rules.retain(|it| it.action != RuleAction::Allow);
+        loaded.rules.retain(|rule| rule.action != RuleAction::Allow);
         let dropped = all - loaded.rules.len();
-        if let Some(left) = loaded.problems.len().checked_sub(MAX_PROBLEMS).filter(|it| *it > 0) {
+        if let Some(left) =
+            loaded.problems.len().checked_sub(MAX_PROBLEMS).filter(|count| *count > 0)
+        {
             loaded.problems.truncate(MAX_PROBLEMS);
             loaded.problems.push(format!("and {left} more problems"));
         }
@@ -143,9 +148,10 @@ impl LoadedRules {
             self.notes.push(format!("`{}` has no effect yet", shorten(spec.when)));
         }
         let check = |samples: &[String], expected: bool, verb: &str| {
-            let wrong =
-                samples.iter().find(|it| matches_example(&rule, it, context, reader) != expected);
-            wrong.map(|it| format!("`{}` {verb} `{}`", shorten(spec.when), shorten(it)))
+            let wrong = samples
+                .iter()
+                .find(|sample| matches_example(&rule, sample, context, reader) != expected);
+            wrong.map(|sample| format!("`{}` {verb} `{}`", shorten(spec.when), shorten(sample)))
         };
         self.problems.extend(check(spec.matches, true, "does not match its example"));
         self.problems.extend(check(spec.not, false, "matches the counterexample"));
@@ -158,7 +164,7 @@ impl LoadedRules {
     fn add_fallback(&mut self, spec: &RuleSpec<'_>, scope: Scope, problem: &str, tool_known: bool) {
         let action = spec.action.unwrap_or(RuleAction::Deny);
         let tool = spec.when.trim().split('(').next().unwrap_or_default();
-        let known = TOOLS.iter().find(|it| **it == tool && tool_known);
+        let known = TOOLS.iter().find(|known| **known == tool && tool_known);
         let mut problem = format!("`{}` is not a valid rule: {problem}", shorten(spec.when));
         if action != RuleAction::Allow {
             let why = Some("stands in for a rule that is not valid".to_owned());
@@ -168,8 +174,8 @@ impl LoadedRules {
             };
             let verb = if action == RuleAction::Deny { "is denied" } else { "is asked about" };
             let subject = known
-                .map_or("everything that changes, runs or requests something".to_owned(), |it| {
-                    format!("every `{it}`")
+                .map_or("everything that changes, runs or requests something".to_owned(), |tool| {
+                    format!("every `{tool}`")
                 });
             problem.push_str(&format!("; until it is fixed, {subject} {verb}"));
             let rules = fallback.into_iter().map(|(action, tool)| Rule {
@@ -178,7 +184,7 @@ impl LoadedRules {
                 scope,
                 why: why.clone(),
             });
-            let missing: Vec<_> = rules.filter(|it| !self.rules.contains(it)).collect();
+            let missing: Vec<_> = rules.filter(|rule| !self.rules.contains(rule)).collect();
             self.rules.extend(missing);
         }
         self.problems.push(problem);
@@ -215,11 +221,16 @@ fn matches_example(
 fn matches_line(rule: &Rule, script: &Script) -> bool {
     let mut commands = script.commands.iter();
     if rule.action != RuleAction::Allow {
-        return rule.pattern.is_every_command() || commands.any(|it| rule.matches_command(it));
+        return rule.pattern.is_every_command()
+            || commands.any(|command| rule.matches_command(command));
     }
     let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
-    let writes = script.commands.iter().flat_map(|it| &it.redirects).any(|it| it.is_write);
-    is_understood && !writes && commands.all(|it| rule.matches_command(it))
+    let writes = script
+        .commands
+        .iter()
+        .flat_map(|command| &command.redirects)
+        .any(|redirect| redirect.is_write);
+    is_understood && !writes && commands.all(|command| rule.matches_command(command))
 }
 
 /// Foreign text, shortened for a message.
@@ -259,7 +270,7 @@ mod tests {
             resolve_links: &|path| path.to_path_buf(),
         };
         let loaded = load_with(specs, Scope::User, context, &reader);
-        let text = |it: &Rule| format!("{:?} {}", it.action, it.pattern).to_lowercase();
+        let text = |rule: &Rule| format!("{:?} {}", rule.action, rule.pattern).to_lowercase();
         (loaded.rules.iter().map(text).collect(), loaded.problems)
     }
 
@@ -317,13 +328,14 @@ mod tests {
             ("allow fetch(domain:*.rs)", "docs.rs|Docs.RS", "rs", true),
             ("allow fetch(domain:docs.rs)", "a.docs.rs", "", false),
         ];
-        let list = |it: &str| -> Vec<String> {
-            it.split('|').filter(|it| !it.is_empty()).map(str::to_owned).collect()
+        let list = |text: &str| -> Vec<String> {
+            text.split('|').filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
         for (rule, matches, not, is_fine) in table {
             let (effect, when) = rule.split_once(' ').unwrap();
             let action = if effect == "allow" { RuleAction::Allow } else { RuleAction::Deny };
-            let (matches, not) = (list(matches), list(not));
+            let matches = list(matches);
+            let not = list(not);
             let spec = RuleSpec { matches: &matches, not: &not, ..spec(action, when) };
             let (rules, problems) = load_sample(&[spec]);
             assert_eq!(problems.is_empty(), is_fine, "{rule}: {problems:?}");
@@ -333,8 +345,8 @@ mod tests {
 
     #[test]
     fn the_number_of_rules_and_problems_is_bounded() {
-        let texts: Vec<_> = (0..=MAX_RULES).map(|it| format!("exec(a{it})")).collect();
-        let specs: Vec<_> = texts.iter().map(|it| spec(RuleAction::Deny, it)).collect();
+        let texts: Vec<_> = (0..=MAX_RULES).map(|index| format!("exec(a{index})")).collect();
+        let specs: Vec<_> = texts.iter().map(|text| spec(RuleAction::Deny, text)).collect();
         let (rules, problems) = load_sample(&specs);
         assert_eq!(rules.len(), MAX_RULES + 4);
         assert_eq!(problems.len(), 1);

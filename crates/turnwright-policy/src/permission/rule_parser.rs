@@ -17,7 +17,7 @@ impl Rule {
     /// Parses a rule such as `exec(cargo test)`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is not valid.
     pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, RuleError> {
         let pattern = Pattern::parse(text, action)?;
         Ok(Rule { action, pattern, scope, why: None })
@@ -29,7 +29,7 @@ impl Pattern {
     /// case-insensitive.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is not valid.
     pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, RuleError> {
         if text.len() > MAX_RULE_BYTES {
             return Err(RuleError::TooLong);
@@ -85,7 +85,7 @@ fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, Rul
 }
 
 fn exec(spec: &str) -> Result<Pattern, RuleError> {
-    let (exact, spec) = spec.strip_prefix('=').map_or((false, spec), |it| (true, it));
+    let (exact, spec) = spec.strip_prefix('=').map_or((false, spec), |rest| (true, rest));
     let (words, has_star) = command_words::parse(spec)?;
     if exact && (has_star || words.is_empty()) {
         return Err(RuleError::IncompleteExactCommand);
@@ -101,18 +101,19 @@ fn fetch(spec: &str) -> Result<Pattern, RuleError> {
     if domain == "*" {
         return Ok(Pattern::Fetch("*".to_owned()));
     }
-    let (wildcard, rest) = domain.strip_prefix("*.").map_or(("", domain), |it| ("*.", it));
+    let (wildcard, rest) = domain.strip_prefix("*.").map_or(("", domain), |rest| ("*.", rest));
     let (host, port) = split_port(rest);
-    let host = host.trim_end_matches('.');
-    let host = Host::parse(host).ok().filter(|_| !rest.contains('*'));
-    let host = host.ok_or(RuleError::InvalidHost)?;
-    let port = port.map(|it| format!(":{it}")).unwrap_or_default();
+    let host = Host::parse(host.trim_end_matches('.'))
+        .ok()
+        .filter(|_| !rest.contains('*'))
+        .ok_or(RuleError::InvalidHost)?;
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     Ok(Pattern::Fetch(format!("{wildcard}{host}{port}")))
 }
 
 fn name(text: &str) -> Result<String, RuleError> {
     let text = text.trim();
-    if text.is_empty() || text.chars().any(|it| it.is_control() || it == '/') {
+    if text.is_empty() || text.chars().any(|char| char.is_control() || char == '/') {
         return Err(RuleError::InvalidName);
     }
     Ok(text.to_owned())
@@ -179,7 +180,7 @@ mod tests {
             ("read(../x)", "a part is empty, `.` or `..`, which never matches"),
             ("read([)", "unclosed character class; missing ']'"),
         ] {
-            let got = Pattern::parse(text, RuleAction::Allow).map_err(|it| it.to_string());
+            let got = Pattern::parse(text, RuleAction::Allow).map_err(|error| error.to_string());
             assert_eq!(got, Err(expected.to_owned()), "{text}");
         }
     }

@@ -40,7 +40,7 @@ pub struct StoredRule {
     pub id: String,
     /// The text of its [`Pattern`].
     pub rule: String,
-    /// What the rule says about what it matches.
+    /// The action on a match.
     #[serde(rename = "tier")]
     pub action: StoredAction,
     /// When it was added, as an RFC 3339 timestamp.
@@ -167,9 +167,10 @@ impl ProjectRuleStore {
         self.update(|entries| {
             let mut added = Vec::new();
             for (action, pattern) in rules {
-                let (action, rule) = (StoredAction::from(*action), pattern.to_string());
+                let action = StoredAction::from(*action);
+                let rule = pattern.to_string();
                 if let Some(known) =
-                    entries.iter().find(|it| it.action == action && it.rule == rule)
+                    entries.iter().find(|entry| entry.action == action && entry.rule == rule)
                 {
                     added.push(known.clone());
                     continue;
@@ -197,7 +198,7 @@ impl ProjectRuleStore {
         }
         self.update(|entries| {
             let (removed, remaining) =
-                entries.drain(..).partition(|it: &StoredRule| ids.contains(&it.id));
+                entries.drain(..).partition(|entry: &StoredRule| ids.contains(&entry.id));
             *entries = remaining;
             Ok(removed)
         })
@@ -225,8 +226,8 @@ impl ProjectRuleStore {
         if entries != before {
             let project = self.project.clone();
             let file = RuleFile { version: VERSION, project, rules: entries };
-            let text = serde_json::to_string_pretty(&file).map_err(io::Error::from);
-            let text = text.map_err(io_error)?;
+            let text =
+                serde_json::to_string_pretty(&file).map_err(io::Error::from).map_err(io_error)?;
             if text.len() as u64 > MAX_FILE_BYTES {
                 return Err(RuleStoreError::Full);
             }
@@ -254,9 +255,10 @@ impl ProjectRuleStore {
                 ));
             }
         };
-        let version = serde_json::from_str::<serde_json::Value>(&text);
-        let version = version.ok().and_then(|it| it.get("version")?.as_u64());
-        if version.is_some_and(|it| it > VERSION) {
+        let version = serde_json::from_str::<serde_json::Value>(&text)
+            .ok()
+            .and_then(|document| document.get("version")?.as_u64());
+        if version.is_some_and(|version| version > VERSION) {
             return FileState::Unusable(format!(
                 "{name} was written by a newer turnwright; its rules are ignored."
             ));
@@ -279,18 +281,20 @@ impl StoredRules {
     /// The rules for decisions. If one cannot be parsed, it is unknown what it was meant to deny,
     /// so the `allow` rules are left out.
     pub fn rules(&self) -> Vec<Rule> {
-        let parsed = self.entries.iter().filter_map(|it| {
-            let pattern = Pattern::parse(&it.rule, it.action.into()).ok()?;
-            Some(Rule { action: it.action.into(), pattern, scope: Scope::Local, why: None })
+        let parsed = self.entries.iter().filter_map(|entry| {
+            let pattern = Pattern::parse(&entry.rule, entry.action.into()).ok()?;
+            Some(Rule { action: entry.action.into(), pattern, scope: Scope::Local, why: None })
         });
         let all_valid = invalid_rule(&self.entries).is_none();
-        parsed.filter(|it| all_valid || it.action != RuleAction::Allow).collect()
+        parsed.filter(|rule| all_valid || rule.action != RuleAction::Allow).collect()
     }
 }
 
 fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
-    let parse = |it: &StoredRule| Pattern::parse(&it.rule, it.action.into());
-    let invalid = entries.iter().find_map(|it| Some((it, parse(it).err()?)));
+    let invalid = entries.iter().find_map(|entry| {
+        let why = Pattern::parse(&entry.rule, entry.action.into()).err()?;
+        Some((entry, why))
+    });
     invalid.map(|(entry, why)| {
         format!(
             "Rule {} ({}) is invalid: {why}. Until it is revoked, the allow rules kept for \
@@ -305,7 +309,7 @@ fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
 fn new_id(entries: &[StoredRule]) -> String {
     loop {
         let id: String = uuid::Uuid::new_v4().simple().to_string().chars().take(6).collect();
-        if entries.iter().all(|it| it.id != id) {
+        if entries.iter().all(|entry| entry.id != id) {
             return id;
         }
     }
@@ -333,7 +337,7 @@ mod tests {
         store.add(&[exec("cargo test"), exec("tee")], "cargo test | tee log").unwrap();
         store.add(&[exec("cargo test")], "cargo test").unwrap();
         let stored = store.load();
-        let rules: Vec<_> = stored.entries.iter().map(|it| it.rule.as_str()).collect();
+        let rules: Vec<_> = stored.entries.iter().map(|entry| entry.rule.as_str()).collect();
         assert_eq!(rules, ["exec(cargo test)", "exec(tee)"]);
         assert_eq!(stored.entries[0].origin, "cargo test | tee log");
         assert!(stored.entries[0].at.ends_with('Z'));
@@ -353,7 +357,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let store = store(state.path());
         store.add(&[exec("make")], "make").unwrap();
-        let mode = |it: &Path| fs::metadata(it).unwrap().permissions().mode() & 0o777;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&store.path()), mode(&store.folder)), (0o600, 0o700));
     }
 
@@ -411,7 +415,7 @@ mod tests {
             entry("c", "hologram(x)", StoredAction::Deny),
         ];
         let stored = StoredRules { entries: all, problem: None };
-        let tiers: Vec<_> = stored.rules().iter().map(|it| it.action).collect();
+        let tiers: Vec<_> = stored.rules().iter().map(|rule| rule.action).collect();
         assert_eq!(tiers, [RuleAction::Deny]);
     }
 
@@ -424,7 +428,7 @@ mod tests {
             Err(RuleStoreError::Io { .. })
         ));
         let state = tempfile::tempdir().unwrap();
-        let many: Vec<_> = (0..=MAX_STORED_RULES).map(|it| exec(&format!("p{it}"))).collect();
+        let many: Vec<_> = (0..=MAX_STORED_RULES).map(|index| exec(&format!("p{index}"))).collect();
         let store = store(state.path());
         store.add(&many[1..], "").unwrap();
         assert!(matches!(store.add(&many, ""), Err(RuleStoreError::Full)));

@@ -17,7 +17,8 @@ pub(super) fn find_behind_wrappers<T>(
     find: impl Fn(&Program, Args<'_>) -> Option<T>,
 ) -> Option<T> {
     let words = command.words.as_slice();
-    if command.program() == "command" && words.get(1).is_some_and(|it| is_in("-v -V", &it.text)) {
+    if command.program() == "command" && words.get(1).is_some_and(|word| is_in("-v -V", &word.text))
+    {
         return None;
     }
     for (at, word) in words.iter().enumerate().take(MAX_TRIED) {
@@ -39,7 +40,7 @@ pub(super) fn find_behind_wrappers<T>(
 fn may_precede_program(text: &str) -> bool {
     ["run", "exec"].contains(&text)
         || text.contains('=')
-        || text.starts_with(|it: char| it == '-' || it.is_ascii_digit())
+        || text.starts_with(|char: char| char == '-' || char.is_ascii_digit())
 }
 
 /// The name of a program without its folder.
@@ -54,37 +55,38 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
             let given = text.split('=').next().unwrap_or(text);
             given.len() > 3 && name.starts_with(given)
         }
-        None => text.strip_prefix('-').is_some_and(|it| it.contains(letter)),
+        None => text.strip_prefix('-').is_some_and(|letters| letters.contains(letter)),
     }
 }
 
 /// The words that are not options. After `--`, all words.
 pub(super) fn operands(words: Args<'_>) -> impl DoubleEndedIterator<Item = &Word> + Clone {
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
-    let is_operand = |it: &&Word| !it.text.starts_with('-') || it.text == "-";
-    before.iter().filter(is_operand).chain(after.iter().skip(1))
+    before
+        .iter()
+        .filter(|word| !word.text.starts_with('-') || word.text == "-")
+        .chain(after.iter().skip(1))
 }
 
 /// The first operand; empty if there is none.
 pub(super) fn first_operand(words: Args<'_>) -> &str {
-    operands(words).next().map_or("", |it| &it.text)
+    operands(words).next().map_or("", |word| &word.text)
 }
 
 /// The arguments of git that are a command to run; `None` if there is none.
 pub(super) fn started_by_git(words: Args<'_>) -> Option<Args<'_>> {
     let (sub, words) = git_subcommand(words)?;
     let after = |wanted: &str| {
-        let at = words.iter().position(|it| it.text == wanted)?;
-        let options = words[at + 1..].iter().take_while(|it| it.text.starts_with('-')).count();
+        let at = words.iter().position(|word| word.text == wanted)?;
+        let options = words[at + 1..].iter().take_while(|word| word.text.starts_with('-')).count();
         Some(&words[at + 1 + options..])
     };
-    let has = |letter, name| words.iter().any(|it| is_option(&it.text, letter, name));
     match sub {
         "submodule" => after("foreach"),
         "bisect" => after("run"),
         // The value is a word of its own, or a part of the option.
-        "rebase" if has('x', "--exec") => Some(words),
+        "rebase" if words.iter().any(|word| is_option(&word.text, 'x', "--exec")) => Some(words),
         "filter-branch" => Some(words),
         _ => None,
     }

@@ -59,11 +59,11 @@ pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
         command_scanner::scan(line)
             .commands
             .into_iter()
-            .map(|it| SimpleCommand { redirects: Vec::new(), ..it }),
+            .map(|command| SimpleCommand { redirects: Vec::new(), ..command }),
     );
     // Most commands are found more than once.
     let mut known = HashSet::new();
-    all.retain(|it| known.insert(it.clone()));
+    all.retain(|command| known.insert(command.clone()));
     all
 }
 
@@ -73,9 +73,9 @@ struct CmdScanner {
     words: Vec<Word>,
     redirects: Vec<Redirect>,
     word: Option<String>,
-    /// Set if the next word is the file of a redirect: whether it is written.
+    /// Set if the next word is the file of a redirect; true if that file is written.
     redirect_is_write: Option<bool>,
-    /// Whether a command has changed the folder.
+    /// True if a command has changed the folder.
     has_left_folder: bool,
     /// The number of words that may still be repeated.
     budget: usize,
@@ -118,10 +118,9 @@ impl CmdScanner {
                 ';' if self.reading == Reading::Split => self.end_command(),
                 '>' | '<' => {
                     // The number of a file handle is no word.
-                    let is_handle = |it: &String| {
-                        it.len() == 1 && it.starts_with(|it: char| it.is_ascii_digit())
-                    };
-                    self.word.take_if(|it| is_handle(it));
+                    self.word.take_if(|word| {
+                        word.len() == 1 && word.starts_with(|char: char| char.is_ascii_digit())
+                    });
                     self.end_word();
                     if chars.next_if_eq(&'&').is_some() {
                         chars.next();
@@ -207,7 +206,7 @@ impl CmdScanner {
                 ..SimpleCommand::default()
             });
         }
-        if let Some(redirects) = redirects.filter(|it| !it.is_empty()) {
+        if let Some(redirects) = redirects.filter(|redirects| !redirects.is_empty()) {
             self.found.push(SimpleCommand { redirects, folder, ..SimpleCommand::default() });
         }
     }
@@ -221,14 +220,14 @@ fn plain(text: &str) -> Word {
 fn program_name(word: &str) -> String {
     let word = word.trim_start_matches(['@', '\'', '`']);
     let name = word.rsplit(['\\', '/']).next().unwrap_or_default().to_ascii_lowercase();
-    let stem = EXTENSIONS.iter().find_map(|it| name.strip_suffix(it));
-    stem.filter(|it| !it.is_empty()).map_or(name.clone(), str::to_owned)
+    let stem = EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension));
+    stem.filter(|stem| !stem.is_empty()).map_or(name.clone(), str::to_owned)
 }
 
 /// A built-in command and the argument that is attached to it.
 fn split_name(word: &str) -> (&str, Option<&str>) {
     let word = word.trim_start_matches('@');
-    match word.find(|it: char| !it.is_ascii_alphanumeric()) {
+    match word.find(|char: char| !char.is_ascii_alphanumeric()) {
         Some(end) if end > 0 => (&word[..end], Some(&word[end..])),
         _ => (word, None),
     }

@@ -76,8 +76,8 @@ impl CommandScanner {
     /// Notes a variable that is set, for the rest of the line if it is set alone.
     fn assign(&mut self, word: &str, is_alone: bool) {
         let Some((name, value)) = known_words::assignment(word) else { return };
-        let makes_folder = |it: &SimpleCommand| it.program() == "mktemp";
-        let is_temporary = value == SUBSTITUTED && self.found.last().is_some_and(makes_folder);
+        let is_temporary = value == SUBSTITUTED
+            && self.found.last().is_some_and(|command| command.program() == "mktemp");
         let value = if is_temporary { "/tmp/mktemp" } else { value };
         if value.contains([' ', '\t', '\n']) {
             self.add_program_text(value.to_owned());
@@ -89,8 +89,10 @@ impl CommandScanner {
 
     /// Adds words that could be a command, and every command that it could start.
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
-        let is_prefix = |it: &Word| known_words::is_reserved(&it.text) || is_assignment(&it.text);
-        let start = words.iter().position(|it| !is_prefix(it)).unwrap_or(words.len());
+        let start = words
+            .iter()
+            .position(|word| !known_words::is_reserved(&word.text) && !is_assignment(&word.text))
+            .unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
         for word in words.drain(..start) {
@@ -98,14 +100,16 @@ impl CommandScanner {
         }
         without_substitution(&mut words);
         if let [list] = words.as_slice()
-            && let Some(list) = list.text.strip_prefix('{').and_then(|it| it.strip_suffix('}'))
+            && let Some(list) = list.text.strip_prefix('{').and_then(|text| text.strip_suffix('}'))
         {
-            words =
-                list.split(',').map(|it| Word { text: it.to_owned(), is_glob: false }).collect();
+            words = list
+                .split(',')
+                .map(|text| Word { text: text.to_owned(), is_glob: false })
+                .collect();
         }
         let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
         while let Some(mut simple) = simples.pop() {
-            let bytes: usize = simple.words.iter().map(|it| it.text.len() + 32).sum();
+            let bytes: usize = simple.words.iter().map(|word| word.text.len() + 32).sum();
             if simple.words.is_empty() && simple.redirects.is_empty() || !self.spend(bytes) {
                 continue;
             }
@@ -134,15 +138,17 @@ impl CommandScanner {
         {
             for word in started {
                 // `--exec=LINE`.
-                let line = word.text.split_once('=').filter(|it| it.0.starts_with("--"));
-                self.scan_later(line.map_or(word.text.as_str(), |it| it.1).to_owned(), depth);
+                let line = word.text.split_once('=').filter(|parts| parts.0.starts_with("--"));
+                self.scan_later(line.map_or(word.text.as_str(), |parts| parts.1).to_owned(), depth);
             }
         }
         if programs::find(program).starts != Starts::Nothing {
             let folder = self.folder.clone();
             self.folder.follow_wrappers(&simple.words);
             let gets_names = simple.has_unknown_args || matches!(program, "xargs" | "parallel");
-            for line in arguments.filter(|it| it.contains([' ', '\t', '\n', ';', '|', '&'])) {
+            for line in
+                arguments.filter(|argument| argument.contains([' ', '\t', '\n', ';', '|', '&']))
+            {
                 let names = if gets_names { SUBSTITUTED } else { "{}" };
                 self.scan_later(line.replace("{}", names), depth);
             }
@@ -151,7 +157,7 @@ impl CommandScanner {
     }
 }
 
-/// What stands in a word for a substitution, whose output is not known.
+/// Stands in a word for a substitution, whose output is not known.
 const SUBSTITUTED: &str = "$()";
 
 /// A substitution in front of the name of a program may be empty.
@@ -184,19 +190,19 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
     };
     if matches!(known_words::name(program), "find" | "fd" | "fdfind") {
         let is_start =
-            |it: &str| known_words::is_find_exec(it) || matches!(it, "-x" | "-X" | "--exec");
+            |text: &str| known_words::is_find_exec(text) || matches!(text, "-x" | "-X" | "--exec");
         for (index, word) in simple.words.iter().enumerate() {
             if is_start(&word.text) {
                 let rest = &simple.words[index + 1..];
-                let is_end = |it: &str| matches!(it, ";" | "+") || is_start(it);
-                let end = rest.iter().position(|it| is_end(&it.text));
+                let is_end = |text: &str| matches!(text, ";" | "+") || is_start(text);
+                let end = rest.iter().position(|word| is_end(&word.text));
                 found.push(inner(&rest[..end.unwrap_or(rest.len())]));
             }
         }
     }
     let name = known_words::name(program);
     if name == "set"
-        && let Some(at) = simple.words.iter().position(|it| it.text == "--")
+        && let Some(at) = simple.words.iter().position(|word| word.text == "--")
     {
         found.push(inner(&simple.words[at + 1..]));
     }
@@ -216,7 +222,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             is_value = true;
             continue;
         }
-        let is_number = word.text.starts_with(|it: char| it.is_ascii_digit());
+        let is_number = word.text.starts_with(|char: char| char.is_ascii_digit());
         if is_number || is_assignment(&word.text) {
             is_value = false;
             continue;
@@ -228,7 +234,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
     }
 }
 
-/// What ends the command that is being read.
+/// The end of the command that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closer {
     EndOfText,
@@ -242,14 +248,14 @@ enum Closer {
 /// A command while it is read.
 struct Frame {
     closer: Closer,
-    /// Whether it began within double quotes.
+    /// True if it began within double quotes.
     is_quoted: bool,
     words: Vec<Word>,
     redirects: Vec<Redirect>,
     word: Option<Word>,
-    /// Set if the next word is the file of a redirect: whether it is written.
+    /// Set if the next word is the file of a redirect; true if that file is written.
     redirect_is_write: Option<bool>,
-    /// Whether the word contains an expansion, so that its text is not what the program gets.
+    /// True if the word contains an expansion, so that its text is not what the program gets.
     has_expansion: bool,
     /// The folder in which the command around it runs.
     outer_folder: ShellFolder,
@@ -304,7 +310,7 @@ struct TextReader<'a> {
 
 struct HereDelimiter {
     text: String,
-    /// Whether the text of the document is not expanded.
+    /// True if the text of the document is not expanded.
     is_quoted: bool,
 }
 
@@ -404,7 +410,7 @@ impl<'a> TextReader<'a> {
     fn blank(&mut self, scan: &mut CommandScanner) {
         let top = self.top();
         // The body of a function begins.
-        if top.word.as_ref().is_some_and(|it| it.text == "{") {
+        if top.word.as_ref().is_some_and(|word| word.text == "{") {
             top.word = None;
             return self.flush(scan);
         }
@@ -448,11 +454,11 @@ impl<'a> TextReader<'a> {
                     Some('x') => self.number(16, 2, 0),
                     Some('u') => self.number(16, 4, 0),
                     Some('U') => self.number(16, 8, 0),
-                    Some(it @ '0'..='7') => self.number(8, 2, it.to_digit(8).unwrap_or(0)),
-                    Some(it) => it,
+                    Some(digit @ '0'..='7') => self.number(8, 2, digit.to_digit(8).unwrap_or(0)),
+                    Some(escaped) => escaped,
                     None => return,
                 },
-                it => it,
+                char => char,
             };
             self.top().push(character);
         }
@@ -461,7 +467,7 @@ impl<'a> TextReader<'a> {
     fn number(&mut self, radix: u32, digits: usize, begin: u32) -> char {
         let mut number = begin;
         for _ in 0..digits {
-            let Some(digit) = self.rest.clone().next().and_then(|it| it.to_digit(radix)) else {
+            let Some(digit) = self.rest.clone().next().and_then(|char| char.to_digit(radix)) else {
                 break;
             };
             self.rest.next();
@@ -507,11 +513,8 @@ impl<'a> TextReader<'a> {
     }
 
     fn redirect(&mut self, character: char) {
-        let is_number = |it: &Word| it.text.bytes().all(|it| it.is_ascii_digit());
         let top = self.top();
-        if top.word.as_ref().is_some_and(is_number) {
-            top.word = None;
-        }
+        top.word.take_if(|word| word.text.bytes().all(|byte| byte.is_ascii_digit()));
         top.end_word();
         if character == '<' && self.eat("<") {
             if !self.eat("<") {
@@ -529,7 +532,7 @@ impl<'a> TextReader<'a> {
 
     /// Skips a file descriptor number or `-`. True if there was one.
     fn skip_descriptor(&mut self) -> bool {
-        let rest = self.rest.as_str().trim_start_matches(|it: char| it.is_ascii_digit());
+        let rest = self.rest.as_str().trim_start_matches(|char: char| char.is_ascii_digit());
         let found = rest.len() < self.rest.as_str().len() || rest.starts_with('-');
         self.rest = rest.strip_prefix('-').unwrap_or(rest).chars();
         found
@@ -538,10 +541,11 @@ impl<'a> TextReader<'a> {
     /// Reads the delimiter of a here-document.
     fn here_delimiter(&mut self) {
         let rest = self.rest.as_str().trim_start_matches('-').trim_start_matches([' ', '\t']);
-        let is_end = |it: char| it.is_whitespace() || ";&|<>()".contains(it);
-        let quoted = ['"', '\''].into_iter().find(|it| rest.starts_with(*it));
-        let closing = quoted.and_then(|it| rest[1..].find(it)).map_or(0, |it| it + 2);
-        let end = rest[closing..].find(is_end).map_or(rest.len(), |it| closing + it);
+        let quoted = ['"', '\''].into_iter().find(|quote| rest.starts_with(*quote));
+        let closing = quoted.and_then(|quote| rest[1..].find(quote)).map_or(0, |at| at + 2);
+        let end = rest[closing..]
+            .find(|char: char| char.is_whitespace() || ";&|<>()".contains(char))
+            .map_or(rest.len(), |length| closing + length);
         let (word, after) = rest.split_at(end);
         let text = word.replace(['\'', '"', '\\'], "");
         self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
@@ -564,8 +568,9 @@ impl<'a> TextReader<'a> {
             }
             let text = &rest[..length];
             let readers = scan.found.get(self.line_start..).unwrap_or_default();
-            let around = self.frames.split_last().map_or(&[][..], |it| it.1);
-            let around = around.iter().map(|it| (it.words.as_slice(), it.word.as_ref()));
+            let outer_frames = self.frames.split_last().map_or(&[][..], |split| split.1);
+            let around =
+                outer_frames.iter().map(|frame| (frame.words.as_slice(), frame.word.as_ref()));
             match here_document::reader(readers, around) {
                 Reader::Shell => scan.scan_later(text.to_owned(), self.depth),
                 Reader::Unknown => scan.add_program_text(text.to_owned()),

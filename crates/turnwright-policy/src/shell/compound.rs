@@ -32,7 +32,7 @@ pub(super) fn parse(
     } else {
         return Ok(false);
     }
-    // Whether and how often it runs is not known, so neither is the folder after it.
+    // It may run any number of times, so the folder after it is not known either.
     let moves = commands[before..].iter().any(changes_folder);
     if moves { Err(UNKNOWN_FOLDER) } else { Ok(true) }
 }
@@ -134,7 +134,7 @@ fn list(
 /// Adds a variable that no command but the shell reads. One that is known already is refused: after a
 /// loop or a condition either value may remain.
 pub(super) fn add_variable(lexer: &mut Lexer<'_>, variable: Variable) -> Result<(), Ambiguity> {
-    let is_new = lexer.variables.iter().all(|it| it.0 != variable.0);
+    let is_new = lexer.variables.iter().all(|known| known.0 != variable.0);
     if !is_new || !known_words::is_own_variable(&variable.0) {
         return Err(SETS_VARIABLE);
     }

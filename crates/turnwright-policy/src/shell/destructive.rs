@@ -2,9 +2,9 @@
 //! that ask about little else. Options are recognised generously, so that rather too much is asked
 //! about than too little. The texts complete a sentence that begins with "it".
 
+use super::SimpleCommand;
 use super::args::{Args, first_operand, is_option, operands};
 use super::programs::{WordList, is_in};
-use super::{SimpleCommand, Word};
 
 pub(super) const CHANGES: &str = "throws away uncommitted changes";
 pub(super) const PUBLISHES: &str = "publishes something";
@@ -34,7 +34,7 @@ pub(super) enum Danger {
     Check(fn(Args<'_>) -> Option<&'static str>),
 }
 
-/// What a command destroys or publishes, if anything.
+/// Says what a command destroys or publishes, if anything.
 pub(super) fn danger(command: &SimpleCommand) -> Option<&'static str> {
     super::args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
@@ -56,7 +56,7 @@ pub(super) fn first_danger(
             Danger::InOrder(all, text) => (has_operands_in_order(words, all), text),
             Danger::Word(any, text) => (has_word(words, any), text),
             Danger::Prefix(start, text) => {
-                (words.iter().any(|it| it.text.starts_with(start)), text)
+                (words.iter().any(|word| word.text.starts_with(start)), text)
             }
             Danger::Option(letter, name, text) => (has_option(words, letter, name), text),
             Danger::Check(check) => return check(words),
@@ -66,22 +66,21 @@ pub(super) fn first_danger(
 }
 
 pub(super) fn has_option(words: Args<'_>, letter: char, name: &str) -> bool {
-    words.iter().any(|it| is_option(&it.text, letter, name))
+    words.iter().any(|word| is_option(&word.text, letter, name))
 }
 
 pub(super) fn has_word(words: Args<'_>, any: WordList) -> bool {
-    let is_wanted = |it: &Word| any.split(' ').any(|wanted| it.text.eq_ignore_ascii_case(wanted));
-    words.iter().any(is_wanted)
+    words.iter().any(|word| any.split(' ').any(|wanted| word.text.eq_ignore_ascii_case(wanted)))
 }
 
 /// True if one of these is the subcommand. The value of an option may precede it.
 pub(super) fn has_subcommand(words: Args<'_>, any: WordList) -> bool {
-    operands(words).take(3).any(|it| is_in(any, &it.text))
+    operands(words).take(3).any(|word| is_in(any, &word.text))
 }
 
 pub(super) fn has_operands_in_order(words: Args<'_>, all: WordList) -> bool {
     let mut operands = operands(words);
-    all.split(' ').all(|wanted| operands.any(|it| it.text == wanted))
+    all.split(' ').all(|wanted| operands.any(|word| word.text == wanted))
 }
 
 #[cfg(test)]

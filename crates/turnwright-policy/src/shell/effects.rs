@@ -12,7 +12,7 @@ use super::{Script, classify};
 pub struct NamedFile {
     /// The path as it is written, joined to the folder in which it is looked up.
     pub path: PathBuf,
-    /// Whether a redirect writes it; otherwise a redirect or a program reads it.
+    /// True if a redirect writes it; otherwise a redirect or a program reads it.
     pub is_write: bool,
 }
 
@@ -21,12 +21,16 @@ pub struct NamedFile {
 pub fn named_files(script: &Script, workdir: &Path) -> Vec<NamedFile> {
     let mut files = Vec::new();
     for command in &script.commands {
-        let Some(folder) = command.folder.as_ref().map(|it| workdir.join(it)) else { continue };
+        let Some(folder) = command.folder.as_ref().map(|folder| workdir.join(folder)) else {
+            continue;
+        };
         let file = |path: &Path, is_write| NamedFile { path: folder.join(path), is_write };
-        files.extend(command.redirects.iter().map(|it| file(&it.path, it.is_write)));
+        files.extend(
+            command.redirects.iter().map(|redirect| file(&redirect.path, redirect.is_write)),
+        );
         // A line that is not fully understood needs a question anyway.
         if script.ambiguity.is_none() {
-            files.extend(classify(command).reads.iter().map(|it| file(it, false)));
+            files.extend(classify(command).reads.iter().map(|path| file(path, false)));
         }
     }
     files
@@ -54,8 +58,8 @@ pub fn effects_of(
     command: ShellCommand,
     mut resolve: impl FnMut(&Path) -> ResolvedPath,
 ) -> Vec<Effect> {
-    let files = named_files(&command.script, &command.workdir);
-    let files = files.into_iter().map(|file| {
+    let named = named_files(&command.script, &command.workdir);
+    let files = named.into_iter().map(|file| {
         let target = resolve(&file.path);
         (file, target)
     });
@@ -78,16 +82,18 @@ mod tests {
             ("cat $a <b >c", "/w/b", "/w/c"),
             ("cd $x && cat a >c", "", ""),
         ] {
-            let resolve = |it: &Path| ResolvedPath { path: it.into(), scope: PathScope::Outside };
+            let resolve =
+                |path: &Path| ResolvedPath { path: path.into(), scope: PathScope::Outside };
             let command = crate::shell::command(line, "/w", ShellDialect::Bash);
             let effects = effects_of(command, resolve);
             let shown = |paths: Vec<&ResolvedPath>| {
-                let paths: Vec<_> = paths.iter().map(|it| it.path.to_str().unwrap()).collect();
+                let paths: Vec<_> =
+                    paths.iter().map(|target| target.path.to_str().unwrap()).collect();
                 paths.join(" ").replace(std::path::MAIN_SEPARATOR, "/")
             };
             let Effect::Exec(command) = &effects[0] else { panic!("{line}") };
             assert_eq!(shown(command.reads.iter().collect()), reads, "{line}");
-            let written = effects[1..].iter().map(|it| match it {
+            let written = effects[1..].iter().map(|effect| match effect {
                 Effect::Write(target) => target,
                 other => panic!("{line}: {other:?}"),
             });

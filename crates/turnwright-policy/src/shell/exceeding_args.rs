@@ -26,9 +26,10 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
         return false;
     }
     (words..command.words.len()).any(|at| {
-        let (before, word) = (&command.words[at - 1].text, &command.words[at].text);
+        let before = &command.words[at - 1].text;
+        let word = &command.words[at].text;
         let is_count =
-            programs::is_in(COUNTS, before) && word.bytes().all(|it| it.is_ascii_digit());
+            programs::is_in(COUNTS, before) && word.bytes().all(|byte| byte.is_ascii_digit());
         let is_value = is_count || programs::is_in(program.task_options_with_value, before);
         !is_value && !word.starts_with('-')
     })
@@ -36,17 +37,21 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
 
 /// True if a glob may expand to the name of a file that looks like an option.
 fn glob_may_be_option(command: &SimpleCommand) -> bool {
-    let may_start_with_dash = |it: &str| it.starts_with(['*', '?', '[', '-', '\\']);
     let before_dashes = &command.words[..words_before_dashes(&command.words)];
-    before_dashes.iter().any(|it| it.is_glob && may_start_with_dash(&it.text))
+    before_dashes
+        .iter()
+        .any(|word| word.is_glob && word.text.starts_with(['*', '?', '[', '-', '\\']))
 }
 
 /// The number of words in front of `--`, after which words belong to the program that cargo runs. An option in front
 /// of it may take it for its value.
 fn words_before_dashes(words: &[Word]) -> usize {
-    let is_value = |at: usize| at > 0 && words[at - 1].text.starts_with('-');
     let mut all = words.iter().enumerate();
-    all.position(|(at, word)| word.text == "--" && !is_value(at)).unwrap_or(words.len())
+    all.position(|(at, word)| {
+        let is_value = at > 0 && words[at - 1].text.starts_with('-');
+        word.text == "--" && !is_value
+    })
+    .unwrap_or(words.len())
 }
 
 fn destroys(command: &SimpleCommand) -> bool {
@@ -57,13 +62,12 @@ fn destroys(command: &SimpleCommand) -> bool {
 fn has_exceeding_option(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
     let program = programs::find(&program.text);
-    let sub = program.subcommand(words.first().map_or("", |it| &it.text));
+    let sub = program.subcommand(words.first().map_or("", |word| &word.text));
     let tool = prefix::tool_behind_runner(&command.words).unwrap_or(0);
-    let runs = programs::find(command.words.get(tool).map_or("", |it| &it.text));
-    // `make CC=…` acts like an option, and so does `make SHELL=…`.
-    let sets_variable = |it: &str| it.split_once('=').is_some_and(|it| is_name(it.0));
+    let runs = programs::find(command.words.get(tool).map_or("", |word| &word.text));
     (0..words_before_dashes(words)).any(|at| {
-        let (word, next) = (&words[at].text, words.get(at + 1).map_or("", |it| &it.text));
+        let word = &words[at].text;
+        let next = words.get(at + 1).map_or("", |next| &next.text);
         is_listed(program.options_outside_grant, word, next)
             || is_listed(sub.options_outside_grant, word, next)
             || at >= tool && is_listed(runs.options_outside_grant, word, next)
@@ -72,15 +76,20 @@ fn has_exceeding_option(command: &SimpleCommand) -> bool {
     })
 }
 
+/// True for `CC=…` and `SHELL=…`, which act like options of `make`.
+fn sets_variable(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| is_name(name))
+}
+
 fn is_name(text: &str) -> bool {
     let text = text.trim_end_matches([':', '+', '?', '!']);
-    !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// True if a word is a path outside of the command's folder, has one as its value, or names a file with further
 /// arguments.
 fn may_name_outside_path(word: &str) -> bool {
-    let value = word.split_once('=').map_or(word, |it| it.1);
+    let value = word.split_once('=').map_or(word, |parts| parts.1);
     word.starts_with('@') || is_outside(value)
 }
 
@@ -90,30 +99,32 @@ fn may_name_outside_path(word: &str) -> bool {
 /// which may begin with a slash.
 fn is_listed(options: WordList, word: &str, next: &str) -> bool {
     let (name, value) = word.split_once('=').unwrap_or((word, next));
-    let is_it = |option: &str| match option.strip_suffix('<') {
-        Some(option) => {
-            is_outside(value) && is_named(name, option)
-                || attached(word, option).is_some_and(is_outside)
-        }
-        None if option.ends_with(':') => is_switch(word, option),
-        None if option.starts_with('-') => is_named(name, option),
-        None => option.chars().any(|it| is_option(word, it, "")),
-    };
-    word.starts_with(['-', '/']) && options.split(' ').any(is_it)
+    word.starts_with(['-', '/'])
+        && options.split(' ').any(|option| match option.strip_suffix('<') {
+            Some(option) => {
+                is_outside(value) && is_named(name, option)
+                    || attached(word, option).is_some_and(is_outside)
+            }
+            None if option.ends_with(':') => is_switch(word, option),
+            None if option.starts_with('-') => is_named(name, option),
+            None => option.chars().any(|letter| is_option(word, letter, "")),
+        })
 }
 
 /// True for the name of an option, an abbreviation, and another spelling (`--test-runner`, `--testRunner`).
 fn is_named(given: &str, name: &str) -> bool {
-    let letters =
-        |it: &str| it.chars().filter(|it| !"-_".contains(*it)).collect::<String>().to_lowercase();
     let is_long = given.len() > 2 && name.len() > 2;
     given == name || is_option(given, '\0', name) || is_long && letters(given) == letters(name)
+}
+
+fn letters(name: &str) -> String {
+    name.chars().filter(|char| !"-_".contains(*char)).collect::<String>().to_lowercase()
 }
 
 /// `-p:x`, `/p:x`, `--P:x`.
 fn is_switch(word: &str, name: &str) -> bool {
     let word = word.trim_start_matches(['-', '/']);
-    word.get(..name.len()).is_some_and(|it| it.eq_ignore_ascii_case(name))
+    word.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }
 
 /// The value that follows an option letter in the same word.
@@ -122,7 +133,7 @@ fn attached<'a>(word: &'a str, letter: &str) -> Option<&'a str> {
 }
 
 fn is_outside(path: &str) -> bool {
-    path.starts_with(['/', '~', '$']) || path.split('/').any(|it| it == "..")
+    path.starts_with(['/', '~', '$']) || path.split('/').any(|part| part == "..")
 }
 
 #[cfg(test)]
@@ -134,9 +145,9 @@ mod tests {
     fn options_that_run_or_write_something_else_are_known() {
         const LINES: &str = include_str!("../../tests/data/shell/exceeding.txt");
         let (exceeding, covered) = LINES.split_once("\n\n").unwrap();
-        let lines = |text: &'static str| text.lines().filter(|it| !it.starts_with("# "));
-        let exceeds = |it: &&str| exceeds_prefix(&simple(it));
-        let missed: Vec<_> = lines(exceeding).filter(|it| !exceeds(it)).collect();
+        let lines = |text: &'static str| text.lines().filter(|line| !line.starts_with("# "));
+        let exceeds = |line: &&str| exceeds_prefix(&simple(line));
+        let missed: Vec<_> = lines(exceeding).filter(|line| !exceeds(line)).collect();
         let refused: Vec<_> = lines(covered).filter(exceeds).collect();
         assert!(
             missed.is_empty() && refused.is_empty(),

@@ -48,15 +48,14 @@ pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
         return None;
     }
     args::find_behind_wrappers(command, |program, words| {
-        let subcommand = git_subcommand(words);
-        let subcommand = subcommand.map(|(name, rest)| (program.subcommand(name), rest));
+        let subcommand = git_subcommand(words).map(|(name, rest)| (program.subcommand(name), rest));
         let is_known =
             |program: &super::programs::Program| program.operand_use != OperandUse::Unknown;
         let (program, words) =
             subcommand.filter(|(sub, _)| is_known(sub)).unwrap_or((program, words));
         is_known(program).then(|| {
             let takes_all =
-                (program.targets)(words).iter().any(|it| it.harm == Harm::RemovesContents);
+                (program.targets)(words).iter().any(|target| target.harm == Harm::RemovesContents);
             use_of(program.operand_use, words, takes_all)
         })
     })
@@ -127,8 +126,8 @@ mod tests {
                 let verb = if used.is_change { "change" } else { "read" };
                 let deep = if used.is_deep { "deep" } else { "" };
                 let arrow = if used.destination.is_some() { "->" } else { "" };
-                let words = used.sources.iter().map(|it| it.text.as_str());
-                let last = used.destination.iter().map(|it| it.text.as_str());
+                let words = used.sources.iter().map(|word| word.text.as_str());
+                let last = used.destination.iter().map(|word| word.text.as_str());
                 let all: Vec<_> =
                     [verb, deep].into_iter().chain(words).chain([arrow]).chain(last).collect();
                 all.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")

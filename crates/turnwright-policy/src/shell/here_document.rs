@@ -5,7 +5,7 @@ use super::programs::{self, Starts, WordList, is_in};
 use super::ruin::is_shell_with_input;
 use super::{SimpleCommand, Word, read_only};
 
-/// What a program does with a here-document.
+/// The use that a program makes of a here-document.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reader {
     /// It is text, or a program in another language.
@@ -27,7 +27,8 @@ pub(super) fn reader<'a>(
     around: impl Iterator<Item = (&'a [Word], Option<&'a Word>)>,
 ) -> Reader {
     let by_commands = commands.iter().map(reader_of).max().unwrap_or(Reader::Unknown);
-    by_commands.max(around.map(|it| reader_around(it.0, it.1)).max().unwrap_or(Reader::Data))
+    by_commands
+        .max(around.map(|frame| reader_around(frame.0, frame.1)).max().unwrap_or(Reader::Data))
 }
 
 /// True for a command that may run text which another one has stored or passed on: a shell, `eval`, or a program
@@ -35,8 +36,11 @@ pub(super) fn reader<'a>(
 pub(super) fn runs_text(command: &SimpleCommand) -> bool {
     let name = args::name(command.program());
     let is_unknown = command.program().contains('$') || command.program().is_empty();
-    let is_shell = || programs::find(name).starts == Starts::Shell || is_shell_with_input(command);
-    !command.words.is_empty() && (name == "eval" || is_unknown || is_shell())
+    !command.words.is_empty()
+        && (name == "eval"
+            || is_unknown
+            || programs::find(name).starts == Starts::Shell
+            || is_shell_with_input(command))
 }
 
 fn reader_of(command: &SimpleCommand) -> Reader {
@@ -54,17 +58,17 @@ fn reader_of(command: &SimpleCommand) -> Reader {
     }
 }
 
-/// What becomes of a substitution that prints a here-document.
+/// Finds the use that is made of a substitution that prints a here-document.
 fn reader_around(words: &[Word], word: Option<&Word>) -> Reader {
-    let runs = |it: &Word| {
-        let name = args::name(&it.text);
-        name == "eval" || matches!(programs::find(name).starts, Starts::Shell | Starts::Line)
-    };
-    let is_assigned = word.is_some_and(|it| it.text.contains('='));
+    let is_assigned = word.is_some_and(|word| word.text.contains('='));
     match words {
         [] if is_assigned => Reader::Unknown,
         [] => Reader::Shell,
-        words if words.iter().any(runs) => Reader::Shell,
+        words if words.iter().any(|word| runs_its_text(args::name(&word.text))) => Reader::Shell,
         _ => Reader::Data,
     }
+}
+
+fn runs_its_text(name: &str) -> bool {
+    name == "eval" || matches!(programs::find(name).starts, Starts::Shell | Starts::Line)
 }

@@ -132,8 +132,9 @@ pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
         }
         // Anything else may name a file.
         "TZ" => {
-            let is_odd = |it: char| !it.is_ascii_alphanumeric() && !"_+-/,.".contains(it);
-            !value.starts_with('/') && !value.contains("..") && !value.contains(is_odd)
+            !value.starts_with('/')
+                && !value.contains("..")
+                && value.chars().all(|char| char.is_ascii_alphanumeric() || "_+-/,.".contains(char))
         }
         _ => HARMLESS_VARIABLES.binary_search(&variable).is_ok(),
     }
@@ -141,24 +142,26 @@ pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
 
 /// True for a name that scripts give to a variable of their own, which no program obeys.
 pub(super) fn is_own_variable(name: &str) -> bool {
-    let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_';
-    name.starts_with(|it: char| it.is_ascii_lowercase())
-        && name.bytes().all(is_part)
+    name.starts_with(|char: char| char.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !name.contains("proxy")
 }
 
 fn is_locale(value: &str) -> bool {
     let language = value.strip_suffix(".UTF-8").or_else(|| value.strip_suffix(".utf8"));
-    let is_name = |it: &str| it.bytes().all(|it| it.is_ascii_alphabetic() || it == b'_');
-    matches!(value, "C" | "POSIX") || language.is_some_and(is_name)
+    matches!(value, "C" | "POSIX")
+        || language
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'))
 }
 
 /// The name and the value of an assignment.
 pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (variable, value) = word.split_once('=')?;
-    let is_name = !variable.starts_with(|it: char| it.is_ascii_digit())
+    let is_name = !variable.starts_with(|char: char| char.is_ascii_digit())
         && !variable.is_empty()
-        && variable.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+        && variable.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some((variable, value))
 }
 

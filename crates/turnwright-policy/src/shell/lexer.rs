@@ -31,7 +31,7 @@ pub(super) enum Token {
     Terminator(Terminator),
 }
 
-/// What a redirect does with the word after it.
+/// The meaning of the word after a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedirectKind {
     Read,
@@ -42,7 +42,7 @@ pub(super) enum RedirectKind {
     HereString,
 }
 
-/// What ends a simple command.
+/// The end of a simple command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Terminator {
     And,
@@ -59,16 +59,16 @@ pub(super) enum Terminator {
 pub(super) struct RawWord {
     pub(super) text: String,
     pub(super) is_glob: bool,
-    /// Whether any part was quoted or escaped.
+    /// True if any part was quoted or escaped.
     pub(super) is_quoted: bool,
     pub(super) has_brace: bool,
-    /// Whether it has an `=` with nothing quoted before it, so that it may be an assignment.
+    /// True if it has an `=` with nothing quoted before it, so that it may be an assignment.
     pub(super) may_be_assignment: bool,
-    /// Whether `<` or `>` follows without a blank.
+    /// True if `<` or `>` follows without a blank.
     pub(super) touches_redirect: bool,
-    /// Whether a part is the value of a variable or of a command substitution.
+    /// True if a part is the value of a variable or of a command substitution.
     pub(super) is_expanded: bool,
-    /// Whether such a part is not known, so that any words may take the place of this one.
+    /// True if such a part is not known, so that any words may take the place of this one.
     pub(super) is_unknown: bool,
     /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
@@ -77,7 +77,9 @@ pub(super) struct RawWord {
 impl RawWord {
     /// True if the shell may take it for the number of a file descriptor.
     pub(super) fn is_number(&self) -> bool {
-        !self.is_quoted && !self.text.is_empty() && self.text.bytes().all(|it| it.is_ascii_digit())
+        !self.is_quoted
+            && !self.text.is_empty()
+            && self.text.bytes().all(|byte| byte.is_ascii_digit())
     }
 }
 
@@ -95,7 +97,7 @@ pub(super) struct Lexer<'a> {
     pub(super) depth: usize,
     /// How many lists they had so far.
     pub(super) list_count: usize,
-    /// Whether an unquoted `)` ends the text.
+    /// True if an unquoted `)` ends the text.
     pub(super) is_in_brackets: bool,
     /// The folder in which the next command runs, if it is known.
     pub(super) folder: Option<PathBuf>,
@@ -130,10 +132,9 @@ impl<'a> Lexer<'a> {
     pub(super) fn eat_keyword(&mut self, keyword: &str) -> bool {
         self.skip_blanks();
         let rest = self.text[self.position..].strip_prefix(keyword);
-        let is_whole = |it: &str| {
-            it.is_empty() || it.starts_with([' ', '\t', '\n', ';', '&', '|', ')', '>', '<'])
-        };
-        let found = rest.is_some_and(is_whole);
+        let found = rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '&', '|', ')', '>', '<'])
+        });
         if found {
             self.position += keyword.len();
         }
@@ -289,7 +290,7 @@ impl<'a> Lexer<'a> {
     /// Reads the plain characters that follow, or one special character.
     fn unquoted(&mut self, byte: u8, raw: &mut RawWord) -> Result<(), Ambiguity> {
         let rest = &self.text[self.position..];
-        let plain = rest.bytes().position(|it| !is_plain(it)).unwrap_or(rest.len());
+        let plain = rest.bytes().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
         if plain > 0 {
             // The run may end within a character.
             raw.text.push_str(rest.get(..plain).ok_or(STRANGE)?);
@@ -363,14 +364,16 @@ impl<'a> Lexer<'a> {
     /// The value of `$name` or `${name}`, if the line has set it.
     fn variable(&mut self) -> Result<Option<Word>, Ambiguity> {
         let rest = &self.text[self.position + 1..];
-        let (rest, is_braced) = rest.strip_prefix('{').map_or((rest, false), |it| (it, true));
-        let is_part = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
-        let length = rest.bytes().position(|it| !is_part(it)).unwrap_or(rest.len());
+        let (rest, is_braced) = rest.strip_prefix('{').map_or((rest, false), |rest| (rest, true));
+        let length = rest
+            .bytes()
+            .position(|byte| !byte.is_ascii_alphanumeric() && byte != b'_')
+            .unwrap_or(rest.len());
         let (name, after) = rest.split_at(length);
         // Some shells take letters that are not ASCII for a part of the name.
-        let goes_on = after.starts_with(|it: char| !it.is_ascii());
+        let goes_on = after.starts_with(|char: char| !char.is_ascii());
         let is_whole = if is_braced { after.starts_with('}') } else { !goes_on };
-        let known = self.variables.iter().find(|it| it.0 == name).filter(|_| is_whole);
+        let known = self.variables.iter().find(|variable| variable.0 == name).filter(|_| is_whole);
         let (_, value) = known.ok_or_else(|| self.dollar_ambiguity())?;
         let value = value.clone();
         self.position += 1 + length + if is_braced { 2 } else { 0 };
@@ -392,8 +395,7 @@ impl<'a> Lexer<'a> {
     /// `<(…)` is a file that can only be read. A part of a word may not follow.
     fn process_substitution(&mut self) -> Result<Token, Ambiguity> {
         self.substitution()?;
-        let ends = |it: u8| matches!(it, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')');
-        if !self.peek().is_none_or(ends) {
+        if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b')')) {
             return Err(SUBSTITUTION);
         }
         let text = "/dev/stdin".to_owned();
@@ -444,8 +446,8 @@ impl<'a> Lexer<'a> {
             match rest.as_bytes().get(end + 1) {
                 None => return Err(UNCLOSED),
                 Some(b'\n') => return Err(CONTINUATION),
-                Some(it @ (b'"' | b'\\' | b'$' | b'`')) => {
-                    raw.text.push(char::from(*it));
+                Some(escaped @ (b'"' | b'\\' | b'$' | b'`')) => {
+                    raw.text.push(char::from(*escaped));
                     self.position += 2;
                 }
                 // The backslash is literal here.
@@ -460,22 +462,24 @@ impl<'a> Lexer<'a> {
     /// Skips the name of the current folder at the beginning of a quoted path.
     fn eat_current_folder(&mut self) -> bool {
         let rest = &self.text[self.position..];
-        let after = ["$PWD", "${PWD}", "$(pwd)"].iter().find_map(|it| rest.strip_prefix(it));
         // More text behind the quote would belong to the name.
         let ends_word = |text: &str| {
             let next = text.strip_prefix('"').map(|rest| rest.chars().next());
             next.is_some_and(|next| next.is_none_or(|char| " \t\n;&|)<>/".contains(char)))
         };
-        let after = after.filter(|text| text.starts_with('/') || ends_word(text));
-        let after = after.filter(|_| !self.variables.iter().any(|(name, _)| name == "PWD"));
-        self.position += after.map_or(0, |it| rest.len() - it.len());
+        let after = ["$PWD", "${PWD}", "$(pwd)"]
+            .iter()
+            .find_map(|form| rest.strip_prefix(form))
+            .filter(|after| after.starts_with('/') || ends_word(after))
+            .filter(|_| !self.variables.iter().any(|(name, _)| name == "PWD"));
+        self.position += after.map_or(0, |after| rest.len() - after.len());
         after.is_some()
     }
 
     fn escaped(&mut self, raw: &mut RawWord) -> Result<(), Ambiguity> {
         raw.is_quoted = true;
-        let next = self.text[self.position + 1..].chars().next();
-        let next = next.filter(|it| *it != '\n').ok_or(CONTINUATION)?;
+        let mut after = self.text[self.position + 1..].chars();
+        let next = after.next().filter(|char| *char != '\n').ok_or(CONTINUATION)?;
         raw.text.push(next);
         self.position += 1 + next.len_utf8();
         Ok(())
@@ -500,8 +504,9 @@ const STRANGE: Ambiguity = "it contains deceptive characters";
 
 /// Refuses characters that are invisible or look like others.
 pub(super) fn check_characters(line: &str) -> Result<(), Ambiguity> {
-    let is_printable = |it: u8| matches!(it, b' '..=b'~' | b'\t' | b'\n');
-    if line.bytes().all(is_printable) || line.chars().all(is_unambiguous) {
+    if line.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n'))
+        || line.chars().all(is_unambiguous)
+    {
         Ok(())
     } else {
         Err(STRANGE)

@@ -21,11 +21,13 @@ pub(super) fn resolve(
     commands: Vec<SimpleCommand>,
     assigned: &[(String, String)],
 ) -> Vec<SimpleCommand> {
-    let sets_any = |it: &str| is_in(SETTERS, it) || it.contains("+=") || it.contains("]=");
-    let has_setter = commands.iter().any(|it| sets_any(it.program()));
+    let has_setter = commands
+        .iter()
+        .map(SimpleCommand::program)
+        .any(|program| is_in(SETTERS, program) || program.contains("+=") || program.contains("]="));
     let own = assigned.iter().map(|(name, value)| (name.as_str(), value.clone()));
     let all = own.chain(commands.iter().flat_map(set_by));
-    let values: Vec<_> = all.filter(|it| !is_in(INHERITED, it.0)).collect();
+    let values: Vec<_> = all.filter(|assignment| !is_in(INHERITED, assignment.0)).collect();
     if has_setter || values.is_empty() {
         return commands;
     }
@@ -45,8 +47,9 @@ pub(super) fn resolve(
 
 /// A command with the values of the variables that have only one.
 pub(super) fn with_values(command: &SimpleCommand, assigned: &[(String, String)]) -> SimpleCommand {
-    let own = assigned.iter().filter(|it| !is_in(INHERITED, &it.0));
-    let values: Vec<_> = own.map(|it| (it.0.as_str(), it.1.clone())).collect();
+    let own = assigned.iter().filter(|assignment| !is_in(INHERITED, &assignment.0));
+    let values: Vec<_> =
+        own.map(|assignment| (assignment.0.as_str(), assignment.1.clone())).collect();
     match variants(command, &values).as_slice() {
         [only] => only.clone(),
         _ => command.clone(),
@@ -57,9 +60,11 @@ pub(super) fn with_values(command: &SimpleCommand, assigned: &[(String, String)]
 fn set_by(command: &SimpleCommand) -> Vec<(&str, String)> {
     let words: Vec<&str> = command.argv().collect();
     match words.as_slice() {
-        [name, "in", values @ ..] => values.iter().map(|it| (*name, (*it).to_owned())).collect(),
+        [name, "in", values @ ..] => {
+            values.iter().map(|value| (*name, (*value).to_owned())).collect()
+        }
         [program, rest @ ..] if is_in(DECLARATIONS, program) => {
-            let set = rest.iter().filter_map(|it| it.split_once('='));
+            let set = rest.iter().filter_map(|word| word.split_once('='));
             set.map(|(name, value)| (name, value.to_owned())).collect()
         }
         _ => Vec::new(),
@@ -69,20 +74,17 @@ fn set_by(command: &SimpleCommand) -> Vec<(&str, String)> {
 fn variants(command: &SimpleCommand, values: &[(&str, String)]) -> Vec<SimpleCommand> {
     let mut all = vec![command.clone()];
     for _ in 0..MAX_ROUNDS {
-        let used = all.iter().find_map(|it| values.iter().find(|value| uses(it, value.0)));
+        let used =
+            all.iter().find_map(|command| values.iter().find(|value| uses(command, value.0)));
         let Some((name, _)) = used else { break };
-        let of_name = || values.iter().filter(|it| it.0 == *name);
+        let of_name = || values.iter().filter(|value| value.0 == *name);
         if all.len() * of_name().count() > MAX_VARIANTS {
             return vec![command.clone()];
         }
-        let with = |command: &SimpleCommand, value: &str| {
-            let mut command = command.clone();
-            for word in &mut command.words {
-                word.text = replace(&word.text, name, value);
-            }
-            command
-        };
-        all = all.iter().flat_map(|it| of_name().map(|value| with(it, &value.1))).collect();
+        all = all
+            .iter()
+            .flat_map(|command| of_name().map(|value| with_value(command, name, &value.1)))
+            .collect();
     }
     if all.iter().any(has_blanks) && !has_blanks(command) {
         all.extend(all.clone().into_iter().map(split_words));
@@ -90,33 +92,41 @@ fn variants(command: &SimpleCommand, values: &[(&str, String)]) -> Vec<SimpleCom
     all
 }
 
+fn with_value(command: &SimpleCommand, name: &str, value: &str) -> SimpleCommand {
+    let mut command = command.clone();
+    for word in &mut command.words {
+        word.text = replace(&word.text, name, value);
+    }
+    command
+}
+
 fn has_blanks(command: &SimpleCommand) -> bool {
-    command.words.iter().any(|it| it.text.contains([' ', '\t', '\n']))
+    command.words.iter().any(|word| word.text.contains([' ', '\t', '\n']))
 }
 
 /// The command as it is if no variable was quoted.
 fn split_words(command: SimpleCommand) -> SimpleCommand {
-    let parts = |it: &Word| -> Vec<Word> {
-        let word = |text: &str| Word { text: text.to_owned(), is_glob: it.is_glob };
-        it.text.split_whitespace().map(word).collect()
-    };
-    let words = command.words.iter().flat_map(parts).collect();
+    let words = command.words.iter().flat_map(split_word).collect();
     SimpleCommand { words, ..command }
 }
 
+fn split_word(word: &Word) -> impl Iterator<Item = Word> {
+    word.text.split_whitespace().map(|part| Word { text: part.to_owned(), is_glob: word.is_glob })
+}
+
 fn uses(command: &SimpleCommand, name: &str) -> bool {
-    command.words.iter().any(|it| it.text.contains('$') && replace(&it.text, name, "") != it.text)
+    command
+        .words
+        .iter()
+        .any(|word| word.text.contains('$') && replace(&word.text, name, "") != word.text)
 }
 
 /// Replaces `$name` and `${name}`.
 fn replace(text: &str, name: &str, value: &str) -> String {
     let mut parts = text.split('$');
     let mut whole = parts.next().unwrap_or_default().to_owned();
-    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
     for part in parts {
-        let braced = || part.strip_prefix('{')?.strip_prefix(name)?.strip_prefix('}');
-        let plain = || part.strip_prefix(name).filter(|it| !it.starts_with(is_part));
-        match braced().or_else(plain) {
+        match after_name(part, name) {
             Some(rest) => {
                 whole.push_str(value);
                 whole.push_str(rest);
@@ -128,4 +138,14 @@ fn replace(text: &str, name: &str, value: &str) -> String {
         }
     }
     whole
+}
+
+/// The rest of a part that begins with `name` or `{name}`, as if a `$` stood before it.
+fn after_name<'a>(part: &'a str, name: &str) -> Option<&'a str> {
+    let braced = part.strip_prefix('{').and_then(|rest| rest.strip_prefix(name)?.strip_prefix('}'));
+    braced.or_else(|| {
+        let rest = part.strip_prefix(name)?;
+        (!rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '_'))
+            .then_some(rest)
+    })
 }

@@ -58,7 +58,7 @@ pub use python_environment::{EnvironmentUse, environment_use};
 pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use stakes::stakes;
 
-/// What the words of a simple command say about it.
+/// The properties of a simple command, as far as its words tell them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classification {
     /// It only reads, whatever the content of the files that it reads. Its redirects are not
@@ -85,8 +85,8 @@ pub struct Classification {
     /// It is a language's program that can print its version. A version manager may run another one for
     /// it, which a file in the folder names.
     pub may_be_version_managed: bool,
-    /// What it destroys or publishes irrecoverably, to be asked about in every mode that asks at
-    /// all. The text completes a sentence that begins with "it".
+    /// Says what it destroys or publishes irrecoverably, which every mode that asks at all asks
+    /// about. The text completes a sentence that begins with "it".
     pub danger: Option<&'static str>,
     /// It fails without the network.
     pub fails_offline: bool,

@@ -20,8 +20,8 @@ pub(super) enum NetworkUse {
 pub(super) fn needs_network(command: &SimpleCommand) -> bool {
     args::find_behind_wrappers(command, |program, words| {
         let network = program.network;
-        let is_version =
-            matches!(network, NetworkUse::Always) && words.iter().any(|it| it.text == "--version");
+        let is_version = matches!(network, NetworkUse::Always)
+            && words.iter().any(|word| word.text == "--version");
         (!is_version && network.is_used(words)).then_some(())
     })
     .is_some()
@@ -61,9 +61,10 @@ const WITH_VALUE: WordList = "-b --branch --depth -j --jobs -o --origin --name -
 /// other one is a URL.
 fn uses_local_repository(words: Args<'_>) -> bool {
     let Some((subcommand, words)) = args::git_subcommand(words) else { return false };
-    let is_value = |at: usize| at > 0 && is_in(WITH_VALUE, &words[at - 1].text);
-    let own = words.iter().enumerate().filter(|(at, _)| !is_value(*at)).map(|(_, word)| word);
-    let mut operands = own.filter(|word| !word.text.starts_with('-'));
+    let mut operands = words.iter().enumerate().filter_map(|(at, word)| {
+        let is_value = at > 0 && is_in(WITH_VALUE, &words[at - 1].text);
+        (!is_value && !word.text.starts_with('-')).then_some(word)
+    });
     if subcommand == "submodule" && operands.next().is_none_or(|word| word.text != "add") {
         return false;
     }
@@ -77,9 +78,10 @@ fn uses_local_repository(words: Args<'_>) -> bool {
 fn names_only_this_machine(program: &Program, words: Args<'_>) -> bool {
     let has_url = operands(words).any(|word| word.text.contains("://"));
     let written = (program.targets)(words);
-    let is_written = |word: &Word| written.iter().any(|target| target.text == word.text);
-    let places =
-        operands(words).filter(|word| (!has_url || word.text.contains("://")) && !is_written(word));
+    let places = operands(words).filter(|word| {
+        (!has_url || word.text.contains("://"))
+            && !written.iter().any(|target| target.text == word.text)
+    });
     let mut hosts = places.filter_map(|word| host(&word.text)).peekable();
     hosts.peek().is_some()
         && hosts
@@ -120,15 +122,17 @@ impl NetworkUse {
 
 /// True if the subcommand is one of these. The value of an option may precede it.
 pub(super) fn has_subcommand(words: Args<'_>, known: WordList) -> bool {
-    let begins_with_option = words.first().is_some_and(|it| it.text.starts_with(['-', '+']));
+    let begins_with_option = words.first().is_some_and(|word| word.text.starts_with(['-', '+']));
     let tried = if begins_with_option { 2 } else { 1 };
-    operands(words).take(tried).any(|it| is_in(known, &it.text))
-        || words.first().is_some_and(|it| is_in(known, &it.text))
+    operands(words).take(tried).any(|word| is_in(known, &word.text))
+        || words.first().is_some_and(|word| is_in(known, &word.text))
 }
 
 /// True for `host:path` and for URLs.
 pub(super) fn is_remote(word: &Word) -> bool {
-    word.text.split_once(':').is_some_and(|it| !it.0.contains('/') || it.1.starts_with("//"))
+    word.text
+        .split_once(':')
+        .is_some_and(|parts| !parts.0.contains('/') || parts.1.starts_with("//"))
 }
 
 #[cfg(test)]

@@ -52,10 +52,11 @@ pub(super) fn parse(
 /// True if all commands only read. A line of such commands may contain loops, variables and
 /// substitutions: no words that these produce change what it does.
 fn only_reads(commands: &[SimpleCommand]) -> bool {
-    let only_reads = |it: &SimpleCommand| {
-        read_only::reads(it).is_some() && !it.redirects.iter().any(|it| it.is_write)
-    };
-    !commands.is_empty() && commands.iter().all(only_reads)
+    !commands.is_empty()
+        && commands.iter().all(|command| {
+            read_only::reads(command).is_some()
+                && !command.redirects.iter().any(|redirect| redirect.is_write)
+        })
 }
 
 /// The commands of a substitution, whose opening bracket has been read.
@@ -79,18 +80,18 @@ pub(super) fn parse_list(
     loop {
         lexer.folder.clone_from(&state.folder);
         if matches!(state.last, Terminator::Semicolon | Terminator::Newline)
-            && let Some(keyword) = until.iter().find(|it| lexer.eat_keyword(it))
+            && let Some(keyword) = until.iter().find(|keyword| lexer.eat_keyword(keyword))
         {
             return Ok(keyword);
         }
         let end = if compound::parse(lexer, state, commands)? {
-            let end = end_of_compound(lexer)?;
-            state.advance(None, end);
-            end
+            let end_after_compound = end_of_compound(lexer)?;
+            state.advance(None, end_after_compound);
+            end_after_compound
         } else {
             simple_command(lexer, state, commands)?
         };
-        let word_count: usize = commands.iter().map(|it| it.words.len()).sum();
+        let word_count: usize = commands.iter().map(|command| command.words.len()).sum();
         if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
             return Err("it has more than 64 commands or 1024 words");
         }
@@ -124,7 +125,7 @@ fn simple_command(
 struct PartialCommand {
     words: Vec<Word>,
     redirects: Vec<Redirect>,
-    /// Whether its standard output goes to a file.
+    /// True if its standard output goes to a file.
     stdout_is_file: bool,
     sets_variable: bool,
     /// The variable that the command only sets.
@@ -272,9 +273,9 @@ pub(super) fn redirect(path: &str, is_write: bool) -> Result<Option<Redirect>, A
     }
 }
 
-/// What is known after the commands read so far.
+/// The state after the commands read so far.
 pub(super) struct LineState {
-    /// What ended the last command.
+    /// The end of the last command.
     last: Terminator,
     /// The folder in which the next command runs, if it is known.
     pub(super) folder: Option<PathBuf>,
@@ -284,9 +285,9 @@ pub(super) struct LineState {
     left_folders: Vec<PathBuf>,
     /// The folder in which the current chain of `&&`, `||` and `|` began.
     chain_folder: Option<PathBuf>,
-    /// Whether the current chain has changed the folder.
+    /// True if the current chain has changed the folder.
     has_moved: bool,
-    /// Whether each command of the current chain runs only if all commands before it succeeded.
+    /// True if each command of the current chain runs only if all commands before it succeeded.
     only_and: bool,
 }
 
@@ -459,11 +460,14 @@ enum JoinedFolder {
 /// programs do. Within one word the folder in front of a `..` need not exist, so then the target is unknown.
 fn join(here: &Path, target: &Path) -> Option<JoinedFolder> {
     let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };
-    let (mut goes_back, mut goes_below) = (false, false);
+    let mut goes_back = false;
+    let mut goes_below = false;
     for part in target.components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir if folder.components().all(|it| it == Component::ParentDir) => {
+            Component::ParentDir
+                if folder.components().all(|component| component == Component::ParentDir) =>
+            {
                 folder.push(part);
             }
             Component::ParentDir if !goes_below && folder.file_name().is_some() => {

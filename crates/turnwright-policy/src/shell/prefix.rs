@@ -6,7 +6,7 @@ use super::programs::{self, WordList, is_in};
 use super::read_only::Reads;
 use super::{SimpleCommand, Word, exceeding_args, network};
 
-/// What a lasting permission for a program covers.
+/// The extent of a lasting permission for a program.
 #[derive(Clone, Copy)]
 pub(super) enum Grant {
     /// A short command exactly as it is.
@@ -49,7 +49,7 @@ const MAX_EXACT_WORDS: usize = 6;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuggestedWords {
     pub words: Vec<String>,
-    /// Whether no other words may follow.
+    /// True if no other words may follow.
     pub is_exact: bool,
 }
 
@@ -97,7 +97,7 @@ fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
     };
     let words = command.words.get(..count)?;
     words.iter().all(is_literal).then(|| SuggestedWords {
-        words: words.iter().map(|it| it.text.clone()).collect(),
+        words: words.iter().map(|word| word.text.clone()).collect(),
         is_exact,
     })
 }
@@ -116,15 +116,16 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
     let sub = rest.first();
     let grant = programs::find(&program.text).grant;
     let all = (words.len() <= MAX_EXACT_WORDS).then_some(WordCount::All);
-    match (grant, tool_behind_runner(words).map(|it| it + 1), sub) {
+    match (grant, tool_behind_runner(words).map(|at| at + 1), sub) {
         (Grant::Name, ..) => Some(WordCount::First(1)),
         (_, Some(count), _) => Some(WordCount::First(count)),
         (Grant::Forms(forms), None, sub) => {
             let sub = sub?.text.as_str();
-            let known = |it: &&Form| it.subcommands.is_empty() || is_in(it.subcommands, sub);
-            let form = forms.iter().find(known)?;
+            let form = forms
+                .iter()
+                .find(|form| form.subcommands.is_empty() || is_in(form.subcommands, sub))?;
             let named = words.get(1..form.words)?;
-            let runs_anything = words.get(2).is_some_and(|it| is_in(form.except, &it.text));
+            let runs_anything = words.get(2).is_some_and(|word| is_in(form.except, &word.text));
             let is_fine = named.iter().all(is_action) && !runs_anything;
             is_fine.then_some(WordCount::First(form.words))
         }
@@ -153,11 +154,10 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
 fn network_word_count(words: &[Word]) -> Option<WordCount> {
     let (program, rest) = words.split_first()?;
     let network = programs::find(&program.text).network;
-    let is_open = |sub: &Word| {
-        let open = [PUBLISHING, RUNNING_SUBCOMMANDS, CREATING_SUBCOMMANDS];
-        open.into_iter().any(|words| is_in(words, &sub.text))
-    };
-    let sub = rest.first().filter(|sub| is_action(sub) && !is_open(sub))?;
+    let open = [PUBLISHING, RUNNING_SUBCOMMANDS, CREATING_SUBCOMMANDS];
+    let sub = rest
+        .first()
+        .filter(|sub| is_action(sub) && !open.iter().any(|list| is_in(list, &sub.text)))?;
     let is_by_subcommand = !matches!(network, NetworkUse::Never | NetworkUse::Always);
     (is_by_subcommand && network.is_used(rest) && network.is_used(std::slice::from_ref(sub)))
         .then_some(WordCount::First(2))
@@ -179,25 +179,30 @@ pub(super) fn tool_behind_runner(words: &[Word]) -> Option<usize> {
 
 /// True for a plain name, which is looked up in `PATH`.
 fn is_program_name(word: &Word) -> bool {
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_.+-".contains(&it);
     let text = word.text.as_str();
-    !word.is_glob && !text.is_empty() && !text.starts_with(['-', '.']) && text.bytes().all(is_plain)
+    !word.is_glob
+        && !text.is_empty()
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.+-".contains(&byte))
 }
 
 /// True for a word that looks like a subcommand rather than an operand.
 fn is_action(word: &Word) -> bool {
     let text = word.text.as_str();
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_:-".contains(&it);
     !word.is_glob
-        && text.starts_with(|it: char| it.is_ascii_alphabetic())
-        && text.bytes().all(is_plain)
+        && text.starts_with(|char: char| char.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:-".contains(&byte))
         && text.len() <= 40
 }
 
 /// True for a word that needs no quoting in a rule.
 fn is_literal(word: &Word) -> bool {
-    let is_plain = |it: char| it.is_ascii_graphic() && !"*?[](){}\"'`$\\=<>|&;!~#".contains(it);
-    !word.is_glob && !word.text.is_empty() && word.text.chars().all(is_plain)
+    !word.is_glob
+        && !word.text.is_empty()
+        && word
+            .text
+            .chars()
+            .all(|char| char.is_ascii_graphic() && !"*?[](){}\"'`$\\=<>|&;!~#".contains(char))
 }
 
 #[cfg(test)]
@@ -207,8 +212,9 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, expected: Option<&str>) {
-        let got = suggest_prefix(&simple(line))
-            .map(|it| format!("{}{}", if it.is_exact { "=" } else { "" }, it.words.join(" ")));
+        let got = suggest_prefix(&simple(line)).map(|prefix| {
+            format!("{}{}", if prefix.is_exact { "=" } else { "" }, prefix.words.join(" "))
+        });
         assert_eq!(got.as_deref(), expected, "{line}");
     }
 

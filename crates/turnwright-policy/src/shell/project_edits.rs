@@ -214,13 +214,12 @@ impl Edited {
         self.copies.iter().enumerate().all(|(at, copy)| {
             let others = self.copies.iter().enumerate().filter(|(other, _)| *other != at);
             let copied: Vec<_> = others.flat_map(|(_, other)| &other.made).collect();
-            let is_changed = |source: &PathBuf| {
+            !copy.sources.iter().any(|source| {
                 self.made.iter().any(|path| path != source && path.starts_with(source))
                     || copied
                         .iter()
                         .any(|to| to.path.starts_with(source) || source.starts_with(&to.path))
-            };
-            !copy.sources.iter().any(is_changed)
+            })
         })
     }
 }
@@ -314,15 +313,16 @@ fn paths_below(folder: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
 /// The path that a word names, with those that its pattern may match; `None` if these are not known. A pattern is one
 /// of names in a folder.
 fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<PathBuf>> {
+    const SPECIAL: [char; 5] = ['*', '?', '[', '\\', '('];
     let named = folder.join(&word.text);
     if !word.is_glob {
         return Some(vec![named]);
     }
-    let (parent, pattern) = (named.parent()?, named.file_name()?.to_str()?);
-    let is_special = |char: char| "*?[\\(".contains(char);
-    let start = &pattern[..pattern.find(is_special)?];
+    let parent = named.parent()?;
+    let pattern = named.file_name()?.to_str()?;
+    let start = &pattern[..pattern.find(SPECIAL)?];
     let end = &pattern[pattern.rfind(['*', '?'])? + 1..];
-    let has_pattern_above = parent.to_str()?.contains(is_special);
+    let has_pattern_above = parent.to_str()?.contains(SPECIAL);
     if has_pattern_above || pattern.contains(['[', '\\', '(']) {
         return None;
     }
@@ -347,7 +347,7 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     Some(paths)
 }
 
-/// What a command edits; `None` if it is not known to do only that.
+/// Finds the files that a command edits; `None` if it may do more than edit them.
 fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
     if !command.wrappers.is_empty() || command.has_unknown_args || command.is_in_home {
         return None;
@@ -372,18 +372,17 @@ fn edited(command: &SimpleCommand) -> Option<ProjectEdit<'_>> {
 
 /// The operands of a program in the table, and the meaning of a folder among them.
 fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
-    let starts = |editor: &&Editor| {
+    let editor = EDITORS.iter().find(|editor| {
         let words = command.argv().take(editor.words.len());
         words.eq(editor.words.iter().copied())
-    };
-    let editor = EDITORS.iter().find(starts)?;
+    })?;
     let arguments = &command.words[editor.words.len()..];
-    let is_harmless = |word: &Word| match word.text.strip_prefix('-') {
+    let are_harmless = arguments.iter().all(|word| match word.text.strip_prefix('-') {
         Some("" | "-") | None => true,
         Some(option) if option.starts_with('-') => is_in(editor.options, &word.text),
         Some(letters) => letters.chars().all(|letter| editor.letters.contains(letter)),
-    };
-    if !arguments.iter().all(is_harmless) {
+    });
+    if !are_harmless {
         return None;
     }
     let mut words: Vec<_> = operands(arguments).cloned().collect();
@@ -396,8 +395,8 @@ fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
 /// `sed -i`, with a script that would be harmless without it. On macOS and BSD the word after `-i` is no script.
 fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
     let (program, arguments) = command.words.split_first()?;
-    let is_syntax = |word: &&Word| is_in("-E -r --regexp-extended", &word.text);
-    let syntax_count = arguments.iter().take_while(is_syntax).count();
+    let syntax_count =
+        arguments.iter().take_while(|word| is_in("-E -r --regexp-extended", &word.text)).count();
     let (in_place, arguments) = arguments[syntax_count..].split_first()?;
     let suffix = match in_place.text.strip_prefix("--in-place") {
         Some(rest) => rest.strip_prefix('=').unwrap_or(rest),

@@ -4,7 +4,7 @@ use super::args::name;
 use super::{SimpleCommand, classify, parse};
 use turnwright_types::dialect::ShellDialect;
 
-/// What a line does to virtual environments.
+/// The effect of a line on virtual environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EnvironmentUse {
     #[default]
@@ -67,9 +67,9 @@ const SYSTEM_FOLDERS: &[&str] =
 /// Modules of Python that are programs only with `-m`.
 const MODULES: &[&str] = &["venv", "ensurepip"];
 
-/// What a line does to virtual environments, judging by its words. A line that may run anything else than programs
-/// that are for environments and commands that only read does nothing to them as far as can be told: another
-/// program would have the right to change them, too.
+/// Finds the effect of a line on virtual environments, judging by its words: [`EnvironmentUse::None`] if the line may
+/// run anything but programs for environments and commands that only read, because another program would have the right
+/// to change them, too.
 pub fn environment_use(line: &str, dialect: ShellDialect) -> EnvironmentUse {
     let (line, has_activation) = without_activations(line);
     let script = parse(&line, dialect);
@@ -93,15 +93,16 @@ pub fn environment_use(line: &str, dialect: ShellDialect) -> EnvironmentUse {
 /// A line without the parts between `&&` that do nothing but activate an environment, and whether there were any.
 /// Programs of the environment may run in what follows. As such a part has no quotes, the rest means the same.
 fn without_activations(line: &str) -> (String, bool) {
-    let is_activation = |part: &&str| {
-        let Some(("source" | ".", script)) = part.trim().split_once(' ') else { return false };
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
-        let folder = script.trim().strip_suffix("/bin/activate");
-        script.trim().bytes().all(is_plain) && folder.is_some_and(|it| is_environment(name(it)))
-    };
     let parts: Vec<_> = line.split("&&").collect();
     let rest: Vec<_> = parts.iter().copied().filter(|part| !is_activation(part)).collect();
     (rest.join("&&"), rest.len() < parts.len())
+}
+
+fn is_activation(part: &str) -> bool {
+    let Some(("source" | ".", script)) = part.trim().split_once(' ') else { return false };
+    let folder = script.trim().strip_suffix("/bin/activate");
+    script.trim().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
+        && folder.is_some_and(|folder| is_environment(name(folder)))
 }
 
 /// Returns true if a command beside an installer writes no file: it reads, deletes, goes to a folder, or lists
@@ -135,10 +136,14 @@ fn of_command(command: &SimpleCommand) -> EnvironmentUse {
     let program = name(program);
     if without_version(program) == "python" || program == "py" {
         // Other options may stand before it.
-        let module = words.iter().position(|it| it.starts_with("-m"));
-        let module = module.filter(|at| !words[..*at].iter().any(|it| is_program_text(it)));
-        let script = words.iter().position(|it| !it.starts_with('-')).unwrap_or(words.len());
-        let Some(at) = module.filter(|it| *it <= script) else { return EnvironmentUse::None };
+        let module = words
+            .iter()
+            .position(|word| word.starts_with("-m"))
+            .filter(|at| !words[..*at].iter().any(|word| is_program_text(word)));
+        let script = words.iter().position(|word| !word.starts_with('-')).unwrap_or(words.len());
+        let Some(at) = module.filter(|module| *module <= script) else {
+            return EnvironmentUse::None;
+        };
         return match (words[at].trim_start_matches("-m"), words.get(at + 1)) {
             ("", Some(module)) => of_program(module, &words[at + 2..]),
             (module, _) => of_program(module, &words[at + 1..]),
@@ -151,13 +156,13 @@ fn of_command(command: &SimpleCommand) -> EnvironmentUse {
     of_program(without_version(program), words).min(most)
 }
 
-/// Whether an option of Python makes it run a text, or what it reads: what follows is for that program.
+/// Returns true if an option of Python makes it run a text, or its input: what follows is for that program.
 fn is_program_text(option: &str) -> bool {
     option == "-" || !option.starts_with("--") && option.starts_with('-') && option.contains('c')
 }
 
-/// Whether a program is found in `PATH`, or in a folder of the system or of an environment, and not in another one
-/// of a project, where it may have any content.
+/// Returns true if a program is found in `PATH`, or in a folder of the system or of an environment, and not in another
+/// folder of a project, where it may have any content.
 fn is_installed(program: &str) -> bool {
     let Some((folder, _)) = program.rsplit_once(['/', '\\']) else { return true };
     if is_in_system_folder(program) {
@@ -165,7 +170,7 @@ fn is_installed(program: &str) -> bool {
     }
     let mut parts = folder.rsplit(['/', '\\']);
     let is_programs =
-        parts.next().is_some_and(|it| it == "bin" || it.eq_ignore_ascii_case("scripts"));
+        parts.next().is_some_and(|part| part == "bin" || part.eq_ignore_ascii_case("scripts"));
     is_programs && parts.next().is_some_and(is_environment)
 }
 
@@ -173,9 +178,9 @@ fn is_in_system_folder(program: &str) -> bool {
     program.rsplit_once('/').is_some_and(|(folder, _)| SYSTEM_FOLDERS.contains(&folder))
 }
 
-/// Whether a folder has one of the usual names of environments, whose programs are protected.
+/// Returns true if a folder has one of the usual names of environments, whose programs are protected.
 fn is_environment(folder: &str) -> bool {
-    [".venv", "venv", "env", "virtualenv"].iter().any(|it| folder.eq_ignore_ascii_case(it))
+    [".venv", "venv", "env", "virtualenv"].iter().any(|name| folder.eq_ignore_ascii_case(name))
 }
 
 fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
@@ -183,14 +188,16 @@ fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
     let subcommands: Vec<_> = words.iter().filter(|word| !word.starts_with('-')).take(2).collect();
     let is_among = |table: &[(&str, &str)], depth: usize| {
         table.iter().any(|(known, known_subcommands)| {
-            let is_known = |word: &&str| known_subcommands.split(' ').any(|known| known == *word);
             *known == program
                 && (known_subcommands.is_empty()
-                    || subcommands.iter().take(depth).any(|word| is_known(word)))
+                    || subcommands
+                        .iter()
+                        .take(depth)
+                        .any(|word| known_subcommands.split(' ').any(|known| known == **word)))
         })
     };
     if is_among(RUNNERS, 2) {
-        // What it runs may be named like a subcommand that installs.
+        // The program that it runs may be named like a subcommand that installs.
         EnvironmentUse::Creates
     } else if words.iter().any(|word| WITHOUT_EFFECT.contains(word)) {
         EnvironmentUse::None
@@ -207,7 +214,7 @@ fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
 
 /// The name of a program without the version in `python3.12` and `pip3`.
 fn without_version(program: &str) -> &str {
-    program.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.')
+    program.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.')
 }
 
 #[cfg(test)]

@@ -34,22 +34,23 @@ pub enum Ruin {
     Possible(&'static str),
 }
 
-/// What a command of a script could ruin if the script runs in `workdir`. The user's home folder is `home`.
+/// Finds the ruin that a command of a script could cause if the script runs in `workdir`. The user's home folder is
+/// `home`.
 pub fn ruin(script: &Script, index: usize, workdir: &Path, home: Option<&Path>) -> Option<Ruin> {
     let command = script.commands.get(index)?;
     let found = ruin_of_command(command, workdir, home);
     found.or_else(|| ruin_of_unknown_files(script, command, workdir, home))
 }
 
-/// What a command could ruin by itself, regardless of the other commands of its script.
+/// Finds the ruin that a command could cause by itself, regardless of the other commands of its script.
 pub(super) fn ruin_of_command(
     command: &SimpleCommand,
     workdir: &Path,
     home: Option<&Path>,
 ) -> Option<Ruin> {
     let context = CommandContext::new(command, workdir, home);
-    let redirects = command.redirects.iter().filter(|it| it.is_write);
-    let written = redirects.filter_map(|it| it.path.to_str());
+    let redirects = command.redirects.iter().filter(|redirect| redirect.is_write);
+    let written = redirects.filter_map(|redirect| redirect.path.to_str());
     let behind = ruin_in_arguments(command);
     let mut ruins: Vec<Ruin> = written
         .filter_map(|text| context.assess(Target { text, harm: Harm::Overwrites }))
@@ -58,7 +59,7 @@ pub(super) fn ruin_of_command(
         .chain(context.ruin_of_unknown_program(command))
         .chain(behind)
         .collect();
-    ruins.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
+    ruins.sort_by_key(|ruin| matches!(ruin, Ruin::Possible(_)));
     ruins.into_iter().next()
 }
 
@@ -73,9 +74,9 @@ pub fn find_ruinous_text(script: &Script) -> Option<&'static str> {
         }
     }
     // `echo rm -rf /` prints its arguments as one line, so they are also searched joined.
-    let joined = |it: &SimpleCommand| it.argv().skip(1).collect::<Vec<_>>().join(" ");
-    let printing = script.commands.iter().filter(|it| reads_commands && is_echo(it));
-    let printed: Vec<String> = printing.map(joined).collect();
+    let printing = script.commands.iter().filter(|command| reads_commands && is_echo(command));
+    let printed: Vec<String> =
+        printing.map(|command| command.argv().skip(1).collect::<Vec<_>>().join(" ")).collect();
     texts.extend(printed.iter().map(String::as_str));
     TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }
         .ruins(&texts, 0)
@@ -88,10 +89,11 @@ fn is_echo(command: &SimpleCommand) -> bool {
 
 /// True for a function that starts itself twice in the background: `:(){ :|:& };:`.
 pub fn is_fork_bomb(line: &str) -> bool {
-    let text: String = line.chars().filter(|it| !it.is_whitespace()).collect();
+    let text: String = line.chars().filter(|char| !char.is_whitespace()).collect();
     text.match_indices("(){").any(|(at, head)| {
-        let is_part = |it: char| it.is_alphanumeric() || "_:.-".contains(it);
-        let name = &text[text[..at].trim_end_matches(is_part).len()..at];
+        let before = text[..at]
+            .trim_end_matches(|char: char| char.is_alphanumeric() || "_:.-".contains(char));
+        let name = &text[before.len()..at];
         !name.is_empty() && text[at + head.len()..].starts_with(&format!("{name}|{name}&"))
     })
 }
@@ -114,7 +116,7 @@ enum NamedFolder {
     Unknown,
 }
 
-/// What the path of a target refers to.
+/// The places that the path of a target may refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathKind {
     System,
@@ -132,8 +134,7 @@ impl<'a> CommandContext<'a> {
         workdir: &'a Path,
         home: Option<&'a Path>,
     ) -> CommandContext<'a> {
-        let folder = command.folder.as_deref().and_then(Path::to_str);
-        let folder = match folder {
+        let folder = match command.folder.as_deref().and_then(Path::to_str) {
             _ if command.is_in_home => NamedFolder::Known(HOME.to_owned()),
             // On Windows its root is `\`, whatever the line has said.
             Some(folder) if Path::new(folder).has_root() => NamedFolder::Known(folder.to_owned()),
@@ -143,7 +144,7 @@ impl<'a> CommandContext<'a> {
         CommandContext { workdir, home, folder }
     }
 
-    /// What the words of the command ruin, behind its wrappers.
+    /// Finds the ruin that the words of the command cause, behind its wrappers.
     fn ruin_of_words(&self, command: &SimpleCommand) -> Option<Ruin> {
         let mut whole = command.clone();
         if command.has_unknown_args {
@@ -153,22 +154,25 @@ impl<'a> CommandContext<'a> {
             let certain = (program.catastrophe)(words).map(Ruin::Certain);
             let before = &whole.words[..whole.words.len() - words.len() - 1];
             let context = CommandContext { folder: self.folder_behind(before), ..*self };
-            let targets = (program.targets)(words).into_iter();
-            let of_targets = || {
-                let mut found: Vec<_> = targets.filter_map(|it| context.assess(it)).collect();
-                found.sort_by_key(|it| matches!(it, Ruin::Possible(_)));
-                found.into_iter().next()
-            };
-            let asked = || destructive::first_danger(program.ruins, words, false);
-            certain.or_else(of_targets).or_else(|| asked().map(Ruin::Possible))
+            certain.or_else(|| context.ruin_of_targets((program.targets)(words))).or_else(|| {
+                destructive::first_danger(program.ruins, words, false).map(Ruin::Possible)
+            })
         })
+    }
+
+    /// The worst ruin of these targets: one that is certain, or else the first.
+    fn ruin_of_targets(&self, targets: Vec<Target<'_>>) -> Option<Ruin> {
+        let mut found: Vec<_> =
+            targets.into_iter().filter_map(|target| self.assess(target)).collect();
+        found.sort_by_key(|ruin| matches!(ruin, Ruin::Possible(_)));
+        found.into_iter().next()
     }
 
     /// The folder after options of wrappers such as `env -C`.
     fn folder_behind(&self, wrappers: Args<'_>) -> NamedFolder {
-        let is_login = |it: &Word| is_in("-i --login", &it.text);
-        let logs_in = wrappers.first().is_some_and(|it| is_in("sudo doas", args::name(&it.text)))
-            && wrappers.iter().any(is_login);
+        let logs_in =
+            wrappers.first().is_some_and(|word| is_in("sudo doas", args::name(&word.text)))
+                && wrappers.iter().any(|word| is_in("-i --login", &word.text));
         match folder_of_wrapper(wrappers) {
             Some(folder) => after_cd(&self.folder, folder),
             None if logs_in => NamedFolder::Unknown,
@@ -229,8 +233,9 @@ impl<'a> CommandContext<'a> {
             NamedFolder::Known(folder) => Some(Path::new(folder)),
             _ => None,
         };
-        let is_at_home =
-            || self.home.is_some_and(|it| it.to_str() == Some(text.trim_end_matches(['/', '*'])));
+        let is_at_home = || {
+            self.home.is_some_and(|home| home.to_str() == Some(text.trim_end_matches(['/', '*'])))
+        };
         if is_system(text, named) {
             return PathKind::System;
         } else if is_home(text, named) || is_at_home() {
@@ -257,25 +262,26 @@ impl<'a> CommandContext<'a> {
     fn ruin_of_unknown_program(&self, command: &SimpleCommand) -> Option<Ruin> {
         let (program, words) = command.words.split_first()?;
         let is_unknown = program.text.is_empty() || program.text.contains('$') || program.is_glob;
-        let is_wide =
-            |it: &Word| matches!(self.kind_of_path(&it.text), PathKind::System | PathKind::Home);
         let is_known = program.text == "[" || !is_unknown;
-        (!is_known && operands(words).any(is_wide)).then_some(Ruin::Possible(UNKNOWN_PROGRAM))
+        let may_ruin = !is_known
+            && operands(words).any(|word| {
+                matches!(self.kind_of_path(&word.text), PathKind::System | PathKind::Home)
+            });
+        may_ruin.then_some(Ruin::Possible(UNKNOWN_PROGRAM))
     }
 }
 
 /// The folder that the last option of a wrapper such as `env -C` names.
 pub(super) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
     const OPTIONS: WordList = "-C -D --chdir --wd --working-directory --directory --cwd";
-    let value = |at: usize| {
+    (1..words.len()).rev().find_map(|at| {
         let text = words[at].text.as_str();
         match text.split_once('=') {
             Some((name, value)) => is_in(OPTIONS, name).then_some(value),
-            None if is_in(OPTIONS, text) => words.get(at + 1).map(|it| it.text.as_str()),
+            None if is_in(OPTIONS, text) => words.get(at + 1).map(|word| word.text.as_str()),
             None => text.strip_prefix("-C").or_else(|| text.strip_prefix("-D")),
         }
-    };
-    (1..words.len()).rev().find_map(value)
+    })
 }
 
 /// The working directory after `cd target`.
@@ -311,18 +317,19 @@ fn assess_file(target: Target<'_>) -> Option<Ruin> {
     }
 }
 
-/// What a path with variables or substitutions may be; `None` if the path has none. The path is assessed with each
+/// Assesses a path with variables or substitutions; `None` if the path has none. The path is assessed with each
 /// expansion replaced by nothing, and by `*`. A name after a variable, as in `$x/target`, makes the path harmless
 /// unless it is the name of a system folder.
 fn kind_of_expansion(text: &str) -> Option<PathKind> {
-    let home = ["$HOME", "${HOME}", "${HOME:?}"].iter().find_map(|it| text.strip_prefix(it));
-    let rest = home.filter(|it| it.is_empty() || it.starts_with('/'));
-    let text = rest.map_or_else(|| text.to_owned(), |it| format!("{HOME}{it}"));
+    let home = ["$HOME", "${HOME}", "${HOME:?}"].iter().find_map(|form| text.strip_prefix(form));
+    let rest = home.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let text = rest.map_or_else(|| text.to_owned(), |rest| format!("{HOME}{rest}"));
     if !text.contains('$') {
         return None;
     }
-    let (empty, any) = (replace_expansions(&text, ""), replace_expansions(&text, "*"));
-    let is_wide = |it: &str| is_system(it, None) || is_home(it, None);
+    let empty = replace_expansions(&text, "");
+    let any = replace_expansions(&text, "*");
+    let is_wide = |text: &str| is_system(text, None) || is_home(text, None);
     let may_be = is_everything(&empty) || is_wide(&empty) || is_wide(&any);
     Some(if may_be { PathKind::Unknown } else { PathKind::Other })
 }
@@ -331,10 +338,10 @@ fn kind_of_expansion(text: &str) -> Option<PathKind> {
 fn replace_expansions(text: &str, with: &str) -> String {
     let mut parts = text.split('$');
     let mut whole = parts.next().unwrap_or_default().to_owned();
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
     for part in parts {
-        let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
         let rest = match part.strip_prefix('{') {
-            Some(inner) => inner.split_once('}').map_or("", |it| it.1),
+            Some(inner) => inner.split_once('}').map_or("", |parts| parts.1),
             None if part.starts_with(is_name) => part.trim_start_matches(is_name),
             None => part.strip_prefix("()").unwrap_or(part.get(1..).unwrap_or_default()),
         };
@@ -347,18 +354,19 @@ fn replace_expansions(text: &str, with: &str) -> String {
 /// The ruin of a command that has a disk among its arguments and is not known to only read.
 fn ruin_of_disk_argument(command: &SimpleCommand) -> Option<Ruin> {
     const READERS: WordList = "mount umount lsblk blkid smartctl findmnt udevadm losetup";
-    let names = |word: &Word| {
-        let value = word.text.split_once('=').map_or(word.text.as_str(), |it| it.1);
-        let attached = word.text.get(2..).filter(|_| word.text.starts_with('-'));
-        let is_input = word.text.starts_with("if=");
-        !is_input && (is_disk(value) || attached.is_some_and(is_disk))
-    };
-    let mut words = command.words.iter().skip(1);
     let is_reader = || {
-        let starts_reader = command.words.iter().any(|it| is_in(READERS, args::name(&it.text)));
+        let starts_reader = command.words.iter().any(|word| is_in(READERS, args::name(&word.text)));
         starts_reader || read_only::reads(command).is_some()
     };
-    (words.any(names) && !is_reader()).then_some(Ruin::Possible(MAYBE_DISK))
+    (command.words.iter().skip(1).any(names_disk) && !is_reader())
+        .then_some(Ruin::Possible(MAYBE_DISK))
+}
+
+fn names_disk(word: &Word) -> bool {
+    let value = word.text.split_once('=').map_or(word.text.as_str(), |parts| parts.1);
+    let attached = word.text.get(2..).filter(|_| word.text.starts_with('-'));
+    let is_input = word.text.starts_with("if=");
+    !is_input && (is_disk(value) || attached.is_some_and(is_disk))
 }
 
 /// The ruin of a command whose file names come from one that lists the whole system, as in `find / | xargs rm`.
@@ -371,18 +379,18 @@ fn ruin_of_unknown_files(
     const CHANGES: WordList = "rm unlink shred chmod chown chgrp setfacl";
     const LISTERS: WordList = "find fd fdfind ls echo printf locate tree du";
     let gets_unknown =
-        command.has_unknown_args || command.words.iter().any(|it| it.text.contains('$'));
+        command.has_unknown_args || command.words.iter().any(|word| word.text.contains('$'));
     let changes =
-        gets_unknown && command.words.iter().any(|it| is_in(CHANGES, args::name(&it.text)));
+        gets_unknown && command.words.iter().any(|word| is_in(CHANGES, args::name(&word.text)));
     let lists_system = |other: &SimpleCommand| {
         if !is_in(LISTERS, args::name(other.program())) {
             return false;
         }
         let context = CommandContext::new(other, workdir, home);
         let kinds = operands(other.words.get(1..).unwrap_or_default());
-        kinds.into_iter().any(|it| {
+        kinds.into_iter().any(|operand| {
             matches!(
-                context.kind_of_path(&it.text),
+                context.kind_of_path(&operand.text),
                 PathKind::System | PathKind::Home | PathKind::SystemOrHome
             )
         })
@@ -395,18 +403,18 @@ fn ruin_of_unknown_files(
 /// A ruinous command among the arguments of a program that may run it, as in `docker exec c rm -rf /`.
 fn ruin_in_arguments(command: &SimpleCommand) -> Option<Ruin> {
     const DESTROYERS: WordList = "rm rimraf shred dd";
-    let is_destroyer = |it: &Word| is_in(DESTROYERS, args::name(&it.text));
     let later = command.words.iter().enumerate().take(MAX_ARGUMENTS).skip(1);
-    let mut started = later.filter(|it| is_destroyer(it.1)).take(MAX_STARTED).map(|(at, _)| {
+    let mut starts = later
+        .filter(|(_, word)| is_in(DESTROYERS, args::name(&word.text)))
+        .take(MAX_STARTED)
+        .map(|(at, _)| at);
+    let is_ruinous = starts.any(|at| {
         let words = command.words[at..].to_vec();
-        SimpleCommand { words, ..SimpleCommand::default() }
-    });
-    let is_ruin = |it: SimpleCommand| {
-        let ruin = CommandContext::new(&it, Path::new(""), None).ruin_of_words(&it);
+        let started = SimpleCommand { words, ..SimpleCommand::default() };
+        let ruin = CommandContext::new(&started, Path::new(""), None).ruin_of_words(&started);
         matches!(ruin, Some(Ruin::Certain(_)))
-    };
-    (started.any(is_ruin) && read_only::reads(command).is_none())
-        .then_some(Ruin::Possible(RUINOUS_TEXT))
+    });
+    (is_ruinous && read_only::reads(command).is_none()).then_some(Ruin::Possible(RUINOUS_TEXT))
 }
 
 /// The number of arguments that are searched, and of those that are assessed as the start of a command.
@@ -417,42 +425,52 @@ const MAX_SEARCHED: usize = 256;
 
 /// True for a shell that runs what it reads from its input, also behind a wrapper.
 pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
-    let reads_input = |words: Args<'_>| {
-        let has = |letter| words.iter().any(|it| is_option(&it.text, letter, ""));
-        let is_stdin = |it: &Word| is_in("- /dev/stdin", &it.text) || it.text.contains("$()");
-        has('s') || words.iter().all(|it| is_stdin(it) || it.text.starts_with('-') && !has('c'))
-    };
-    let is_input = |it: &Word| it.text == "/dev/stdin" || it.text.contains("$()");
     args::find_behind_wrappers(command, |program, words| {
         let is_shell = program.starts == Starts::Shell;
         (is_shell && (command.has_unknown_args || reads_input(words))).then_some(())
     })
     .is_some()
-        || is_in("source .", command.program()) && command.words.get(1).is_some_and(is_input)
+        || is_in("source .", command.program())
+            && command
+                .words
+                .get(1)
+                .is_some_and(|word| word.text == "/dev/stdin" || word.text.contains("$()"))
         || is_in("crontab at batch", args::name(command.program()))
         || starts_default_shell(command)
+}
+
+/// True if a shell with these arguments reads commands from its input.
+fn reads_input(words: Args<'_>) -> bool {
+    let has = |letter| words.iter().any(|word| is_option(&word.text, letter, ""));
+    has('s')
+        || words.iter().all(|word| {
+            is_in("- /dev/stdin", &word.text)
+                || word.text.contains("$()")
+                || word.text.starts_with('-') && !has('c')
+        })
 }
 
 /// True for `sudo -s` and the like, which start a shell if they are given no program.
 fn starts_default_shell(command: &SimpleCommand) -> bool {
     let starts = "sudo doas pkexec chroot unshare nsenter";
     let mut words = command.words.iter().skip(1);
-    is_in(starts, args::name(command.program())) && words.all(|it| it.text.starts_with('-'))
+    is_in(starts, args::name(command.program())) && words.all(|word| word.text.starts_with('-'))
 }
 
 /// The arguments that contain blanks and so may be commands, except messages such as that of `git commit -m`.
 fn arguments_with_commands(command: &SimpleCommand) -> impl Iterator<Item = &str> {
     const MESSAGES: WordList =
         "-m -am -t -b --message --title --body --notes --description --grep -S -G";
-    let words = command.words.windows(2);
-    let is_message = |before: &str, word: &str| {
-        let name = word.split_once('=').map_or(word, |it| it.0);
-        is_in(MESSAGES, before) || is_in(MESSAGES, name) || word.starts_with("-m")
-    };
-    words
-        .filter(move |it| !is_message(&it[0].text, &it[1].text))
-        .map(|it| it[1].text.as_str())
-        .filter(|it| it.contains([' ', '\t', '\n']))
+    command
+        .words
+        .windows(2)
+        .filter(|pair| {
+            let word = pair[1].text.as_str();
+            let name = word.split_once('=').map_or(word, |parts| parts.0);
+            !is_in(MESSAGES, &pair[0].text) && !is_in(MESSAGES, name) && !word.starts_with("-m")
+        })
+        .map(|pair| pair[1].text.as_str())
+        .filter(|word| word.contains([' ', '\t', '\n']))
 }
 
 /// The bytes of text that are searched for commands. Longer text counts as ruinous.
@@ -468,20 +486,22 @@ struct TextSearch {
 
 impl TextSearch {
     fn ruins(&mut self, texts: &[&str], depth: usize) -> bool {
-        texts.iter().flat_map(|it| candidate_commands(it)).any(|text| {
+        texts.iter().flat_map(|text| candidate_commands(text)).any(|text| {
             if depth > MAX_TEXT_DEPTH || !self.known.insert(text.clone()) {
                 return false;
             }
             let Some(left) = self.budget.checked_sub(text.len()) else { return true };
             self.budget = left;
             let found = command_scanner::scan(&text);
-            let is_ruin = |it: &SimpleCommand| {
-                matches!(ruin_of_command(it, Path::new(""), None), Some(Ruin::Certain(_)))
-            };
-            found.commands.iter().any(is_ruin) || {
-                let words = found.commands.iter().flat_map(|it| &it.words);
-                let has_blank = |it: &&str| it.contains([' ', '\t', '\n']);
-                let inner: Vec<&str> = words.map(|it| it.text.as_str()).filter(has_blank).collect();
+            let is_ruinous = found.commands.iter().any(|command| {
+                matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
+            });
+            is_ruinous || {
+                let words = found.commands.iter().flat_map(|command| &command.words);
+                let inner: Vec<&str> = words
+                    .map(|word| word.text.as_str())
+                    .filter(|text| text.contains([' ', '\t', '\n']))
+                    .collect();
                 self.ruins(&inner, depth + 1)
             }
         })
@@ -495,10 +515,10 @@ const MAX_CANDIDATES: usize = 8;
 /// what begins with `rm`, as in a script of `sed` or `expect`.
 /// `printf` prints `\n` as an end of line.
 fn candidate_commands(text: &str) -> impl Iterator<Item = String> {
-    let value = text.split_once('=').filter(|it| !it.0.contains(' ')).map(|it| it.1);
-    let last_value = text.rsplit_once('=').map(|it| it.1);
+    let value = text.split_once('=').filter(|parts| !parts.0.contains(' ')).map(|parts| parts.1);
+    let last_value = text.rsplit_once('=').map(|parts| parts.1);
     let attached = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--"));
     let later = text.match_indices(" rm ").map(|(at, _)| &text[at + 1..]).take(MAX_CANDIDATES);
     let all = [Some(text), value, last_value, attached].into_iter().flatten().chain(later);
-    all.map(|it| it.trim_start_matches('!').replace("\\n", "\n"))
+    all.map(|text| text.trim_start_matches('!').replace("\\n", "\n"))
 }

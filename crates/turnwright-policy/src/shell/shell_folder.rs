@@ -20,9 +20,10 @@ impl ShellFolder {
 
     /// The folder in which wrappers run a command.
     pub(super) fn follow_wrappers(&mut self, words: &[Word]) {
-        let program = words.first().map_or("", |it| known_words::name(&it.text));
-        let is_login = |it: &Word| matches!(it.text.as_str(), "-" | "-l" | "--login");
-        if program == "su" && words.iter().any(is_login) {
+        let program = words.first().map_or("", |word| known_words::name(&word.text));
+        if program == "su"
+            && words.iter().any(|word| matches!(word.text.as_str(), "-" | "-l" | "--login"))
+        {
             *self = ShellFolder { path: None, is_home: true };
         } else if let Some(target) = ruin::folder_of_wrapper(words) {
             self.go_to(target);
@@ -32,8 +33,7 @@ impl ShellFolder {
     /// The folder after a command that changes it.
     pub(super) fn change(&mut self, simple: &SimpleCommand) {
         let program = simple.program();
-        let is_operand = |it: &&str| !matches!(*it, "--" | "-L" | "-P");
-        let target = simple.argv().skip(1).find(is_operand);
+        let target = simple.argv().skip(1).find(|text| !matches!(*text, "--" | "-L" | "-P"));
         match target {
             Some(target) => self.go_to(target),
             None => *self = ShellFolder { path: None, is_home: program == "cd" },

@@ -1,4 +1,4 @@
-//! What is at stake in a line: what it destroys, publishes or runs unseen, in words for the first line of a question.
+//! Names what a line destroys, publishes or runs unseen, for the first line of a question.
 
 use super::args::{name, operands};
 use super::programs::{WordList, is_in};
@@ -9,8 +9,8 @@ const INTERPRETERS: WordList =
     "sh bash dash zsh ksh fish python python3 node deno ruby perl php pwsh";
 const RUNS_DOWNLOAD: &str = "runs what it downloads, which nobody has seen";
 
-/// What the commands of a line destroy, publish or run unseen, each once. The texts complete a sentence that begins
-/// with "it".
+/// Says what the commands of a line destroy, publish or run unseen, each once. The texts complete a sentence that
+/// begins with "it".
 pub fn stakes(script: &Script) -> Vec<&'static str> {
     let mut stakes = Vec::new();
     let mut downloads = false;

@@ -27,19 +27,21 @@ struct PathParts<'a> {
 fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'a>> {
     let mut path = PathParts { parts: [""; 3], count: 0 };
     if !text.starts_with('/') {
-        let folder = folder.filter(|it| it.has_root())?;
+        let folder = folder.filter(|folder| folder.has_root())?;
         path.push_folder(folder.to_str()?, cfg!(windows));
     }
-    let text = without_process_root(text);
-    let text =
-        text.strip_suffix('*').filter(|it| it.ends_with('/') || it.is_empty()).unwrap_or(text);
-    path.push(text);
+    let whole = without_process_root(text);
+    let named = whole
+        .strip_suffix('*')
+        .filter(|rest| rest.ends_with('/') || rest.is_empty())
+        .unwrap_or(whole);
+    path.push(named);
     Some(path)
 }
 
 impl<'a> PathParts<'a> {
     fn push(&mut self, path: &'a str) {
-        path.split('/').for_each(|it| self.push_part(it));
+        path.split('/').for_each(|part| self.push_part(part));
     }
 
     /// Pushes a path of this system, which is written as the system writes it, and not as a shell does. On
@@ -48,9 +50,10 @@ impl<'a> PathParts<'a> {
         if !is_windows {
             return self.push(path);
         }
-        let path = path.strip_prefix(r"\\?\").unwrap_or(path);
-        let path = path.split_once(':').filter(|it| it.0.len() == 1).map_or(path, |it| it.1);
-        path.split(['/', '\\']).for_each(|it| self.push_part(it));
+        let plain = path.strip_prefix(r"\\?\").unwrap_or(path);
+        let below_drive =
+            plain.split_once(':').filter(|parts| parts.0.len() == 1).map_or(plain, |parts| parts.1);
+        below_drive.split(['/', '\\']).for_each(|part| self.push_part(part));
     }
 
     fn push_part(&mut self, part: &'a str) {
@@ -74,12 +77,12 @@ pub(super) fn is_system(text: &str, folder: Option<&Path>) -> bool {
         return is_system_path(text, folder);
     }
     // Alternatives, maybe with others among them.
-    text.split(',').any(|it| is_system_path(it.trim_matches(['{', '}']), folder))
+    text.split(',').any(|alternative| is_system_path(alternative.trim_matches(['{', '}']), folder))
 }
 
 fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
     let Some(path) = path_parts(text, folder) else { return false };
-    let is_any = |part: &str, names: &str| names.split(' ').any(|it| may_be(part, it));
+    let is_any = |part: &str, names: &str| names.split(' ').any(|name| may_be(part, name));
     match path.count {
         0 => true,
         1 => is_any(path.parts[0], SYSTEM_FOLDERS),
@@ -92,30 +95,30 @@ fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
 fn may_be(part: &str, name: &str) -> bool {
     let wildcards = ['*', '?', '[', '{'];
     let Some(start) = part.find(wildcards) else { return part == name };
-    let end = part.rfind(['*', '?', ']', '}']).map_or("", |it| &part[it + 1..]);
+    let end = part.rfind(['*', '?', ']', '}']).map_or("", |at| &part[at + 1..]);
     name.starts_with(&part[..start]) && name.ends_with(end)
 }
 
 /// True for a home folder, and for everything in one.
 pub(super) fn is_home(text: &str, folder: Option<&Path>) -> bool {
-    let rest = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
-    let rest = rest.iter().find_map(|it| text.strip_prefix(it));
+    let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
+    let rest = starts.iter().find_map(|start| text.strip_prefix(start));
     let in_home =
         || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
     if let Some(rest) = rest.or_else(in_home) {
         return is_everything(rest);
     }
     path_parts(text, folder)
-        .is_some_and(|it| it.count == 2 && ["home", "Users"].contains(&it.parts[0]))
+        .is_some_and(|path| path.count == 2 && ["home", "Users"].contains(&path.parts[0]))
 }
 
 pub(super) fn is_disk(text: &str) -> bool {
     let Some(path) = path_parts(text, None) else { return false };
     let name = name(text);
     let prefixes = ["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "md", "dm-"];
-    let is_disk_name = prefixes.iter().any(|it| {
-        name.strip_prefix(it)
-            .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_alphanumeric()))
+    let is_disk_name = prefixes.iter().any(|prefix| {
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_alphanumeric()))
     });
     match path.count {
         2 => path.parts[0] == "dev" && is_disk_name,
@@ -127,28 +130,29 @@ pub(super) fn is_disk(text: &str) -> bool {
 
 /// `/proc/self/root` and `/proc/1/root` are the root folder by other names.
 fn without_process_root(text: &str) -> &str {
-    let inside = || {
-        let (process, rest) = text.strip_prefix("/proc/")?.split_once('/')?;
-        let is_process = process.ends_with("self") || process.bytes().all(|it| it.is_ascii_digit());
-        let rest = rest.strip_prefix("root").filter(|it| it.is_empty() || it.starts_with('/'))?;
-        is_process.then_some(if rest.is_empty() { "/" } else { rest })
-    };
-    inside().unwrap_or(text)
+    below_process_root(text).unwrap_or(text)
+}
+
+fn below_process_root(text: &str) -> Option<&str> {
+    let (process, below) = text.strip_prefix("/proc/")?.split_once('/')?;
+    let is_process = process.ends_with("self") || process.bytes().all(|byte| byte.is_ascii_digit());
+    let rest =
+        below.strip_prefix("root").filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+    is_process.then_some(if rest.is_empty() { "/" } else { rest })
 }
 
 /// True for a device whose content or machine could suffer from being written to.
 pub(super) fn is_device(text: &str) -> bool {
-    let Some(path) = path_parts(text, None).filter(|it| it.count > 1 && it.parts[0] == "dev")
+    let Some(path) = path_parts(text, None).filter(|path| path.count > 1 && path.parts[0] == "dev")
     else {
         return false;
     };
-    !HARMLESS_DEVICES.split(' ').any(|it| path.parts[1].starts_with(it))
+    !HARMLESS_DEVICES.split(' ').any(|device| path.parts[1].starts_with(device))
 }
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
 pub(super) fn is_everything(text: &str) -> bool {
-    let is_all = |it: &str| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&it);
-    text.split('/').all(is_all)
+    text.split('/').all(|part| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&part))
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use super::programs::{self, is_in};
 use super::system_paths::HOME;
 use super::{SimpleCommand, Word, known_words, network, read_only};
 
-/// What happens to a target.
+/// The harm that is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
     /// It is deleted with everything in it.
     Deletes,
     /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
     DeletesExtraneous,
-    /// What it contains is moved away, or its untracked files are deleted.
+    /// Its content is moved away, or its untracked files are deleted.
     RemovesContents,
     /// Some of the files in it are deleted.
     DeletesSome,
@@ -40,14 +40,14 @@ pub(super) struct Target<'a> {
 pub(super) type FindTargets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
 
 fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> Vec<Target<'a>> {
-    words.map(|it| Target { text: &it.text, harm }).collect()
+    words.map(|word| Target { text: &word.text, harm }).collect()
 }
 
 pub(super) fn is_recursive(words: Args<'_>) -> bool {
-    let options = words.iter().take_while(|it| it.text != "--");
+    let options = words.iter().take_while(|word| word.text != "--");
     options
         .into_iter()
-        .any(|it| is_option(&it.text, 'r', "--recursive") || is_option(&it.text, 'R', ""))
+        .any(|word| is_option(&word.text, 'r', "--recursive") || is_option(&word.text, 'R', ""))
 }
 
 /// `rm -r`.
@@ -64,23 +64,22 @@ pub(super) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
 pub(super) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let sources: Vec<&Word> = operands(words).collect();
     let given = option_values(words, 't', "--target-directory");
-    let is_source = |at: usize, word: &Word| match given.as_slice() {
+    let moved = sources.iter().enumerate().filter(|(at, word)| match given.as_slice() {
         [] => at + 1 < sources.len(),
         given => !given.contains(&word.text.as_str()),
-    };
-    let moved = sources.iter().enumerate().filter(|(at, word)| is_source(*at, word));
-    targets_with_harm(moved.map(|it| *it.1), Harm::RemovesContents)
+    });
+    targets_with_harm(moved.map(|(_, word)| *word), Harm::RemovesContents)
 }
 
 /// `zip -m`: everything but the archive.
 pub(super) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let moves = words.iter().any(|it| is_option(&it.text, 'm', "--move"));
+    let moves = words.iter().any(|word| is_option(&word.text, 'm', "--move"));
     targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(super) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_deep = words.iter().any(|it| is_option(&it.text, 'R', "--recursive"));
+    let is_deep = words.iter().any(|word| is_option(&word.text, 'R', "--recursive"));
     targets_with_harm(
         operands(words),
         if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
@@ -104,7 +103,7 @@ pub(super) fn mkfs_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// `dd`.
 pub(super) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let files = words.iter().filter_map(|it| it.text.strip_prefix("of="));
+    let files = words.iter().filter_map(|word| word.text.strip_prefix("of="));
     files.map(|text| Target { text, harm: Harm::Formats }).collect()
 }
 
@@ -122,7 +121,7 @@ pub(super) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
 }
 
 fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'a>> {
-    let texts = options.iter().flat_map(|it| option_values(words, it.0, it.1));
+    let texts = options.iter().flat_map(|option| option_values(words, option.0, option.1));
     texts.map(|text| Target { text, harm: Harm::Overwrites }).collect()
 }
 
@@ -134,23 +133,23 @@ pub(super) fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Ve
             continue;
         }
         let value = if word.text.starts_with("--") {
-            word.text.split_once('=').map(|it| it.1)
+            word.text.split_once('=').map(|parts| parts.1)
         } else {
-            word.text.split_once(letter).map(|it| it.1).filter(|it| !it.is_empty())
+            word.text.split_once(letter).map(|parts| parts.1).filter(|value| !value.is_empty())
         };
-        found.extend(value.or_else(|| words.get(at + 1).map(|it| it.text.as_str())));
+        found.extend(value.or_else(|| words.get(at + 1).map(|word| word.text.as_str())));
     }
     found
 }
 
 /// `rsync --delete`: what is at the destination, or at a source with `--remove-source-files`.
 pub(super) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let has = |start: &str| words.iter().any(|it| it.text.starts_with(start));
+    let has = |start: &str| words.iter().any(|word| word.text.starts_with(start));
     let mut sources: Vec<&Word> = operands(words).collect();
     let destination = sources.pop().filter(|_| has("--del"));
     sources.retain(|_| has("--remove-s"));
-    let moved = sources.into_iter().map(|it| (it, Harm::RemovesContents));
-    let all = destination.into_iter().map(|it| (it, Harm::DeletesExtraneous)).chain(moved);
+    let moved = sources.into_iter().map(|source| (source, Harm::RemovesContents));
+    let all = destination.into_iter().map(|target| (target, Harm::DeletesExtraneous)).chain(moved);
     all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
 }
 
@@ -167,7 +166,7 @@ fn path_on_host(word: &Word) -> &str {
 pub(super) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let is_dry = rest.iter().any(|it| is_option(&it.text, 'n', "--dry-run"));
+    let is_dry = rest.iter().any(|word| is_option(&word.text, 'n', "--dry-run"));
     let mut folders = option_values(own, 'C', "");
     folders.extend(option_values(own, '\0', "--work-tree"));
     folders.retain(|_| !is_dry);
@@ -183,34 +182,37 @@ const FIND_SELECTS_ALL: &str =
 
 /// `find … -delete`, `find … -exec rm {} +`.
 pub(super) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_option = |it: &&Word| ["-L", "-H", "-P"].contains(&it.text.as_str());
-    let words = &words[words.iter().take_while(is_option).count()..];
-    let is_start = |it: &&Word| !it.text.starts_with(['-', '(', '!', '\\']);
-    let starts = words.iter().take_while(is_start).count();
-    let (starts, rest) = words.split_at(starts);
-    let exec = rest.iter().position(|it| known_words::is_find_exec(&it.text));
+    let option_count =
+        words.iter().take_while(|word| ["-L", "-H", "-P"].contains(&word.text.as_str())).count();
+    let words = &words[option_count..];
+    let start_count =
+        words.iter().take_while(|word| !word.text.starts_with(['-', '(', '!', '\\'])).count();
+    let (starts, rest) = words.split_at(start_count);
+    let exec = rest.iter().position(|word| known_words::is_find_exec(&word.text));
     let (tests, started) = rest.split_at(exec.unwrap_or(rest.len()));
-    let selects = |it: &Word| it.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &it.text);
-    let deletes = rest.iter().any(|it| it.text == "-delete").then_some(Harm::Deletes);
+    let deletes = rest.iter().any(|word| word.text == "-delete").then_some(Harm::Deletes);
     let harm = deletes.or_else(|| harm_of_command(started.get(1..).unwrap_or_default()));
-    let is_plain = started.get(1).is_some_and(|it| starts_no_program(&it.text));
-    let selects = tests.iter().any(selects);
+    let is_plain = started.get(1).is_some_and(|word| starts_no_program(&word.text));
+    let selects =
+        tests.iter().any(|word| word.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &word.text));
     search_targets(
         starts,
-        harm.filter(|it| *it != Harm::RunsForEachFile || !selects || !is_plain),
+        harm.filter(|harm| *harm != Harm::RunsForEachFile || !selects || !is_plain),
         selects,
     )
 }
 
 /// `fd … -x rm`. The first operand is a pattern.
 pub(super) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_exec = |it: &Word| is_in("-x -X --exec --exec-batch", &it.text);
-    let Some(exec) = words.iter().position(is_exec) else { return Vec::new() };
+    let Some(exec) = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text))
+    else {
+        return Vec::new();
+    };
     let named: Vec<Word> = operands(&words[..exec]).cloned().collect();
-    let selects = named.first().is_some_and(|it| !is_in(". .* *", &it.text));
+    let selects = named.first().is_some_and(|word| !is_in(". .* *", &word.text));
     let harm = harm_of_command(&words[exec + 1..]);
-    let starts = words[..exec].iter().filter(|it| !it.text.starts_with('-')).skip(1);
-    starts.flat_map(|it| search_targets(std::slice::from_ref(it), harm, selects)).collect()
+    let starts = words[..exec].iter().filter(|word| !word.text.starts_with('-')).skip(1);
+    starts.flat_map(|start| search_targets(std::slice::from_ref(start), harm, selects)).collect()
 }
 
 /// True for a program that starts no other program. A search may run such a program for the files it selects.
@@ -235,9 +237,9 @@ fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Ta
     }
 }
 
-/// What a program does to the files that it is started for; `None` if it only reads them.
+/// The harm that a program does to the files that it is started for; `None` if it only reads them.
 fn harm_of_command(words: Args<'_>) -> Option<Harm> {
-    let end = words.iter().position(|it| [";", "+"].contains(&it.text.as_str()));
+    let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()));
     let words = &words[..end.unwrap_or(words.len())];
     let command =
         SimpleCommand { words: words.to_vec(), has_unknown_args: true, ..SimpleCommand::default() };
@@ -245,15 +247,15 @@ fn harm_of_command(words: Args<'_>) -> Option<Harm> {
         return None;
     }
     // The search appends paths, which may be folders, so the program is examined with one.
-    let more = ["-R", "x"].map(|it| Word { text: it.to_owned(), is_glob: false });
+    let more = ["-R", "x"].map(|text| Word { text: text.to_owned(), is_glob: false });
     let searches = ["find", "fd"].map(programs::find);
-    let own = |program: &programs::Program, args: Args<'_>| {
+    args::find_behind_wrappers(&command, |program, args| {
         // A search within a search is not looked into, so that a long line does not exhaust the stack.
-        if searches.iter().any(|it| std::ptr::eq(*it, program)) {
+        if searches.iter().any(|outer| std::ptr::eq(*outer, program)) {
             return Some(Harm::RunsForEachFile);
         }
         let args = [args, &more].concat();
-        (program.targets)(&args).first().map(|it| it.harm)
-    };
-    args::find_behind_wrappers(&command, own).or(Some(Harm::RunsForEachFile))
+        (program.targets)(&args).first().map(|target| target.harm)
+    })
+    .or(Some(Harm::RunsForEachFile))
 }

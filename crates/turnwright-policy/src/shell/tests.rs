@@ -11,11 +11,12 @@ const AMBIGUOUS: &str = include_str!("../../tests/data/shell/ambiguous.txt");
 /// The lines of a table with the expected results. `⟨a⟩` stands for the character with that
 /// hexadecimal number; `[sh]` in front selects the POSIX dialect, `[cmd]` that of Windows.
 fn rows(table: &str) -> impl Iterator<Item = (ShellDialect, String, &str)> {
-    let filled = table.lines().filter(|it| !it.is_empty() && !it.starts_with("# "));
+    let filled = table.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     filled.map(|row| {
         let (line, expected) = row.split_once(" ⇒ ").unwrap_or((row, ""));
         let marked = [("[sh] ", ShellDialect::Posix), ("[cmd] ", ShellDialect::Cmd)];
-        let found = marked.iter().find_map(|(mark, it)| Some((*it, line.strip_prefix(mark)?)));
+        let found =
+            marked.iter().find_map(|(mark, value)| Some((*value, line.strip_prefix(mark)?)));
         let (dialect, line) = found.unwrap_or((ShellDialect::Bash, line));
         (dialect, characters(line), expected)
     })
@@ -35,27 +36,32 @@ fn characters(text: &str) -> String {
 
 /// Prints a script as `[wrappers] words <read >write @folder …`, with unusual words in quotes.
 fn show(script: &Script) -> String {
-    let word = |it: &Word| {
-        let is_plain = !it.text.is_empty()
-            && it.text.chars().all(|it| it.is_alphanumeric() || "-_./=+:,@%*?[]{}".contains(it));
-        let text = if is_plain { it.text.clone() } else { format!("{:?}", it.text) };
-        if it.is_glob { format!("~{text}") } else { text }
+    let word = |word: &Word| {
+        let is_plain = !word.text.is_empty()
+            && word
+                .text
+                .chars()
+                .all(|char| char.is_alphanumeric() || "-_./=+:,@%*?[]{}".contains(char));
+        let text = if is_plain { word.text.clone() } else { format!("{:?}", word.text) };
+        if word.is_glob { format!("~{text}") } else { text }
     };
-    let simple = |it: &SimpleCommand| {
+    let simple = |command: &SimpleCommand| {
         let mut parts = Vec::new();
-        if !it.wrappers.is_empty() {
-            parts.push(format!("[{}]", it.wrappers.join(" ")));
+        if !command.wrappers.is_empty() {
+            parts.push(format!("[{}]", command.wrappers.join(" ")));
         }
-        parts.extend(it.words.iter().map(word));
-        for redirect in &it.redirects {
+        parts.extend(command.words.iter().map(word));
+        for redirect in &command.redirects {
             let sign = if redirect.is_write { '>' } else { '<' };
             parts.push(format!("{sign}{}", redirect.path.display()));
         }
-        if let Some(folder) = it.folder.as_ref().filter(|it| !it.as_os_str().is_empty()) {
+        if let Some(folder) =
+            command.folder.as_ref().filter(|folder| !folder.as_os_str().is_empty())
+        {
             let folder = folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/");
             parts.push(format!("@{folder}"));
         }
-        if it.has_unknown_args {
+        if command.has_unknown_args {
             parts.push("…".to_owned());
         }
         parts.join(" ")
@@ -65,7 +71,8 @@ fn show(script: &Script) -> String {
 
 #[test]
 fn unambiguous_lines_are_parsed_as_the_shell_parses_them() {
-    let (mut wrong, mut count) = (String::new(), 0);
+    let mut wrong = String::new();
+    let mut count = 0;
     for (dialect, line, expected) in rows(UNAMBIGUOUS) {
         count += 1;
         let script = parse(&line, dialect);
@@ -80,13 +87,14 @@ fn unambiguous_lines_are_parsed_as_the_shell_parses_them() {
 
 #[test]
 fn ambiguous_lines_are_recognised_and_their_commands_are_found() {
-    let (mut wrong, mut count) = (String::new(), 0);
+    let mut wrong = String::new();
+    let mut count = 0;
     for (dialect, line, expected) in rows(AMBIGUOUS) {
         count += 1;
         let script = parse(&line, dialect);
         let got = show(&script);
         let found: Vec<&str> = got.split(" ; ").collect();
-        let is_found = expected.split(" ; ").all(|it| it.is_empty() || found.contains(&it));
+        let is_found = expected.split(" ; ").all(|part| part.is_empty() || found.contains(&part));
         if script.ambiguity.is_none() || !is_found {
             wrong.push_str(&format!("{line:?}\n    {got}\n    {:?}\n", script.ambiguity));
         }
@@ -101,12 +109,14 @@ fn is_allowed(line: &str) -> bool {
         [&["git", "status"], &["echo"], &["ls"], &["find"], &["cargo", "test"]];
     let extra: [&[&str]; 3] = [&["head"], &["tail"], &["cd"]];
     let script = parse(line, ShellDialect::Bash);
-    let is_ruled = |it: &SimpleCommand| {
-        let words: Vec<&str> = it.argv().collect();
+    let is_ruled = |command: &SimpleCommand| {
+        let words: Vec<&str> = command.argv().collect();
         rules.iter().chain(&extra).any(|rule| words.starts_with(rule))
     };
-    let writes = |it: &SimpleCommand| it.redirects.iter().any(|it| it.is_write);
-    script.ambiguity.is_none() && script.commands.iter().all(|it| is_ruled(it) && !writes(it))
+    let writes =
+        |command: &SimpleCommand| command.redirects.iter().any(|redirect| redirect.is_write);
+    script.ambiguity.is_none()
+        && script.commands.iter().all(|command| is_ruled(command) && !writes(command))
 }
 
 #[test]
@@ -130,7 +140,7 @@ fn no_known_way_around_word_rules_works() {
         cargo --config x test           npm --prefix /etc test     [ -v 'a[$(rm x)]' ]        ls ; (rm x)
     "#;
     let mut count = 0;
-    for line in lines.split("  ").map(str::trim).filter(|it| !it.is_empty()) {
+    for line in lines.split("  ").map(str::trim).filter(|line| !line.is_empty()) {
         count += 1;
         assert!(!is_allowed(&characters(line)), "{line}");
     }
@@ -170,15 +180,15 @@ fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
         "echo ".to_owned() + &"$(echo ".repeat(500) + &")".repeat(500),
     ];
     let dialects = [ShellDialect::Bash, ShellDialect::Cmd];
-    for (line, dialect) in long.iter().flat_map(|it| dialects.map(|dialect| (it, dialect))) {
+    for (line, dialect) in long.iter().flat_map(|line| dialects.map(|dialect| (line, dialect))) {
         let script = parse(line, dialect);
         assert!(script.ambiguity.is_some());
-        let words: usize = script.commands.iter().map(|it| it.words.len()).sum();
+        let words: usize = script.commands.iter().map(|command| command.words.len()).sum();
         assert!(words < 400_000, "{words}");
     }
     let line = "x ".repeat(10_000) + "; rm -rf /";
     let found = parse(&line, ShellDialect::Bash).commands;
-    assert!(found.iter().any(|it| it.argv().eq(["rm", "-rf", "/"])));
+    assert!(found.iter().any(|command| command.argv().eq(["rm", "-rf", "/"])));
 }
 
 #[test]
@@ -202,12 +212,12 @@ fn nested_lines_are_parsed_two_levels_deep() {
     let three = quote(&two);
     let script = parse(&three, ShellDialect::Bash);
     assert!(script.ambiguity.is_some());
-    assert!(script.commands.iter().any(|it| it.argv().eq(["rm", "x"])), "{script:?}");
+    assert!(script.commands.iter().any(|command| command.argv().eq(["rm", "x"])), "{script:?}");
 }
 
 fn quote(words: &[String]) -> String {
     let quoted: Vec<String> =
-        words.iter().map(|it| format!("'{}'", it.replace('\'', r"'\''"))).collect();
+        words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
     quoted.join(" ")
 }
 
@@ -217,7 +227,7 @@ proptest! {
         for line in [line, bytes.into_iter().collect()] {
             for dialect in [ShellDialect::Bash, ShellDialect::Posix] {
                 let script = parse(&line, dialect);
-                let is_known = script.commands.iter().all(|it| it.folder.is_some());
+                let is_known = script.commands.iter().all(|command| command.folder.is_some());
                 prop_assert!(script.ambiguity.is_some() || is_known);
             }
         }

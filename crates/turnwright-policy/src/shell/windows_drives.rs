@@ -17,8 +17,9 @@ const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
 
 /// `rd /s C:\`, `del /s C:\*`.
 pub(super) fn removes_drive(words: Args<'_>) -> Option<&'static str> {
-    let is_recursive = words.iter().any(|it| {
-        it.text.starts_with('/') && it.text.to_ascii_lowercase().split('/').any(|it| it == "s")
+    let is_recursive = words.iter().any(|word| {
+        word.text.starts_with('/')
+            && word.text.to_ascii_lowercase().split('/').any(|part| part == "s")
     });
     let removes = is_recursive && words.iter().any(is_system);
     removes.then_some("deletes the system or all of a user's files")
@@ -26,7 +27,7 @@ pub(super) fn removes_drive(words: Args<'_>) -> Option<&'static str> {
 
 /// `format C:`.
 pub(super) fn formats_drive(words: Args<'_>) -> Option<&'static str> {
-    words.iter().any(|it| is_drive(&it.text)).then_some("destroys the content of a disk")
+    words.iter().any(|word| is_drive(&word.text)).then_some("destroys the content of a disk")
 }
 
 fn is_drive(text: &str) -> bool {
@@ -35,13 +36,15 @@ fn is_drive(text: &str) -> bool {
 
 fn is_system(word: &Word) -> bool {
     let path = word.text.to_ascii_uppercase().replace('/', "\\");
-    let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|it| path.strip_suffix(it));
+    let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|end| path.strip_suffix(end));
     let folder = everything.unwrap_or(&path);
     let name = folder.get(2..).filter(|_| folder.get(..2).is_some_and(is_drive));
     // `\` is the root of the current drive, but `/` begins an option.
     (everything == Some("") && word.text.starts_with('\\'))
         || name == Some("")
-        || name.and_then(|it| it.strip_prefix('\\')).is_some_and(|it| SYSTEM_NAMES.contains(&it))
+        || name
+            .and_then(|name| name.strip_prefix('\\'))
+            .is_some_and(|name| SYSTEM_NAMES.contains(&name))
         || SYSTEM_FOLDERS.contains(&folder)
 }
 
@@ -78,8 +81,8 @@ mod tests {
             ("format", false),
         ] {
             let script = parse(line, ShellDialect::Cmd);
-            let is_found = script.commands.iter().any(|it| {
-                matches!(ruin_of_command(it, Path::new(""), None), Some(Ruin::Certain(_)))
+            let is_found = script.commands.iter().any(|command| {
+                matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
             });
             assert_eq!(is_found, expected, "{line}");
         }

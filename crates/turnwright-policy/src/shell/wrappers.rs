@@ -42,8 +42,8 @@ pub(super) fn strip_wrappers(
             }
         };
         let own_word_count =
-            own_word_count.filter(|it| *it < simple.words.len()).ok_or(UNKNOWN_WRAPPER)?;
-        let is_glob = simple.words[..=own_word_count].iter().any(|it| it.is_glob);
+            own_word_count.filter(|count| *count < simple.words.len()).ok_or(UNKNOWN_WRAPPER)?;
+        let is_glob = simple.words[..=own_word_count].iter().any(|word| word.is_glob);
         if is_glob || simple.wrappers.len() == MAX_WRAPPERS {
             return Err(UNKNOWN_WRAPPER);
         }
@@ -53,15 +53,15 @@ pub(super) fn strip_wrappers(
         }
         simple.has_unknown_args |= simple.program() == "xargs";
         let wrapper = simple.words.drain(..own_word_count).next();
-        simple.wrappers.extend(wrapper.map(|it| it.text));
+        simple.wrappers.extend(wrapper.map(|word| word.text));
     }
 }
 
 /// Refuses words that are not a program, and programs that do more than their words say.
 fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
     let program = simple.program();
-    let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"_./+@,:-".contains(&it);
-    let is_name = program.bytes().all(is_plain) && !program.starts_with('-');
+    let is_name = !program.starts_with('-')
+        && program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./+@,:-".contains(&byte));
     if program != "[" && (program.is_empty() || !is_name) {
         return Err("it runs a program whose name is not known");
     }
@@ -75,12 +75,14 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
         return Err("it changes the state of the shell");
     }
     let arguments = &simple.words[1..];
-    let any_argument =
-        |wanted: fn(&str) -> bool| arguments.iter().any(|it| it.is_glob || wanted(&it.text));
     match known_words::name(program) {
         // With these options they evaluate an array index in the name of the variable, which may
         // run commands.
-        "test" | "[" if any_argument(|it| it == "-v" || it == "-R") => {
+        "test" | "["
+            if arguments
+                .iter()
+                .any(|word| word.is_glob || word.text == "-v" || word.text == "-R") =>
+        {
             Err("it evaluates a variable name, which can run commands")
         }
         "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
@@ -97,15 +99,20 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
 
 /// True if `printf` may set a variable: by an option, or by `%n`.
 fn may_set_variable(format: &Word) -> bool {
-    let flags = |it: char| it.is_ascii_digit() || "-+ #.*'hlLjzt".contains(it);
     let mut conversions = format.text.split('%').skip(1);
     format.is_glob
         || format.text.starts_with('-')
-        || conversions.any(|it| it.trim_start_matches(flags).starts_with('n'))
+        || conversions.any(|conversion| {
+            conversion
+                .trim_start_matches(|char: char| {
+                    char.is_ascii_digit() || "-+ #.*'hlLjzt".contains(char)
+                })
+                .starts_with('n')
+        })
 }
 
 pub(super) fn word(simple: &SimpleCommand, index: usize) -> &str {
-    simple.words.get(index).map_or("", |it| &it.text)
+    simple.words.get(index).map_or("", |word| &word.text)
 }
 
 fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
@@ -115,7 +122,7 @@ fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
 /// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.
 fn shell_line(simple: &mut SimpleCommand) -> Result<Option<ShellLine>, Ambiguity> {
     let is_script = !word(simple, 1).starts_with(['-', '+']);
-    if is_script && !simple.has_unknown_args && !simple.words.iter().any(|it| it.is_glob) {
+    if is_script && !simple.has_unknown_args && !simple.words.iter().any(|word| word.is_glob) {
         return Ok(None);
     }
     let is_line = matches!(simple.words.as_slice(), [_, option, line]
@@ -125,7 +132,7 @@ fn shell_line(simple: &mut SimpleCommand) -> Result<Option<ShellLine>, Ambiguity
         return Err(UNKNOWN_WRAPPER);
     }
     let dialect = if simple.program() == "bash" { ShellDialect::Bash } else { ShellDialect::Posix };
-    let mut words = std::mem::take(&mut simple.words).into_iter().map(|it| it.text);
+    let mut words = std::mem::take(&mut simple.words).into_iter().map(|word| word.text);
     simple.wrappers.extend(words.next());
     Ok(words.nth(1).map(|text| ShellLine { text, dialect }))
 }

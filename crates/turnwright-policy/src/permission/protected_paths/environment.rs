@@ -14,30 +14,33 @@ const CONDA_SCRIPTS: [&str; 2] = ["etc/conda/activate.d", "etc/conda/deactivate.
 /// Usual names of environments besides `.venv`, in lower case. Others are told from their file alone.
 const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv", ".conda"];
 
-/// Whether a part of a path may be one that is looked for in environments. This is asked of all protected paths, of
-/// which few are.
+/// Returns true if a part of a path may be one that is looked for in environments. All protected paths are checked, and
+/// most are rejected here.
 pub(super) fn may_be_of_environment(part: &OsStr) -> bool {
     let name = part.as_encoded_bytes();
-    let end = name.iter().rposition(|it| !matches!(it, b'.' | b' ')).map_or(0, |it| it + 1);
-    let is_named = |it: &&str| it.as_bytes().eq_ignore_ascii_case(&name[..end]);
-    !name.is_ascii() || ENVIRONMENT_PROGRAMS.iter().chain(&[ENVIRONMENT_FILE]).any(is_named)
+    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1);
+    !name.is_ascii()
+        || ENVIRONMENT_PROGRAMS
+            .iter()
+            .chain(&[ENVIRONMENT_FILE])
+            .any(|file| file.as_bytes().eq_ignore_ascii_case(&name[..end]))
 }
 
 pub(super) fn is_environment_file_name(name: &OsStr) -> bool {
-    parts(Path::new(name)).first().is_some_and(|it| it == ENVIRONMENT_FILE)
+    parts(Path::new(name)).first().is_some_and(|part| part == ENVIRONMENT_FILE)
 }
 
-/// Whether a folder is named `.venv`.
+/// Returns true if a folder is named `.venv`.
 pub(super) fn is_venv(folder: &Path) -> bool {
     let name = folder.file_name().unwrap_or_default();
-    parts(Path::new(name)).first().is_some_and(|it| it == ".venv")
+    parts(Path::new(name)).first().is_some_and(|part| part == ".venv")
 }
 
 /// Returns true for `.conda` and `.pixi/envs/NAME`.
 pub(super) fn is_of_conda(folder: &Path) -> bool {
     let parts = parts(folder);
-    let parts: Vec<_> = parts.iter().rev().take(3).map(String::as_str).collect();
-    matches!(parts.as_slice(), [".conda", ..] | [_, "envs", ".pixi"])
+    let last_parts: Vec<_> = parts.iter().rev().take(3).map(String::as_str).collect();
+    matches!(last_parts.as_slice(), [".conda", ..] | [_, "envs", ".pixi"])
 }
 
 /// Returns true for the programs of a folder that is an environment by what is in it, and for the scripts with which
@@ -59,24 +62,26 @@ pub(super) fn is_in_known_environment(path: &Path, root: Option<&PathBuf>) -> bo
     })
 }
 
-/// Whether a path is, or may be, a part of a virtual environment that programs of the user run: its file, its
+/// Returns true if a path is, or may be, a part of a virtual environment that programs of the user run: its file, its
 /// programs if it has one of the usual names, and in any folder those that start it.
 pub(super) fn is_in_environment(parts: &[String]) -> bool {
-    let starts = |it: &str| {
-        let (stem, end) = it.split_once('.').unwrap_or((it, ""));
-        let is_script = ["", "sh", "fish", "csh", "nu", "bat", "ps1", "xsh"].contains(&end);
-        let is_version = |it: &str| it.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-        let is_python = |it: &str| it.strip_prefix("python").is_some_and(is_version);
-        stem == "activate" && is_script
-            || it == "activate_this.py"
-            || is_python(it.trim_end_matches(".exe"))
-    };
-    let is_programs = |it: &String| ENVIRONMENT_PROGRAMS.contains(&it.as_str());
-    let mut places = (1..parts.len()).filter(|it| is_programs(&parts[*it]));
-    parts.last().is_some_and(|it| it == ENVIRONMENT_FILE)
+    let mut places =
+        (1..parts.len()).filter(|at| ENVIRONMENT_PROGRAMS.contains(&parts[*at].as_str()));
+    parts.last().is_some_and(|part| part == ENVIRONMENT_FILE)
         || places.any(|at| {
             ENVIRONMENTS.contains(&parts[at - 1].as_str())
-                || parts.get(at + 1).is_some_and(|it| starts(it))
+                || parts.get(at + 1).is_some_and(|part| starts_environment(part))
+        })
+}
+
+fn starts_environment(name: &str) -> bool {
+    let (stem, end) = name.split_once('.').unwrap_or((name, ""));
+    let is_script = ["", "sh", "fish", "csh", "nu", "bat", "ps1", "xsh"].contains(&end);
+    let python_version = name.trim_end_matches(".exe").strip_prefix("python");
+    stem == "activate" && is_script
+        || name == "activate_this.py"
+        || python_version.is_some_and(|version| {
+            version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
         })
 }
 

@@ -265,9 +265,9 @@ pub(super) const PROGRAMS: &[Program] = &[
 
 /// `@file` names a file with further arguments.
 fn strings(words: &[Word]) -> FilesRead {
-    let names_arguments = |it: &Word| it.text.starts_with('@') || options::may_be_option(it);
-    (!words.iter().any(names_arguments))
-        .then(|| Files.files(STRINGS, words, ReadPaths::default()))?
+    let are_plain =
+        words.iter().all(|word| !word.text.starts_with('@') && !options::may_be_option(word));
+    are_plain.then(|| Files.files(STRINGS, words, ReadPaths::default()))?
 }
 
 /// `tar tzf a.tgz`: lists an archive. A name with a colon is one of another machine.
@@ -301,9 +301,9 @@ fn tree(words: &[Word]) -> FilesRead {
 /// `tree`: true if letters follow one that takes a value. `tree` takes them for options and the
 /// next word for the value.
 fn hides_options(word: &Word) -> bool {
-    let letters = word.text.strip_prefix('-').filter(|it| !it.starts_with('-'));
-    let following = letters.and_then(|it| it.split_once(['L', 'P', 'I']));
-    following.is_some_and(|(_, rest)| rest.bytes().any(|it| !it.is_ascii_digit()))
+    let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    let following = letters.and_then(|letters| letters.split_once(['L', 'P', 'I']));
+    following.is_some_and(|(_, rest)| rest.bytes().any(|byte| !byte.is_ascii_digit()))
 }
 
 /// `xxd`. It has no groups of letters, `-ps` is one option, and it writes to the word after the
@@ -316,7 +316,7 @@ fn xxd(words: &[Word]) -> FilesRead {
         if word.is_glob {
             return None;
         } else if is_in("-c -g -l -s -o", &word.text) {
-            words.next().filter(|it| is_offset(&it.text))?;
+            words.next().filter(|word| is_offset(&word.text))?;
         } else if !word.text.starts_with('-') || word.text == "-" {
             reads.add_path(&word.text);
             return words.next().is_none().then_some(reads.0);
@@ -330,20 +330,20 @@ fn xxd(words: &[Word]) -> FilesRead {
 
 /// True for `64`, `-16`, `0x1f`.
 fn is_offset(text: &str) -> bool {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = digits.strip_prefix("0x").unwrap_or(digits);
-    !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_hexdigit())
+    let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits = number.strip_prefix("0x").unwrap_or(number);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn rm(words: Args<'_>) -> Option<&'static str> {
     let is_deep = has_option(words, 'r', "--recursive") || has_option(words, 'R', "");
-    let mut named = operands(words).map(|it| it.text.as_str());
-    named.find_map(|it| {
-        if it.split('/').any(|it| it == ".git") && is_deep {
+    let mut named = operands(words).map(|word| word.text.as_str());
+    named.find_map(|path| {
+        if path.split('/').any(|part| part == ".git") && is_deep {
             Some("deletes the history of the repository")
-        } else if is_everything(it) && (is_deep || it.contains('*')) {
+        } else if is_everything(path) && (is_deep || path.contains('*')) {
             Some("deletes everything in a folder")
-        } else if is_deep && it.starts_with(['~', '$']) {
+        } else if is_deep && path.starts_with(['~', '$']) {
             Some("deletes files in the home folder")
         } else {
             None
@@ -358,6 +358,6 @@ fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {
-    let writes = |it: &str| it.strip_prefix("of=").is_some_and(|it| !it.starts_with("/dev/null"));
-    words.iter().any(|it| writes(&it.text)).then_some("overwrites a file")
+    let mut written = words.iter().filter_map(|word| word.text.strip_prefix("of="));
+    written.any(|path| !path.starts_with("/dev/null")).then_some("overwrites a file")
 }

@@ -285,7 +285,7 @@ pub(in crate::shell) fn starts_no_other(command: &SimpleCommand) -> bool {
 
 /// The same with a subcommand that sets the remote branch that another one follows.
 pub(in crate::shell) fn tracks_branches(command: &SimpleCommand) -> bool {
-    plain_subcommand(command).is_some_and(|it| is_in(TRACKING, it))
+    plain_subcommand(command).is_some_and(|sub| is_in(TRACKING, sub))
 }
 
 fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
@@ -294,35 +294,33 @@ fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
     if !is_whole || command.has_unknown_args {
         return None;
     }
-    let words = &words[words.iter().take_while(|it| is_in(GLOBAL, &it.text)).count()..];
+    let words = &words[words.iter().take_while(|word| is_in(GLOBAL, &word.text)).count()..];
     let (sub, words) = words.split_first()?;
     let letters = match sub.text.as_str() {
         "clone" => "cu",
         "merge" | "pull" | "rebase" => "s",
         _ => "",
     };
-    let starts = |it: &Word| {
-        let is_short = |letter| is_option(&it.text, letter, "");
-        options::may_be_option(it)
-            || STARTING.iter().any(|name| is_option(&it.text, '\0', name))
-            || letters.chars().any(is_short)
-            || it.text.contains("::")
-            || it.text.starts_with("file:")
-    };
-    (is_in(PLAIN, &sub.text) && !words.iter().any(starts)).then_some(&sub.text)
+    let starts_another = words.iter().any(|word| {
+        options::may_be_option(word)
+            || STARTING.iter().any(|name| is_option(&word.text, '\0', name))
+            || letters.chars().any(|letter| is_option(&word.text, letter, ""))
+            || word.text.contains("::")
+            || word.text.starts_with("file:")
+    });
+    (is_in(PLAIN, &sub.text) && !starts_another).then_some(&sub.text)
 }
 
 /// The files that git reads; `None` if it may do more than read.
 fn reads(words: &[Word]) -> FilesRead {
-    let is_global = |it: &&Word| is_in(GLOBAL, &it.text);
-    let words = &words[words.iter().take_while(is_global).count()..];
-    let (sub, words) = words.split_first()?;
+    let global_count = words.iter().take_while(|word| is_in(GLOBAL, &word.text)).count();
+    let (sub, words) = words[global_count..].split_first()?;
     if ["--version", "-v"].contains(&sub.text.as_str()) {
         return words.is_empty().then(Vec::new);
     }
     // A file of a revision whose name is not known could be a secret one.
-    let is_unknown_file = |it: &Word| it.is_glob && it.text.contains(':');
-    if words.iter().any(|it| is_unknown_file(it) || checks_signatures(&sub.text, &it.text)) {
+    let names_unknown_file = words.iter().any(|word| word.is_glob && word.text.contains(':'));
+    if names_unknown_file || words.iter().any(|word| checks_signatures(&sub.text, &word.text)) {
         return None;
     }
     match subcommand(&sub.text).reads {
@@ -340,15 +338,16 @@ fn reads(words: &[Word]) -> FilesRead {
 }
 
 /// True if git may show a secret that it keeps in a revision or the index although no word is its name:
-/// by a pattern, by the name of an object, or among all files of a revision. What has changed it may
-/// show.
+/// by a pattern, by the name of an object, or among all files of a revision. It may show changes.
 fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool {
     const NAMES_ONLY: &str = "status ls-files ls-tree rev-list shortlog check-ignore check-attr branch \
         tag remote show-ref for-each-ref describe name-rev rev-parse";
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
-    let (mut has_pattern, mut is_kept, mut tells_kind) = (false, false, false);
+    let mut has_pattern = false;
+    let mut is_kept = false;
+    let mut tells_kind = false;
     for argument in arguments(options, before).flatten() {
         match argument {
             Argument::Option(option) => {
@@ -362,12 +361,12 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
     }
     if sub == "grep" {
         operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
-        let is_revision = |it: &&Word| !after.is_empty() || !looks_like_path(&it.text);
         // The sandbox hides the secrets among the files of the working tree.
-        return is_kept || operands.iter().any(is_revision);
+        return is_kept
+            || operands.iter().any(|word| !after.is_empty() || !looks_like_path(&word.text));
     }
-    let is_object = |it: &&Word| may_name_object(&it.text);
-    let shows_object = sub == "cat-file" && !tells_kind && operands.iter().any(is_object);
+    let shows_object =
+        sub == "cat-file" && !tells_kind && operands.iter().any(|word| may_name_object(&word.text));
     let named = operands.into_iter().chain(after);
     shows_object || !is_in(NAMES_ONLY, sub) && named.into_iter().any(may_be_secret)
 }
@@ -375,11 +374,12 @@ fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool
 /// True for a pattern or for magic that could name a secret file: git looks such words up by itself, in
 /// any revision. `*.rs` and the like could not.
 fn may_be_secret(word: &Word) -> bool {
-    let is_pattern = |it: char| "*?[]\\".contains(it);
-    let Some(at) = word.text.rfind(is_pattern) else { return word.text.starts_with(":(") };
+    let Some(at) = word.text.rfind(['*', '?', '[', ']', '\\']) else {
+        return word.text.starts_with(":(");
+    };
     let end = &word.text[at + 1..];
     let mut extension = end.strip_prefix('.').unwrap_or_default().bytes();
-    let is_extension = extension.len() > 0 && extension.all(|it| it.is_ascii_alphanumeric());
+    let is_extension = extension.len() > 0 && extension.all(|byte| byte.is_ascii_alphanumeric());
     !is_extension || secret_names_may_end_with(end) || ENVIRONMENTS.contains(&end)
 }
 
@@ -389,7 +389,7 @@ const ENVIRONMENTS: [&str; 8] =
 
 /// The secret file that a word names, maybe as it was in a revision: `HEAD:.env`.
 fn secret_file(word: &Word) -> Option<PathBuf> {
-    let path = word.text.rsplit_once(':').map_or(word.text.as_str(), |it| it.1);
+    let path = word.text.rsplit_once(':').map_or(word.text.as_str(), |parts| parts.1);
     is_secret_path(Path::new(path)).then(|| path.into())
 }
 
@@ -405,8 +405,11 @@ fn checks_signatures(sub: &str, word: &str) -> bool {
     // A format or a sort key.
     let names_it = word.contains("signature");
     let lists = ["branch", "tag", "for-each-ref"].contains(&sub) || word.contains("%(");
-    let is_code = |it: &str| it.trim_start_matches(['+', '-', ' ']).starts_with('G');
-    names_it && lists || word.split('%').skip(1).any(is_code)
+    names_it && lists
+        || word
+            .split('%')
+            .skip(1)
+            .any(|code| code.trim_start_matches(['+', '-', ' ']).starts_with('G'))
 }
 
 /// `git config` with one name and no value, or with an option or action that reads. After the name,
@@ -459,33 +462,29 @@ fn forced(words: Args<'_>, action: &str) -> Option<&'static str> {
 
 /// `git checkout` that overwrites files instead of switching to a branch.
 fn checkout(words: Args<'_>) -> Option<&'static str> {
-    let makes_branch = |it: &Word| {
-        let is_option = |letter, name| is_option(&it.text, letter, name);
-        is_option('b', "--orphan") || is_option('B', "") || is_option('t', "--track")
-    };
-    let is_forced = |it: &Word| {
-        it.text == "--"
-            || is_option(&it.text, 'f', "--force")
-            || is_option(&it.text, '\0', "--pathspec-from-file")
-    };
-    let is_path = |it: &Word| it.is_glob || looks_like_path(&it.text);
-    let names_files = || operands(words).any(is_path) || operands(words).count() > 1;
-    (words.iter().any(is_forced) || !words.iter().any(makes_branch) && names_files())
-        .then_some(CHANGES)
+    let makes_branch = has_option(words, 'b', "--orphan")
+        || has_option(words, 'B', "")
+        || has_option(words, 't', "--track");
+    let is_forced = words.iter().any(|word| word.text == "--")
+        || has_option(words, 'f', "--force")
+        || has_option(words, '\0', "--pathspec-from-file");
+    let names_files = operands(words).any(|word| word.is_glob || looks_like_path(&word.text))
+        || operands(words).count() > 1;
+    (is_forced || !makes_branch && names_files).then_some(CHANGES)
 }
 
 /// Branches such as `feature/x` and tags such as `v1.2` do not look like paths.
 fn looks_like_path(text: &str) -> bool {
     let (_, last) = text.rsplit_once('/').unwrap_or(("", text));
-    let extension = last.rsplit_once('.').map_or("", |it| it.1);
+    let extension = last.rsplit_once('.').map_or("", |parts| parts.1);
     text.starts_with(['.', ':'])
         || text.ends_with('/')
-        || extension.starts_with(|it: char| it.is_ascii_alphabetic())
+        || extension.starts_with(|char: char| char.is_ascii_alphabetic())
 }
 
 fn push(words: Args<'_>) -> Option<&'static str> {
-    let is_forced = words.iter().any(|it| {
-        let text = it.text.as_str();
+    let is_forced = words.iter().any(|word| {
+        let text = word.text.as_str();
         text.starts_with("--force")
             || is_option(text, 'f', "--force")
             || is_option(text, 'd', "--delete")
@@ -549,9 +548,11 @@ mod tests {
             for line in lines {
                 let script = parse(line, ShellDialect::Bash);
                 let all = |is: fn(&Classification) -> bool| {
-                    script.ambiguity.is_none() && script.commands.iter().all(|it| is(&classify(it)))
+                    script.ambiguity.is_none()
+                        && script.commands.iter().all(|command| is(&classify(command)))
                 };
-                let found = (all(|it| it.starts_no_other), all(|it| it.tracks_branches));
+                let found =
+                    (all(|class| class.starts_no_other), all(|class| class.tracks_branches));
                 assert_eq!(found, expected, "{line}");
             }
         }

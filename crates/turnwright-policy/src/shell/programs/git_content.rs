@@ -38,25 +38,27 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let words = (name(&program.text) == "git").then_some(words)?;
     let (sub, after) = git_subcommand(words)?;
     let global = &words[..words.len() - after.len() - 1];
-    let is_unlisted = |it: &&Word| it.text.starts_with('-') && !is_in(GLOBAL, &it.text);
+    let is_unlisted = |word: &&Word| word.text.starts_with('-') && !is_in(GLOBAL, &word.text);
     // Options other than `-C` lead to other repositories, or change what paths mean.
-    let has_others = global.iter().filter(is_unlisted).any(|it| it.text != "-C");
-    let is_elsewhere = global.iter().any(|it| is_unlisted(&it));
+    let has_others = global.iter().filter(is_unlisted).any(|word| word.text != "-C");
+    let is_elsewhere = global.iter().any(|word| is_unlisted(&word));
     let words = after;
     // A search for a change tells, too, whether the content has the text.
     let shows_patch = match sub {
         "diff" | "show" | "range-diff" => true,
         "stash" if !is_in("show list", first_operand(words)) => return None,
-        "stash" => words.first().is_some_and(|it| it.text == "show"),
+        "stash" => words.first().is_some_and(|word| word.text == "show"),
         "grep" => true,
         "log" | "reflog" | "diff-tree" | "diff-index" | "diff-files" | "status" => false,
         _ => return None,
     };
     let Reads::Options(options, _) = subcommand(sub).reads else { return None };
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (before, after) = words.split_at(end);
     let mut operands = Vec::new();
-    let (mut has_patch, mut has_summary, mut has_pattern) = (false, false, sub != "grep");
+    let mut has_patch = false;
+    let mut has_summary = false;
+    let mut has_pattern = sub != "grep";
     let mut is_limited = !has_others;
     for argument in arguments(options, before) {
         match argument? {
@@ -74,13 +76,14 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
         }
     }
     operands.drain(..usize::from(!has_pattern && !operands.is_empty()));
-    let paths: Vec<_> = after.iter().skip(1).map(|it| it.text.clone()).collect();
+    let paths: Vec<_> = after.iter().skip(1).map(|word| word.text.clone()).collect();
     // `git show HEAD:a` shows that file alone.
-    let is_one_file = |it: &String| it.contains(':') && !it.starts_with(':');
-    let names_files =
-        !is_elsewhere && sub == "show" && !operands.is_empty() && operands.iter().all(is_one_file);
+    let names_files = !is_elsewhere
+        && sub == "show"
+        && !operands.is_empty()
+        && operands.iter().all(|operand| operand.contains(':') && !operand.starts_with(':'));
     let only_assumed_unchanged = sub == "grep" && !has_others;
-    let names_object = operands.iter().any(|it| may_name_object(it));
+    let names_object = operands.iter().any(|operand| may_name_object(operand));
     // `git show` prints such an object whatever the options say.
     has_patch |= sub == "show" && names_object;
     let shows = has_patch || shows_patch && !has_summary || sub == "grep";
@@ -94,43 +97,46 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
 /// The folder that the options `-C` of git lead to from the one it is started in, empty without them.
 pub(in crate::shell) fn git_folder(command: &SimpleCommand) -> PathBuf {
     let Some((program, words)) = command.words.split_first() else { return PathBuf::new() };
-    let after = git_subcommand(words).map_or(0, |it| it.1.len() + 1);
+    let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
     let global = &words[..words.len() - after];
-    let options = global.windows(2).filter(|it| it[0].text == "-C" && name(&program.text) == "git");
-    options.map(|it| &it[1].text).collect()
+    let options =
+        global.windows(2).filter(|pair| pair[0].text == "-C" && name(&program.text) == "git");
+    options.map(|pair| &pair[1].text).collect()
 }
 
-/// Whether global options of git lead to another repository, or to another working tree.
+/// Returns true if global options of git lead to another repository, or to another working tree.
 pub(in crate::shell) fn leads_elsewhere(command: &SimpleCommand) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
-    let after = git_subcommand(words).map_or(0, |it| it.1.len() + 1);
-    let leads = |it: &Word| {
-        ["--git-dir", "--work-tree", "--exec-path="]
-            .iter()
-            .any(|option| it.text.starts_with(option))
-    };
-    name(&program.text) == "git" && words[..words.len() - after].iter().any(leads)
+    let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
+    name(&program.text) == "git"
+        && words[..words.len() - after].iter().any(|word| {
+            ["--git-dir", "--work-tree", "--exec-path="]
+                .iter()
+                .any(|option| word.text.starts_with(option))
+        })
 }
 
-/// Whether git may show content that the words of the command do not limit, in a way that is not looked into. In a
-/// line that is not understood, its words and the variables that it finds are not known either.
+/// Returns true if git may show content that the words of the command do not limit, in a way that is not looked into.
+/// In a line that is not understood, its words and the variables that it finds are not known either.
 pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> bool {
     let Some((program, words)) = command.words.split_first() else { return false };
     let is_git = name(&program.text) == "git";
     let Some((sub, words)) = git_subcommand(words).filter(|_| is_git) else { return false };
     let has_unknown = command.has_unknown_args
-        || !is_understood && words.iter().any(|it| it.is_glob || it.text.contains(['$', '`']));
+        || !is_understood
+            && words.iter().any(|word| word.is_glob || word.text.contains(['$', '`']));
     shows_all(sub, words)
         || (is_in(SHOWING, sub) || sub == "status") && has_unlisted_option(sub, words)
         || has_unknown && is_in(SHOWING, sub)
         || !is_understood && (is_in(SHOWING_FILES, sub) || shown_files(command).is_some())
 }
 
-/// Whether a word looks like an option that the subcommand's table does not have. It may make the command show more.
+/// Returns true if a word looks like an option that the subcommand's table does not have. It may make the command show
+/// more.
 fn has_unlisted_option(sub: &str, words: &[Word]) -> bool {
     let Reads::Options(options, _) = subcommand(sub).reads else { return false };
-    let end = words.iter().position(|it| it.text == "--").unwrap_or(words.len());
-    arguments(options, &words[..end]).any(|it| it.is_none())
+    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
+    arguments(options, &words[..end]).any(|argument| argument.is_none())
 }
 
 /// Subcommands that show content, depending on their words.
@@ -152,38 +158,40 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
     refs repack replace show-index stripspace unpack-objects update-index update-server-info var \
     verify-commit verify-pack verify-tag write-tree";
 
-/// Whether a subcommand may show content that its words do not limit. One that is not known may be an alias of any
+/// Returns true if a subcommand may show content that its words do not limit. An unknown one may be an alias of any
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
     let has = |names: &str| {
-        words.iter().take_while(|it| it.text != "--").any(|word| {
-            names.split(' ').any(|it| {
-                let letter = it.chars().next().unwrap_or_default();
-                if it.len() == 1 {
+        words.iter().take_while(|word| word.text != "--").any(|word| {
+            names.split(' ').any(|name| {
+                let letter = name.chars().next().unwrap_or_default();
+                if name.len() == 1 {
                     is_option(&word.text, letter, "")
                 } else {
-                    is_option(&word.text, '\0', it)
+                    is_option(&word.text, '\0', name)
                 }
             })
         })
     };
-    let is_here =
-        |it: &Word| ["file:", ".", "/", "~"].iter().any(|start| it.text.starts_with(start));
-    let is_local = |it: &Word| !it.text.contains(':') || is_here(it);
     match sub {
         "cat-file" => {
-            let begins = |it: &Word, all: &[&str]| all.iter().any(|name| it.text.starts_with(name));
-            let lists = words.iter().any(|it| begins(it, &["--b"]) && !begins(it, KINDS_ONLY));
-            // Other words name the file that they show.
-            let is_one_file = |it: &&Word| it.text.contains(':');
-            let is_kind = |it: &&Word| is_in("blob tree commit tag", &it.text);
-            let mut named = operands(words).filter(|it| !is_kind(it) && !is_one_file(it));
-            lists || !has("t s e") && named.any(|it| may_name_object(&it.text))
+            let begins =
+                |word: &Word, all: &[&str]| all.iter().any(|name| word.text.starts_with(name));
+            let lists =
+                words.iter().any(|word| begins(word, &["--b"]) && !begins(word, KINDS_ONLY));
+            // Words with a colon name the file that they show.
+            let mut named = operands(words).filter(|word| {
+                !is_in("blob tree commit tag", &word.text) && !word.text.contains(':')
+            });
+            lists || !has("t s e") && named.any(|word| may_name_object(&word.text))
         }
         "bundle" => first_operand(words) == "create",
         "worktree" => first_operand(words) == "add",
         // The value of an option may stand first.
-        "clone" => operands(words).next().is_some_and(is_local) || operands(words).any(is_here),
+        "clone" => {
+            operands(words).next().is_some_and(|word| !word.text.contains(':'))
+                || operands(words).any(is_local_url)
+        }
         // It writes what is in a revision to the working tree, under any name.
         "read-tree" => has("u"),
         "am" | "rebase" => has("--show-current-patch"),
@@ -198,23 +206,27 @@ fn shows_all(sub: &str, words: &[Word]) -> bool {
     }
 }
 
+fn is_local_url(word: &Word) -> bool {
+    word.text.starts_with("file:") || word.text.starts_with(['.', '/', '~'])
+}
+
 /// Options of `git cat-file` that begin like those that show each object that the input names.
 const KINDS_ONLY: &[&str] = &["--batch-check", "--batch-all-objects", "--buffer"];
 
 /// True for a revision that may be the name of an object, such as `1a2b3c` and `v1-2-g1a2b3c`: it may be the
 /// content of a file. With `~` or `^` it must be a commit.
 pub(super) fn may_name_object(revision: &str) -> bool {
-    let may = |it: &str| {
-        let (name, suffix) = it.split_at(it.find(['^', '~', ':']).unwrap_or(it.len()));
-        let is_parent = |(at, _)| !suffix[at + 1..].starts_with('{');
+    revision.split("..").map(|part| part.trim_start_matches(['.', '^'])).any(|part| {
+        let (name, suffix) = part.split_at(part.find(['^', '~', ':']).unwrap_or(part.len()));
         let is_commit_or_tree = suffix.contains(['~', ':'])
-            || suffix.match_indices('^').any(is_parent)
+            || suffix.match_indices('^').any(|(at, _)| !suffix[at + 1..].starts_with('{'))
             || suffix.contains("^{commit}")
             || suffix.contains("^{tree}");
-        let digits = name.rsplit_once("-g").map_or(name, |it| it.1);
-        !is_commit_or_tree && digits.len() >= 4 && digits.bytes().all(|it| it.is_ascii_hexdigit())
-    };
-    revision.split("..").any(|it| may(it.trim_start_matches(['.', '^'])))
+        let digits = name.rsplit_once("-g").map_or(name, |parts| parts.1);
+        !is_commit_or_tree
+            && digits.len() >= 4
+            && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 #[cfg(test)]
@@ -304,7 +316,9 @@ mod tests {
         ] {
             let script = parse(line, ShellDialect::Bash);
             let shown = classify(script.commands.last().unwrap()).git_content_shown;
-            let shown = shown.map(|it| format!("{}|{}", it.operands.join(" "), it.paths.join(" ")));
+            let shown = shown.map(|content| {
+                format!("{}|{}", content.operands.join(" "), content.paths.join(" "))
+            });
             assert_eq!(shown.as_deref(), expected, "{line}");
         }
     }
@@ -374,7 +388,7 @@ mod tests {
             let script = parse(line, ShellDialect::Bash);
             let is_understood = script.ambiguity.is_none();
             let all = &script.commands;
-            let shown = all.iter().any(|it| may_show_any_content(it, is_understood));
+            let shown = all.iter().any(|shown| may_show_any_content(shown, is_understood));
             assert_eq!(shown, expected, "{line}");
         }
     }

@@ -99,8 +99,10 @@ impl GitUse {
         let runs_words = arguments.iter().any(|word| {
             is_option(&word.text, short, "--exec") || is_option(&word.text, '\0', "--trailer")
         });
-        let row = ROWS.iter().find(|(names, _)| is_in(names, subcommand));
-        let row = row.filter(|_| !runs_words && !command.has_unknown_args);
+        let row = ROWS
+            .iter()
+            .find(|(names, _)| is_in(names, subcommand))
+            .filter(|_| !runs_words && !command.has_unknown_args);
         let programs = row.map_or(&GitProgram::ALL[..], |(_, programs)| programs);
         Some(GitUse { subcommand: subcommand.to_owned(), programs })
     }
@@ -146,7 +148,7 @@ mod tests {
         ] {
             let found = use_of(line);
             let found: Vec<_> =
-                GitProgram::ALL.into_iter().filter(|it| found.may_start(*it)).collect();
+                GitProgram::ALL.into_iter().filter(|program| found.may_start(*program)).collect();
             assert_eq!(found, expected, "{line}");
         }
         for line in [

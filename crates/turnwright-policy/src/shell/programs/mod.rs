@@ -1,6 +1,6 @@
-//! What is known about programs. Each has one row, in the file of its topic, that says with which
+//! The table of programs. Each has one row, in the file of its topic, that says with which
 //! arguments it only reads, what it destroys, whether it uses the network, which other commands it
-//! runs, and what a lasting permission for it covers. What no row says a program may do.
+//! runs, and what a lasting permission for it covers. Nothing is ruled out unless a row rules it out.
 
 mod files;
 mod git;
@@ -36,51 +36,51 @@ pub(super) type WordList = &'static str;
 /// given.
 pub(super) type CatastropheCheck = fn(Args<'_>) -> Option<&'static str>;
 
-/// What is known about a program, or about a subcommand of one.
+/// The row of a program, or of a subcommand of one.
 #[derive(Clone, Copy)]
 pub(super) struct Program {
     names: WordList,
     /// The arguments with which it only reads.
     pub(super) reads: Reads,
-    /// Whether it only reads even if some of its arguments are unknown.
+    /// The effect of unknown arguments on what it reads.
     pub(super) unknown_args: UnknownArgs,
     /// The arguments with each of which it prints its version, and runs nothing from the current
     /// folder. Others, such as yarn, Maven and .NET, run the version that the folder names.
     pub(super) version: WordList,
-    /// What it destroys or publishes.
+    /// The work that it destroys or publishes.
     pub(super) dangers: &'static [Danger],
     pub(super) catastrophe: CatastropheCheck,
     /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
     pub(super) targets: FindTargets,
     /// The use that it makes of the files that its operands name.
     pub(super) operand_use: OperandUse,
-    /// What it destroys so that every mode asks about it.
+    /// Its destruction that every mode asks about.
     pub(super) ruins: &'static [Danger],
     pub(super) network: NetworkUse,
     /// Words with which it works without the network all the same.
     pub(super) offline_words: WordList,
     /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
-    /// Whether it runs code that its operands name. A lasting permission covers only those in the folder.
+    /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
     pub(super) runs_files: bool,
-    /// Whether it takes the names of tasks, each of which runs commands.
+    /// True if it takes the names of tasks, each of which runs commands.
     pub(super) runs_tasks: bool,
     /// Options of a task runner whose value is the next word.
     pub(super) task_options_with_value: WordList,
-    /// Whether an argument such as `SHELL=x` acts like an option.
+    /// True if an argument such as `SHELL=x` acts like an option.
     pub(super) takes_variables: bool,
-    /// What a lasting permission for it covers.
+    /// The extent of a lasting permission for it.
     pub(super) grant: Grant,
     /// The words after which it runs a program that is installed in the project; `""` if that
     /// follows its own name.
     pub(super) runs_installed_after: &'static [&'static str],
     pub(super) starts: Starts,
-    /// Whether a dangerous command is searched for among its arguments. Which of its options take a
-    /// value is not known.
+    /// True if a dangerous command is searched for among its arguments. It is not known which of its
+    /// options take a value.
     pub(super) is_searched: bool,
     /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
     pub(super) wrapper_words: fn(&SimpleCommand) -> Option<usize>,
-    /// Whether rustup provides a proxy for it.
+    /// True if rustup provides a proxy for it.
     pub(super) is_rustup_proxy: bool,
     subcommands: &'static [Program],
 }
@@ -190,7 +190,7 @@ impl Program {
     }
 
     pub(super) fn subcommand(&self, name: &str) -> &'static Program {
-        self.subcommands.iter().find(|it| is_in(it.names, name)).unwrap_or(&UNKNOWN)
+        self.subcommands.iter().find(|subcommand| is_in(subcommand.names, name)).unwrap_or(&UNKNOWN)
     }
 }
 
@@ -205,7 +205,7 @@ const TOPICS: &[&[Program]] = &[
     text::PROGRAMS,
 ];
 
-/// What is known about the program of this name.
+/// The row of the program with this name.
 pub(super) fn find(name: &str) -> &'static Program {
     let name = if name.starts_with("mkfs.") { "mkfs" } else { name };
     INDEX.get(name).copied().unwrap_or(&UNKNOWN)
@@ -213,7 +213,7 @@ pub(super) fn find(name: &str) -> &'static Program {
 
 /// True if a list contains a word.
 pub(super) fn is_in(list: WordList, word: &str) -> bool {
-    (1..=list.len()).contains(&word.len()) && list.split(' ').any(|it| it == word)
+    (1..=list.len()).contains(&word.len()) && list.split(' ').any(|known| known == word)
 }
 
 /// All names with their rows.

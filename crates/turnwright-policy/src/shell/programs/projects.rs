@@ -1,4 +1,4 @@
-//! What projects are built, checked, packaged and published with.
+//! Programs that build, check, package and publish projects.
 
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
@@ -315,7 +315,7 @@ fn yarn_needs_network(words: Args<'_>) -> bool {
 
 fn go_needs_network(words: Args<'_>) -> bool {
     if first_operand(words) == "mod" {
-        return operands(words).nth(1).is_some_and(|it| is_in("download tidy get", &it.text));
+        return operands(words).nth(1).is_some_and(|word| is_in("download tidy get", &word.text));
     }
     // A path without a version is a package of the module.
     network::has_subcommand(words, "get")
@@ -325,9 +325,13 @@ fn go_needs_network(words: Args<'_>) -> bool {
 
 /// `go env` without `-w` and `-u`.
 fn go(words: &[Word]) -> FilesRead {
-    let (_, words) = words.split_first().filter(|it| it.0.text == "env")?;
-    let is_plain = |it: u8| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_';
-    let is_name =
-        |it: &Word| it.text == "-json" || !it.text.is_empty() && it.text.bytes().all(is_plain);
-    words.iter().all(is_name).then(Vec::new)
+    let (_, words) = words.split_first().filter(|words| words.0.text == "env")?;
+    words.iter().all(|word| word.text == "-json" || is_variable(&word.text)).then(Vec::new)
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }

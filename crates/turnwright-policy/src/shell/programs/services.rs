@@ -94,7 +94,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 fn docker(words: Args<'_>) -> Option<&'static str> {
-    let is_compose = operands(words).take(3).any(|it| it.text == "compose");
+    let is_compose = operands(words).take(3).any(|word| word.text == "compose");
     let prunes = has_word(words, "prune");
     if is_compose {
         return compose(words);
@@ -114,26 +114,33 @@ fn compose(words: Args<'_>) -> Option<&'static str> {
 
 /// SQL statements that delete data.
 fn deletes_data(words: Args<'_>) -> Option<&'static str> {
+    words.iter().any(|word| has_deleting_statement(&word.text)).then_some(DATA)
+}
+
+fn has_deleting_statement(text: &str) -> bool {
     let pairs = [("drop", ""), ("truncate", ""), ("delete", "from")];
-    let is_one = |it: &str| {
-        let mut before = "";
-        it.split(|it: char| !it.is_ascii_alphabetic()).filter(|it| !it.is_empty()).any(|word| {
-            let found = pairs.iter().any(|(first, second)| {
-                second.is_empty() && word.eq_ignore_ascii_case(first)
-                    || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
-            });
-            before = word;
-            found
-        })
-    };
-    words.iter().any(|it| is_one(&it.text)).then_some(DATA)
+    let mut before = "";
+    for word in text.split(|char: char| !char.is_ascii_alphabetic()).filter(|word| !word.is_empty())
+    {
+        let found = pairs.iter().any(|(first, second)| {
+            second.is_empty() && word.eq_ignore_ascii_case(first)
+                || before.eq_ignore_ascii_case(first) && word.eq_ignore_ascii_case(second)
+        });
+        if found {
+            return true;
+        }
+        before = word;
+    }
+    false
 }
 
 fn takes_down(words: Args<'_>) -> Option<&'static str> {
-    let is_it = |it: &str| {
-        ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&it)
-            || it.starts_with("delete-")
-            || it.starts_with("terminate-")
-    };
-    operands(words).any(|it| is_it(&it.text)).then_some(INFRASTRUCTURE)
+    operands(words)
+        .map(|word| word.text.as_str())
+        .any(|text| {
+            ["rm", "rb", "delete", "destroy", "apps:destroy", "pg:reset"].contains(&text)
+                || text.starts_with("delete-")
+                || text.starts_with("terminate-")
+        })
+        .then_some(INFRASTRUCTURE)
 }

@@ -58,7 +58,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     STARTER.with_names("nice").wrapper_words(nice),
     STARTER.with_names("nohup").wrapper_words(|_| Some(1)),
     STARTER.with_names("stdbuf").wrapper_words(stdbuf),
-    STARTER.with_names("time").wrapper_words(|it| Some(if word(it, 1) == "-p" { 2 } else { 1 })),
+    STARTER.with_names("time").wrapper_words(|command| Some(if word(command, 1) == "-p" { 2 } else { 1 })),
     STARTER.with_names("timeout").wrapper_words(timeout),
     STARTER.with_names("xargs").wrapper_words(xargs),
     ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program).searched(),
@@ -115,32 +115,35 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("loginctl").catastrophe(stops_system),
 ];
 
-/// `printenv`, alone or with the names of variables that everybody may see: what others hold need not be shown.
+/// `printenv`, alone or with the names of variables that everybody may see. The values of others need not be shown.
 fn printenv(words: &[Word]) -> FilesRead {
-    let is_known = |word: &Word| {
-        is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
-            || known_words::is_plain_variable(&word.text)
-    };
-    words.iter().all(is_known).then(Vec::new)
+    words
+        .iter()
+        .all(|word| {
+            is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
+                || known_words::is_plain_variable(&word.text)
+        })
+        .then(Vec::new)
 }
 
 /// `export` with values that only influence output.
 fn export(words: &[Word]) -> FilesRead {
-    let is_harmless = |word: &Word| {
+    let are_harmless = words.iter().all(|word| {
         let assigned = known_words::assignment(&word.text).filter(|_| !word.is_glob);
         assigned.is_some_and(|(name, value)| known_words::is_harmless_variable(name, value))
-    };
-    (!words.is_empty() && words.iter().all(is_harmless)).then(Vec::new)
+    });
+    (!words.is_empty() && are_harmless).then(Vec::new)
 }
 
 /// `ulimit -c`: how large core dumps may get.
 fn core_limit(words: &[Word]) -> FilesRead {
     let is_core = words.first().is_some_and(|word| is_in("-c -Sc -Hc", &word.text));
-    let is_size = |word: &Word| {
-        let text = word.text.as_str();
-        is_in("unlimited hard soft", text) || text.bytes().all(|it| it.is_ascii_digit())
-    };
-    (is_core && words.len() <= 2 && words[1..].iter().all(is_size)).then(Vec::new)
+    let is_plain = is_core
+        && words.len() <= 2
+        && words[1..].iter().map(|word| word.text.as_str()).all(|size| {
+            is_in("unlimited hard soft", size) || size.bytes().all(|byte| byte.is_ascii_digit())
+        });
+    is_plain.then(Vec::new)
 }
 
 /// No words at all.
@@ -159,16 +162,18 @@ fn test(words: &[Word]) -> FilesRead {
     let mut reads = ReadPaths::default();
     for (index, word) in words.iter().enumerate() {
         let text = word.text.as_str();
-        let near = |at: Option<usize>| at.and_then(|it| words.get(it)).map_or("", |it| &it.text);
+        let near =
+            |at: Option<usize>| at.and_then(|at| words.get(at)).map_or("", |word| &word.text);
         let before = near(index.checked_sub(1));
         let beside = [before, near(Some(index + 1))];
-        let is_operator =
-            [FILE_OPERATORS, WORD_OPERATORS, FILE_COMPARISONS].iter().any(|it| is_in(it, text));
+        let is_operator = [FILE_OPERATORS, WORD_OPERATORS, FILE_COMPARISONS]
+            .iter()
+            .any(|operators| is_in(operators, text));
         if word.is_glob || text.starts_with('-') && !is_operator && !is_number(&text[1..]) {
             return None;
         }
-        let is_file =
-            is_in(FILE_OPERATORS, before) || beside.iter().any(|it| is_in(FILE_COMPARISONS, it));
+        let is_file = is_in(FILE_OPERATORS, before)
+            || beside.iter().any(|word| is_in(FILE_COMPARISONS, word));
         if is_file && !is_operator {
             reads.add_path(text);
         }
@@ -209,7 +214,7 @@ fn cd(words: &[Word]) -> FilesRead {
 /// `set` with the options that scripts usually begin with.
 fn set(words: &[Word]) -> FilesRead {
     let is_known =
-        |it: &Word| is_in("-e -u -x -eu -ex -ux -eux -euo -euxo -eo -o pipefail", &it.text);
+        |word: &Word| is_in("-e -u -x -eu -ex -ux -eux -euo -euxo -eo -o pipefail", &word.text);
     (!words.is_empty() && words.iter().all(is_known)).then(Vec::new)
 }
 
@@ -217,13 +222,13 @@ fn set(words: &[Word]) -> FilesRead {
 fn sleep(words: &[Word]) -> FilesRead {
     let [word] = words else { return None };
     let seconds = word.text.strip_suffix('s').unwrap_or(&word.text);
-    let is_plain = seconds.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-    let is_short = seconds.parse::<f64>().is_ok_and(|it| it <= 60.0);
+    let is_plain = seconds.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_short = seconds.parse::<f64>().is_ok_and(|seconds| seconds <= 60.0);
     (is_plain && is_short && !word.is_glob).then(Vec::new)
 }
 
 fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit())
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// True for durations: `9`, `0.5`, `2m`.
@@ -235,8 +240,7 @@ fn is_duration(word: &str) -> bool {
 
 /// The number of words that belong to `env`; `None` if that is not clear.
 fn env(simple: &SimpleCommand) -> Option<usize> {
-    let is_setting = |it: &&Word| it.text.contains('=');
-    let settings = simple.words[1..].iter().take_while(is_setting);
+    let settings = simple.words[1..].iter().take_while(|word| word.text.contains('='));
     let mut count = 1;
     for setting in settings {
         let (variable, value) = known_words::assignment(&setting.text)?;
@@ -260,7 +264,7 @@ fn timeout(simple: &SimpleCommand) -> Option<usize> {
         let value = word(simple, place + 1);
         match word(simple, place) {
             "-k" if is_duration(value) => place += 2,
-            "-s" if !value.is_empty() && value.bytes().all(|it| it.is_ascii_alphanumeric()) => {
+            "-s" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
                 place += 2;
             }
             duration => return is_duration(duration).then_some(place + 1),
@@ -269,12 +273,14 @@ fn timeout(simple: &SimpleCommand) -> Option<usize> {
 }
 
 fn stdbuf(simple: &SimpleCommand) -> Option<usize> {
-    let is_mode = |it: &&Word| {
-        let mode = it.text.strip_prefix('-').and_then(|it| it.strip_prefix(['i', 'o', 'e']));
-        matches!(mode, Some("L" | "0"))
-    };
-    let modes = simple.words[1..].iter().take_while(is_mode).count();
+    let modes = simple.words[1..].iter().take_while(|word| is_buffer_mode(&word.text)).count();
     (modes > 0).then_some(1 + modes)
+}
+
+/// True for `-oL`, `-e0` and the like.
+fn is_buffer_mode(text: &str) -> bool {
+    let mode = text.strip_prefix('-').and_then(|mode| mode.strip_prefix(['i', 'o', 'e']));
+    matches!(mode, Some("L" | "0"))
 }
 
 fn xargs(simple: &SimpleCommand) -> Option<usize> {
@@ -296,8 +302,8 @@ fn xargs(simple: &SimpleCommand) -> Option<usize> {
 /// `command -v`.
 fn command(words: &[Word]) -> FilesRead {
     let (first, names) = words.split_first()?;
-    let is_plain = |it: &Word| !it.is_glob && !it.text.starts_with('-');
-    (["-v", "-V"].contains(&first.text.as_str()) && names.iter().all(is_plain)).then(Vec::new)
+    let are_plain = names.iter().all(|word| !word.is_glob && !word.text.starts_with('-'));
+    (["-v", "-V"].contains(&first.text.as_str()) && are_plain).then(Vec::new)
 }
 
 /// `ps` without options that show environments.
@@ -309,11 +315,11 @@ fn ps(words: &[Word]) -> FilesRead {
         match argument? {
             Argument::Operand(word) if word.is_glob => return None,
             Argument::Operand(word)
-                if word.text.bytes().all(|it| b"aufxwjl0123456789,".contains(&it)) => {}
+                if word.text.bytes().all(|byte| b"aufxwjl0123456789,".contains(&byte)) => {}
             Argument::Operand(_) => return None,
             _ => {}
         }
     }
-    let shows_environment = |it: &Word| it.text.contains("env");
-    (!words.iter().any(shows_environment)).then(Vec::new)
+    let shows_environment = words.iter().any(|word| word.text.contains("env"));
+    (!shows_environment).then(Vec::new)
 }

@@ -118,7 +118,7 @@ struct SearchSyntax {
     pattern_options: WordList,
     /// Options that make it recursive; `None` if it always is.
     recursive_options: Option<WordList>,
-    /// Whether it may be called without a pattern.
+    /// True if it may be called without a pattern.
     pattern_is_optional: bool,
 }
 
@@ -131,7 +131,8 @@ fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
         match argument? {
             Argument::Option(option) => {
                 has_pattern |= is_in(syntax.pattern_options, option);
-                is_recursive |= syntax.recursive_options.is_some_and(|it| is_in(it, option));
+                is_recursive |=
+                    syntax.recursive_options.is_some_and(|options| is_in(options, option));
             }
             Argument::FileValue(word, name) => reads.add_value(word, name)?,
             Argument::Operand(word) => operands.push(word),
@@ -148,7 +149,7 @@ fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
     if operands.len() == 0 && is_recursive {
         reads.add_current_folder();
     }
-    operands.try_for_each(|it| reads.add_operand(it))?;
+    operands.try_for_each(|operand| reads.add_operand(operand))?;
     Some(reads.0)
 }
 
@@ -199,12 +200,12 @@ const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile";
 /// `find` with expressions that only test files and print to standard output.
 fn find(words: &[Word]) -> FilesRead {
     let mut reads = ReadPaths::default();
-    if words.iter().any(|it| it.is_glob) {
+    if words.iter().any(|word| word.is_glob) {
         return None;
     }
-    let mut rest = words.iter().map(|it| it.text.as_str()).peekable();
-    while rest.next_if(|it| ["-H", "-P"].contains(it)).is_some() {}
-    while let Some(start) = rest.next_if(|it| !it.starts_with(['-', '(', ')', '!', ','])) {
+    let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
+    while rest.next_if(|word| ["-H", "-P"].contains(word)).is_some() {}
+    while let Some(start) = rest.next_if(|word| !word.starts_with(['-', '(', ')', '!', ','])) {
         reads.add_path(start);
     }
     if reads.0.is_empty() {
@@ -234,12 +235,11 @@ fn only_reads_any(words: &[Word]) -> bool {
 }
 
 fn deletes_found(words: Args<'_>) -> Option<&'static str> {
-    let deletes = |it: &str| ["rm", "shred", "unlink", "rmdir"].contains(&args::name(it));
-    let runs = |it: &str| {
-        ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"].contains(&it)
-    };
-    let is_deletion = words.iter().any(|it| it.text == "-delete")
-        || words.windows(2).any(|it| runs(&it[0].text) && deletes(&it[1].text));
+    const RUNS: WordList = "-exec -execdir -ok -okdir -x -X --exec --exec-batch";
+    let is_deletion = words.iter().any(|word| word.text == "-delete")
+        || words.windows(2).any(|pair| {
+            is_in(RUNS, &pair[0].text) && is_in("rm shred unlink rmdir", args::name(&pair[1].text))
+        });
     is_deletion.then_some("deletes everything that it finds")
 }
 
@@ -269,25 +269,27 @@ fn reads_after_script(
 /// text.
 fn sed(words: &[Word]) -> FilesRead {
     let (words, scripts) = split_scripts(words)?;
-    let is_harmless =
-        |it: &str| it.split([';', '\n']).all(|it| is_harmless_command(it.trim_matches(' ')));
+    let is_harmless = |script: &str| {
+        script.split([';', '\n']).all(|command| is_harmless_command(command.trim_matches(' ')))
+    };
     let options = &["-nErs --quiet --silent --regexp-extended"];
     if scripts.is_empty() {
         return reads_after_script(options, &words, is_harmless);
     }
     scripts
         .iter()
-        .all(|it| is_harmless(it))
+        .all(|script| is_harmless(script))
         .then(|| Files.files(options, &words, ReadPaths::default()))?
 }
 
 /// Removes `-e SCRIPT`.
 fn split_scripts(words: &[Word]) -> Option<(Vec<Word>, Vec<&str>)> {
-    let (mut kept, mut scripts) = (Vec::new(), Vec::new());
+    let mut kept = Vec::new();
+    let mut scripts = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if word.text == "-e" {
-            scripts.push(words.next().filter(|it| !it.is_glob)?.text.as_str());
+            scripts.push(words.next().filter(|word| !word.is_glob)?.text.as_str());
         } else {
             kept.push(word.clone());
         }
@@ -313,7 +315,7 @@ fn is_harmless_command(command: &str) -> bool {
 
 /// `/from/to/g` without flags that run the result or write it to a file.
 fn only_replaces(text: &str) -> bool {
-    let Some(delimiter) = text.chars().next().filter(|it| "/|,#@:!%+_~".contains(*it)) else {
+    let Some(delimiter) = text.chars().next().filter(|char| "/|,#@:!%+_~".contains(*char)) else {
         return false;
     };
     let mut parts = vec![String::new()];
@@ -332,30 +334,32 @@ fn only_replaces(text: &str) -> bool {
     let [from, _, flags] = parts.as_slice() else { return false };
     // Some versions take a delimiter between brackets for a part of the expression. A bracket that is the first
     // in there does not close.
-    let is_closed = |it: &str| {
-        let inside = it.strip_prefix('^').unwrap_or(it);
+    let is_closed = from.split('[').skip(1).last().is_none_or(|text| {
+        let inside = text.strip_prefix('^').unwrap_or(text);
         inside.strip_prefix(']').unwrap_or(inside).contains(']')
-    };
-    from.split('[').skip(1).last().is_none_or(is_closed)
-        && flags.bytes().all(|it| b"gpiI0123456789".contains(&it))
+    });
+    is_closed && flags.bytes().all(|byte| b"gpiI0123456789".contains(&byte))
 }
 
 fn skip_address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('/') {
         let (expression, rest) = rest.split_once('/')?;
-        let is_plain = |it: char| it.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~{}".contains(it);
-        return (!expression.is_empty() && expression.chars().all(is_plain)).then_some(rest);
+        let is_plain = !expression.is_empty()
+            && expression
+                .chars()
+                .all(|char| char.is_alphanumeric() || " _.*^$-#:\"'=()<>+?|@!&~{}".contains(char));
+        return is_plain.then_some(rest);
     }
     if let Some(rest) = text.strip_prefix('$') {
         return Some(rest);
     }
-    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
     (rest.len() < text.len()).then_some(rest)
 }
 
 fn skip_second_address(text: &str) -> Option<&str> {
     match text.strip_prefix('+') {
-        Some(rest) if rest.starts_with(|it: char| it.is_ascii_digit()) => skip_address(rest),
+        Some(rest) if rest.starts_with(|char: char| char.is_ascii_digit()) => skip_address(rest),
         Some(_) => None,
         None => skip_address(text),
     }
@@ -366,15 +370,15 @@ fn awk(words: &[Word]) -> FilesRead {
     reads_after_script(&["-F: --field-separator:"], words, only_computes)
 }
 
-/// What lets a script run commands, read other files and variables of the environment, or load code.
+/// The words by which a script runs commands, reads other files and variables of the environment, or loads code.
 const AWK_ACCESS: [&str; 9] =
     ["system", "getline", "ENVIRON", "PROCINFO", "SYMTAB", "FUNCTAB", "ARG", "@", "\\\n"];
 
 /// Wherever they are in the script, even in a string, these words are refused. A `>` or `|` writes to a
 /// file or a command only after `print`, and reads from a command only before `getline`.
 fn only_computes(script: &str) -> bool {
-    let has_access = AWK_ACCESS.iter().any(|it| script.contains(it));
-    let printed = script.split_once("print").map_or("", |it| it.1);
+    let has_access = AWK_ACCESS.iter().any(|access| script.contains(access));
+    let printed = script.split_once("print").map_or("", |parts| parts.1);
     let is_output = printed.contains('>') || has_pipe(printed);
     let has_command = has_pipe(script) && script.contains('"');
     !has_access && !is_output && !has_command
@@ -382,7 +386,7 @@ fn only_computes(script: &str) -> bool {
 
 /// True if there is a `|` that is not part of `||`.
 fn has_pipe(text: &str) -> bool {
-    text.split("||").any(|it| it.contains('|'))
+    text.split("||").any(|part| part.contains('|'))
 }
 
 const JQ: OptionTable = &[
@@ -394,9 +398,9 @@ const JQ: OptionTable = &[
 /// `jq` without modules, which may be read from anywhere.
 fn jq(words: &[Word]) -> FilesRead {
     let (words, mut reads) = split_variables(words)?;
-    let names_module =
-        |it: &str| it.contains('"') && (it.contains("import") || it.contains("include"));
-    reads.extend(reads_after_script(JQ, &words, |it| !names_module(it))?);
+    reads.extend(reads_after_script(JQ, &words, |script| {
+        !script.contains('"') || !script.contains("import") && !script.contains("include")
+    })?);
     Some(reads)
 }
 
@@ -412,7 +416,8 @@ fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
             return None;
         }
         if is_value || is_file {
-            let (name, value) = (words.next()?, words.next()?);
+            let name = words.next()?;
+            let value = words.next()?;
             if name.is_glob || value.is_glob || value.text.starts_with('-') {
                 return None;
             }
@@ -428,6 +433,6 @@ fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
 
 /// `python -m pip install`.
 fn installs_with_pip(words: Args<'_>) -> bool {
-    let is_pip = words.windows(2).take(4).any(|it| it[0].text == "-m" && it[1].text == "pip");
-    is_pip && words.iter().any(|it| ["install", "download"].contains(&it.text.as_str()))
+    let is_pip = words.windows(2).take(4).any(|pair| pair[0].text == "-m" && pair[1].text == "pip");
+    is_pip && words.iter().any(|word| ["install", "download"].contains(&word.text.as_str()))
 }

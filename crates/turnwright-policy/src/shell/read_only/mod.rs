@@ -55,7 +55,7 @@ pub(super) enum Operands {
     FirstOrNone(WordList),
 }
 
-/// What a program reads if some of its arguments are unknown.
+/// The files that a program reads if some of its arguments are unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnknownArgs {
     /// It may do more than read.
@@ -69,16 +69,20 @@ pub(super) enum UnknownArgs {
 /// The files that a command reads; `None` if it may do more than read.
 pub(super) fn reads(command: &SimpleCommand) -> FilesRead {
     let (program, words) = command.words.split_first()?;
-    let has_tilde = |it: &Word| it.text.starts_with('~') || it.text.contains("=~/");
-    if program.is_glob || command.words.iter().any(has_tilde) {
+    let has_tilde =
+        command.words.iter().any(|word| word.text.starts_with('~') || word.text.contains("=~/"));
+    if program.is_glob || has_tilde {
         return None;
     }
     let program = programs::find(installed_name(&program.text)?);
-    let is_unknown = |it: &&Word| it.is_glob && it.text == UNKNOWN_WORDS;
     let files = match (program.unknown_args, command.has_unknown_args) {
         (UnknownArgs::Refused, true) => return None,
         (UnknownArgs::NameNoFiles, true) => {
-            let known: Vec<Word> = words.iter().filter(|it| !is_unknown(it)).cloned().collect();
+            let known: Vec<Word> = words
+                .iter()
+                .filter(|word| !word.is_glob || word.text != UNKNOWN_WORDS)
+                .cloned()
+                .collect();
             program.reads.files(&known)
         }
         (UnknownArgs::NameFiles, _) => program.reads.files(&without_glob_options(words)),
@@ -89,8 +93,8 @@ pub(super) fn reads(command: &SimpleCommand) -> FilesRead {
 
 /// True if a command that only reads may read files that are not among its [`reads`].
 pub(super) fn reads_unknown_files(command: &SimpleCommand) -> bool {
-    let unknown_args = || programs::find(args::name(command.program())).unknown_args;
-    command.has_unknown_args && unknown_args() == UnknownArgs::NameFiles
+    command.has_unknown_args
+        && programs::find(args::name(command.program())).unknown_args == UnknownArgs::NameFiles
 }
 
 /// The commands that `find` runs with the names of files.
@@ -98,21 +102,22 @@ pub(super) fn started_by_find(command: &SimpleCommand) -> Vec<SimpleCommand> {
     if args::name(command.program()) != "find" {
         return Vec::new();
     }
-    let execs = command.words.iter().enumerate().filter(|it| it.1.text == "-exec");
+    let execs = command.words.iter().enumerate().filter(|entry| entry.1.text == "-exec");
     let started = execs.filter_map(|(at, _)| command_after_exec(&command.words[at + 1..]));
-    let simple = |words: &[Word]| SimpleCommand {
-        words: words.to_vec(),
-        folder: command.folder.clone(),
-        wrappers: vec!["find".to_owned()],
-        has_unknown_args: true,
-        ..SimpleCommand::default()
-    };
-    started.map(simple).collect()
+    started
+        .map(|words| SimpleCommand {
+            words: words.to_vec(),
+            folder: command.folder.clone(),
+            wrappers: vec!["find".to_owned()],
+            has_unknown_args: true,
+            ..SimpleCommand::default()
+        })
+        .collect()
 }
 
 /// The words up to the `;` or `+` that ends the command of `-exec`.
 pub(super) fn command_after_exec(words: &[Word]) -> Option<&[Word]> {
-    let end = words.iter().position(|it| [";", "+"].contains(&it.text.as_str()))?;
+    let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()))?;
     words.get(..end)
 }
 
@@ -122,22 +127,20 @@ fn asks_version(program: &Program, words: &[Word]) -> bool {
 
 /// The words, changed so that no glob can be taken for an option.
 pub(super) fn without_glob_options(words: &[Word]) -> Vec<Word> {
-    let prefixed = |word: &Word| {
-        let text = if options::may_be_option(word) {
-            format!("./{}", word.text)
-        } else {
-            word.text.clone()
-        };
-        Word { text, is_glob: word.is_glob }
-    };
-    words.iter().map(prefixed).collect()
+    let mut words = words.to_vec();
+    for word in &mut words {
+        if options::may_be_option(word) {
+            word.text.insert_str(0, "./");
+        }
+    }
+    words
 }
 
 /// The name of a program that is looked up in `PATH` or lies in a system folder. A program
 /// elsewhere may be anything.
 fn installed_name(text: &str) -> Option<&str> {
-    let name = text.strip_prefix("/usr/bin/").or_else(|| text.strip_prefix("/bin/"));
-    let name = name.unwrap_or(text);
+    let name =
+        text.strip_prefix("/usr/bin/").or_else(|| text.strip_prefix("/bin/")).unwrap_or(text);
     (!name.contains('/')).then_some(name)
 }
 
@@ -181,7 +184,7 @@ impl Operands {
         let is_fine = match self {
             Operands::Listed(_) => count == 0 || is_listing,
             // The action must come first: an option before it may mean another action.
-            Operands::First(known) => words.first().is_some_and(|it| is_in(known, &it.text)),
+            Operands::First(known) => words.first().is_some_and(|word| is_in(known, &word.text)),
             _ => true,
         };
         is_fine.then_some(reads.0)
@@ -210,13 +213,16 @@ impl Operands {
 
 /// The folders that the shell reads to expand globs among harmless words.
 pub(super) fn glob_folders(words: &[Word]) -> FilesRead {
-    words.iter().filter(|it| it.is_glob).map(|it| glob_folder(&it.text)).collect()
+    words.iter().filter(|word| word.is_glob).map(|word| glob_folder(&word.text)).collect()
 }
 
 /// The literal folder in front of a glob.
 fn literal_folder(text: &str) -> PathBuf {
-    let literal = |it: &&str| !it.contains(['*', '?', '[', '(', '\\']);
-    let length: usize = text.split_inclusive('/').take_while(literal).map(str::len).sum();
+    let length: usize = text
+        .split_inclusive('/')
+        .take_while(|part| !part.contains(['*', '?', '[', '(', '\\']))
+        .map(str::len)
+        .sum();
     if length == 0 { PathBuf::from(".") } else { PathBuf::from(&text[..length]) }
 }
 
@@ -259,11 +265,11 @@ fn glob_folder(text: &str) -> Option<PathBuf> {
     let folder = literal_folder(text);
     let length = if folder == Path::new(".") { 0 } else { folder.as_os_str().len() };
     let rest = text.get(length..).unwrap_or(text);
-    let is_plain = |it: Component<'_>| match it {
-        Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
-        Component::CurDir => true,
-        _ => false,
-    };
-    let is_plain = !rest.contains('\\') && Path::new(rest).components().all(is_plain);
+    let is_plain = !rest.contains('\\')
+        && Path::new(rest).components().all(|part| match part {
+            Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
+            Component::CurDir => true,
+            _ => false,
+        });
     is_plain.then_some(folder)
 }

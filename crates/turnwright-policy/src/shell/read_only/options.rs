@@ -93,7 +93,7 @@ impl<'a> Arguments<'a> {
         if text.starts_with("--") {
             return Some(self.long_option(word));
         }
-        if text[1..].bytes().all(|it| it.is_ascii_digit()) && has_option(self.options, "-#") {
+        if text[1..].bytes().all(|byte| byte.is_ascii_digit()) && has_option(self.options, "-#") {
             return Some(Some(Argument::Option("#")));
         }
         self.letters = &text[1..];
@@ -111,7 +111,9 @@ impl<'a> Arguments<'a> {
             (OptionValue::None, None)
             | (OptionValue::Optional, _)
             | (OptionValue::Required, Some(_)) => {}
-            (OptionValue::Required, None) => drop(self.take_value()?),
+            (OptionValue::Required, None) => {
+                self.take_value()?;
+            }
             (OptionValue::File, Some(value)) => self.file_value = Some((word, value)),
             (OptionValue::File, None) => self.file_value = Some(self.take_value()?),
         }
@@ -131,10 +133,14 @@ impl<'a> Arguments<'a> {
         self.letters = if takes == OptionValue::None { rest } else { "" };
         match (takes, rest) {
             (OptionValue::None | OptionValue::Optional, _) => {}
-            (OptionValue::Required, "") => drop(self.take_value()?),
+            (OptionValue::Required, "") => {
+                self.take_value()?;
+            }
             (OptionValue::Required, _) => {}
             (OptionValue::File, "") => self.file_value = Some(self.take_value()?),
-            (OptionValue::File, rest) => self.file_value = self.letters_word.map(|it| (it, rest)),
+            (OptionValue::File, rest) => {
+                self.file_value = self.letters_word.map(|word| (word, rest))
+            }
         }
         Some(Argument::Option(option))
     }
@@ -145,7 +151,7 @@ impl<'a> Arguments<'a> {
         let (word, rest) = self.words.split_first()?;
         self.words = rest;
         let is_harmless = match word.text.strip_prefix('-') {
-            Some(rest) => rest.bytes().all(|it| it.is_ascii_digit()),
+            Some(rest) => rest.bytes().all(|byte| byte.is_ascii_digit()),
             None => true,
         };
         (is_harmless && !word.is_glob).then_some((word, word.text.as_str()))
@@ -162,27 +168,29 @@ fn may_start_with_dash(text: &str) -> bool {
 }
 
 fn has_option(options: OptionTable, wanted: &str) -> bool {
-    options.iter().any(|it| it.split_ascii_whitespace().any(|it| it == wanted))
+    options.iter().any(|option| option.split_ascii_whitespace().any(|name| name == wanted))
 }
 
 fn long_value(options: OptionTable, name: &str) -> Option<OptionValue> {
     if name.ends_with(VALUE_SUFFIXES) {
         return None;
     }
-    let value = |it: &str| it.strip_prefix(name).and_then(value_of_suffix);
-    options.iter().find_map(|it| it.split_ascii_whitespace().find_map(value))
+    options
+        .iter()
+        .flat_map(|table| table.split_ascii_whitespace())
+        .find_map(|option| option.strip_prefix(name).and_then(value_of_suffix))
 }
 
 fn letter_value(options: OptionTable, letter: char) -> Option<OptionValue> {
     if !letter.is_ascii_graphic() || "-#:?<".contains(letter) {
         return None;
     }
-    let value = |it: &str| {
-        let letters = it.strip_prefix('-').filter(|it| !it.starts_with(['-', '#']))?;
+    options.iter().flat_map(|table| table.split_ascii_whitespace()).find_map(|option| {
+        let letters =
+            option.strip_prefix('-').filter(|letters| !letters.starts_with(['-', '#']))?;
         let names = letters.trim_end_matches(VALUE_SUFFIXES);
         names.contains(letter).then(|| value_of_suffix(&letters[names.len()..]))?
-    };
-    options.iter().find_map(|it| it.split_ascii_whitespace().find_map(value))
+    })
 }
 
 const VALUE_SUFFIXES: [char; 3] = [':', '?', '<'];

@@ -37,7 +37,7 @@ pub(in crate::shell) fn simple(line: &str) -> SimpleCommand {
 
 fn read_only_lines() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("../../../tests/data/shell/read_only.txt").lines();
-    lines.filter(|it| !it.starts_with('#')).filter_map(|it| it.split_once(" =>"))
+    lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" =>"))
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn commands_that_only_read_are_known_with_what_they_read() {
     let mut wrong = Vec::new();
     for (line, expected) in read_only_lines() {
         let class = classify(&simple(line));
-        let reads: Vec<_> = class.reads.iter().map(|it| it.to_string_lossy()).collect();
+        let reads: Vec<_> = class.reads.iter().map(|path| path.to_string_lossy()).collect();
         let expected: Vec<_> = expected.split_whitespace().collect();
         if !class.is_read_only || reads != expected {
             wrong.push(format!("{line}: {} {reads:?}", class.is_read_only));
@@ -61,7 +61,7 @@ fn commands_that_only_read_are_known_with_what_they_read() {
 #[test]
 fn commands_that_may_do_more_than_read_are_not_read_only() {
     let lines = include_str!("../../../tests/data/shell/not_read_only.txt").lines();
-    let wrong: Vec<&str> = lines.filter(|it| classify(&simple(it)).is_read_only).collect();
+    let wrong: Vec<&str> = lines.filter(|line| classify(&simple(line)).is_read_only).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -139,7 +139,7 @@ impl<'a> Arguments<'a> {
             (OptionValue::Required, _) => {}
             (OptionValue::File, "") => self.file_value = Some(self.take_value()?),
             (OptionValue::File, rest) => {
-                self.file_value = self.letters_word.map(|word| (word, rest))
+                self.file_value = self.letters_word.map(|word| (word, rest));
             }
         }
         Some(Argument::Option(option))

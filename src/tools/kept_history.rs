@@ -296,7 +296,8 @@ impl KeptRepository {
         is_whole
     }
 
-    /// Keeps the files of one folder, and notes the folders in it. Returns the last error: the files after it are kept, too.
+    /// Keeps the files of one folder, and notes the folders in it. Returns the last error: the files after it are kept,
+    /// too.
     fn keep_folder(
         &self,
         folder: &Path,

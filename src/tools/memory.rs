@@ -203,7 +203,7 @@ impl Tool for Memory {
 }
 
 fn nothing_changed(why: ToolRefusal) -> ToolRefusal {
-    ToolRefusal::from(format!("{} Nothing was changed.", why.for_model))
+    ToolRefusal::from(why.for_model + " Nothing was changed.")
 }
 
 /// The new text of a note.

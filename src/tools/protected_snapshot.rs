@@ -189,7 +189,9 @@ impl ProtectedSnapshot {
             allowed
                 .iter()
                 // A folder above an allowed path may have been created on the way to it.
-                .any(|it| path.starts_with(it) || it.starts_with(path) && is_folder(&now, path))
+                .any(|place| {
+                    path.starts_with(place) || place.starts_with(path) && is_folder(&now, path)
+                })
         };
         let mut changes = ProtectedChanges::default();
         for place in overfull.iter().filter(|place| !is_allowed(place)) {
@@ -300,7 +302,8 @@ impl ProtectedSnapshot {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let before = self.entries.get(path);
         if self.is_judged_by_content(path) {
-            let is_moved = matches!(now, Some(SnapshotEntry::File(new, _)) if before.is_none() && self.was_moved(path, new));
+            let is_moved = before.is_none()
+                && matches!(now, Some(SnapshotEntry::File(new, _)) if self.was_moved(path, new));
             return !is_moved && is_dangerous(path, (before, now));
         }
         if let Some(is_changed) = self.is_obeyed_file_changed(path, (before, now)) {

@@ -35,8 +35,8 @@ const MAX_SUBMODULES: usize = 64;
 /// At most this many files are asked about before git shows all changes.
 const MAX_TRACKED_SECRETS: usize = 4_096;
 
-/// Why git may start a program in this folder, whose `.git` has just appeared. A `.git` that leads to an unwatched place
-/// counts: settings that are harmless now may start programs later.
+/// Why git may start a program in this folder, whose `.git` has just appeared. A `.git` that leads to an unwatched
+/// place counts: settings that are harmless now may start programs later.
 pub(super) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
     let Some(found) = GitRepository::at(folder).ok().flatten().filter(|found| found.is_elsewhere)
     else {
@@ -104,9 +104,8 @@ pub(super) fn tracked_secrets(
     let Some(found) = repository_of(folder) else { return Vec::new() };
     let listed = read_index(&found, |bytes, name_bytes| {
         index::files(bytes, name_bytes, only_assumed_unchanged, |path| {
-            let is_restricted =
-                || !restricted.is_empty() && restricted.contains(&found.top.join(path));
-            is_secret_path(path) || is_restricted()
+            is_secret_path(path)
+                || !restricted.is_empty() && restricted.contains(&found.top.join(path))
         })
     });
     // An index that is not understood is a reason to ask, which `program_risk` gives.
@@ -179,8 +178,8 @@ pub(super) fn history_folders(folder: &Path) -> Vec<PathBuf> {
     std::iter::once(git).chain(modules).collect()
 }
 
-/// The places that git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the session's
-/// folder from which git takes hooks or settings, because the settings of its repository or in
+/// The places that git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the
+/// session's folder from which git takes hooks or settings, because the settings of its repository or in
 /// `user_files` say so, relative to the folder.
 pub(crate) fn obeyed_by_git(
     folder: &Path,
@@ -356,8 +355,8 @@ pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     plain
 }
 
-/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and true if these
-/// are all.
+/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and true if
+/// these are all.
 pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
     let mut left = limit;

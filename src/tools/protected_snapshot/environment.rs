@@ -22,7 +22,8 @@ const MAX_INTERPRETER_BYTES: u64 = 256 << 20;
 /// More links than this lead nowhere.
 const MAX_LINKS: usize = 40;
 
-/// The keys that the file of an environment may have. The first ones name folders or programs that commands cannot write.
+/// The keys that the file of an environment may have. The first ones name folders or programs that commands cannot
+/// write.
 const KNOWN_PLACES: &[&str] =
     &["home", "executable", "base-prefix", "base-exec-prefix", "base-executable"];
 const KNOWN_SETTINGS: &[&str] = &[
@@ -128,8 +129,8 @@ impl EnvironmentJudge {
         accepted.extend(home.is_some().then_some(file));
         for folder in ProtectedPaths::environment_programs(environment) {
             for program in entries(&folder).take(MAX_PROGRAMS) {
-                let name = program.file_name().unwrap_or_default().to_string_lossy();
-                let is_accepted = if is_of_environment(&name) {
+                let name = program.file_name().unwrap_or_default();
+                let is_accepted = if is_of_environment(&name.to_string_lossy()) {
                     self.is_own_program(&program, environment, home.as_deref())
                 } else {
                     is_installing

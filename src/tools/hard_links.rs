@@ -12,7 +12,7 @@ use turnwright_workspace::nofollow;
 /// Replaces a file that has several names with a copy that has one, so that writing to it changes no other file. Blocks.
 ///
 /// # Errors
-/// Those of the system.
+/// When the file cannot be copied or replaced.
 pub(super) fn separate(path: &Path) -> io::Result<()> {
     if file_id(path).is_none_or(|(_, names)| names < 2) {
         return Ok(());
@@ -27,10 +27,10 @@ pub(super) fn separate(path: &Path) -> io::Result<()> {
     copy.persist(path).map(|_: File| ()).map_err(|failed| failed.error)
 }
 
-/// What to tell the user and the model about the other names of the files that a call writes; `None` if there are
+/// A note for the user and the model about the other names of the files that a call writes; `None` if there are
 /// none. Blocks: not for the runtime's thread.
 pub(super) fn note_about_other_names(effects: &[Effect], roots: &Roots) -> Option<String> {
-    let note = |effect: &Effect| {
+    let texts = effects.iter().filter_map(|effect| {
         let Effect::Write(target) = effect else { return None };
         let others = file_id(&target.path)?.1 - 1;
         let name = roots.display_path(target);
@@ -43,8 +43,8 @@ pub(super) fn note_about_other_names(effects: &[Effect], roots: &Roots) -> Optio
                 "{name} has {others} other names (hard links), which keep the old content."
             )),
         }
-    };
-    let notes: Vec<_> = effects.iter().filter_map(note).collect();
+    });
+    let notes: Vec<_> = texts.collect();
     (!notes.is_empty()).then(|| notes.join("\n"))
 }
 

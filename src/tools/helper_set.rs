@@ -27,7 +27,7 @@ const MAX_NOTICES: usize = 20;
 const EXPLORE_TOOLS: &[&str] = &["read_file", "list_dir", "find_files", "grep", "web_fetch"];
 const EXPLORE: &str = "Only find out and report; you cannot change anything.";
 
-/// What a helper is to do.
+/// The task of a helper.
 #[derive(Clone, Debug)]
 pub struct HelperTask {
     pub kind: HelperType,
@@ -63,9 +63,9 @@ pub struct HelperSet {
 struct HelperSetState {
     /// Cancels the helpers that are in the background now.
     background: Option<CancellationToken>,
-    /// What the model is told about helpers that have ended.
+    /// Texts for the model about helpers that have ended.
     news: Vec<String>,
-    /// What the user is told then.
+    /// Notices for the user about them.
     notices: Vec<String>,
     /// The tokens of all requests of this conversation.
     usage: TokenUsage,
@@ -98,8 +98,8 @@ impl HelperSet {
     /// The helpers of a session whose users have defined these types. They come before the built-in ones
     /// of the same name.
     pub fn new(types: Vec<HelperType>) -> HelperSet {
-        let line = |it: &HelperType| format!("{}: {}", it.name, it.description);
-        let catalogue = Some(types.iter().map(line).collect());
+        let lines = types.iter().map(|kind| format!("{}: {}", kind.name, kind.description));
+        let catalogue = Some(lines.collect());
         HelperSet { catalogue, types, ..HelperSet::default() }
     }
 
@@ -111,23 +111,23 @@ impl HelperSet {
     /// The type with this name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The known names, if it is none of them.
     pub(super) fn find_type(&self, name: &str) -> Result<HelperType, String> {
         let built_in =
             [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
         let mut types = self.types.iter().chain(&built_in);
-        if let Some(found) = types.clone().find(|it| it.name == name) {
+        if let Some(found) = types.clone().find(|kind| kind.name == name) {
             return Ok(found.clone());
         }
-        let first = types.next().map(|it| it.name.clone()).unwrap_or_default();
-        Err(types.fold(first, |all, it| format!("{all}, {}", it.name)))
+        let first = types.next().map(|kind| kind.name.clone()).unwrap_or_default();
+        Err(types.fold(first, |all, kind| format!("{all}, {}", kind.name)))
     }
 
-    /// Waits until one more helper may work, whose server works on this many requests at the same time. The
-    /// permit is held while it does.
+    /// Waits until one more helper may work. Its server works on `served` requests at the same time. The permit is
+    /// held while the helper works.
     pub(crate) async fn slot(&self, served: Option<u32>) -> Option<OwnedSemaphorePermit> {
         let most = u32::from(MAX_WORKING);
-        // The fewer requests the server works on, the more of the places one helper takes.
+        // The fewer requests the server works on, the more places one helper takes.
         let places = most.div_ceil(served.unwrap_or(most).clamp(1, most));
         Arc::clone(&self.slots).acquire_many_owned(places).await.ok()
     }
@@ -198,7 +198,7 @@ impl HelperSet {
         }
     }
 
-    /// What the model and the user have to be told of helpers in the background, each once.
+    /// The texts for the model and the notices for the user about helpers in the background, each once.
     pub(super) fn take_news(&self) -> (String, Vec<String>) {
         let mut state = self.state.lock();
         (std::mem::take(&mut state.news).concat(), std::mem::take(&mut state.notices))
@@ -219,7 +219,7 @@ fn built_in(name: &str, tools: Option<&[&str]>, instructions: &str) -> HelperTyp
     HelperType {
         name: name.to_owned(),
         description: String::new(),
-        tools: tools.map(|it| it.iter().map(|it| (*it).to_owned()).collect()),
+        tools: tools.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
         model: None,
         instructions: instructions.to_owned(),
     }

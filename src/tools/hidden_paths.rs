@@ -21,31 +21,30 @@ pub(super) const MAX_VISITED: usize = 500_000;
 const MAX_HIDDEN: usize = 4_096;
 /// The names in the longest place of credentials below a home folder.
 const LONGEST_PLACE: usize = 5;
-/// Programs that, without further options, read no content but that of the files they name.
+/// Programs that, without further options, read only the content of files they name.
 const NAMING_PROGRAMS: &[&str] = &[
     "[", "basename", "cat", "cd", "command", "date", "dirname", "echo", "false", "head", "ls",
     "printf", "pwd", "sed", "stat", "tail", "test", "true", "wc", "which",
 ];
 
-/// Programs that edit files and, given a folder, show or pack what is in it.
+/// Programs that edit files and, given a folder, show or pack its content.
 const FOLDER_READERS: &[&str] = &["gofmt", "shfmt", "tar"];
 
 /// The paths to hide.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenPaths {
     pub(crate) paths: Vec<PathBuf>,
-    /// Whether these are all. If not, there are too many files or too many secrets.
+    /// True if these are all. If not, there are too many files or too many secrets.
     pub(crate) is_complete: bool,
 }
 
-/// Whether a command that only reads may read files that it does not name. `named` are the files that
-/// it does. Looks them up: not for the runtime's thread.
+/// Returns true if a command that only reads may read files that it does not name. `named` are the files that
+/// it names. Looks them up: not for the runtime's thread.
 pub(super) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]) -> bool {
-    // Another name of a file may be that of a secret.
-    let has_other_names = |it: &ResolvedPath| file_id(&it.path).is_some_and(|(_, count)| count > 1);
     script.ambiguity.is_some()
         || !script.commands.iter().all(names_all_files)
-        || named.iter().any(has_other_names)
+        // Another name of a file may be the name of a secret.
+        || named.iter().any(|file| file_id(&file.path).is_some_and(|(_, names)| names > 1))
 }
 
 fn names_all_files(command: &shell::SimpleCommand) -> bool {
@@ -54,8 +53,8 @@ fn names_all_files(command: &shell::SimpleCommand) -> bool {
         && !command.words.iter().any(|word| word.is_glob)
 }
 
-/// Returns true if the commands of a line that also edits files may read files that they do not name. git shows nothing of a
-/// secret without a question, but for what it searches.
+/// Returns true if the commands of a line that also edits files may read files that they do not name. git shows no
+/// secret without a question, except when it searches.
 pub(super) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
     script.commands.iter().any(|command| {
         let class = shell::classify(command);
@@ -106,7 +105,7 @@ pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFil
     found
 }
 
-/// Adds what is closed to readers below these folders. Returns whether all was visited.
+/// Adds the unreadable paths below these folders. Returns true if everything was visited.
 fn add_unreadable(
     roots: &[PathBuf],
     denied: &DeniedPaths,
@@ -136,7 +135,7 @@ fn search(
 ) -> HiddenPaths {
     let (mut paths, mut is_complete) = known.search(roots, limits.visited);
     is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
-    paths.retain(|it| !named.contains(it));
+    paths.retain(|path| !named.contains(path));
     outermost(&mut paths);
     let mut linked = linked_secret_files();
     let mut note = |path: &Path| {
@@ -157,7 +156,7 @@ fn search(
     HiddenPaths { paths, is_complete }
 }
 
-/// Adds all names below these folders of the files that have more than one. Returns whether all was visited.
+/// Adds all names below these folders of the files that have more than one. Returns true if everything was visited.
 fn add_other_names(
     roots: &[PathBuf],
     linked: &[FileId],
@@ -177,17 +176,17 @@ fn add_other_names(
     is_complete
 }
 
-/// Leaves out what is below another of the paths.
+/// Leaves out paths below another one of them.
 pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
     paths.sort();
-    paths.dedup_by(|it, outer| it.starts_with(outer));
+    paths.dedup_by(|path, outer| path.starts_with(outer));
 }
 
 fn is_git(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == ".git")
 }
 
-/// Whether a path is secret, given that the folder above is not.
+/// Returns true if a path is secret, given that the folder above is not.
 fn is_secret(path: &Path, kind: FileType) -> bool {
     let path = last_names(path);
     if kind.is_dir() { is_secret_folder(path) } else { is_secret_path(path) }
@@ -196,11 +195,11 @@ fn is_secret(path: &Path, kind: FileType) -> bool {
 /// The end of a path that tells whether it is secret, given that the folder above is not.
 fn last_names(path: &Path) -> &Path {
     let before = path.ancestors().nth(LONGEST_PLACE);
-    before.and_then(|it| path.strip_prefix(it).ok()).unwrap_or(path)
+    before.and_then(|before| path.strip_prefix(before).ok()).unwrap_or(path)
 }
 
-/// Visits at most `limit` entries below these folders. `visit` tells whether to visit what is below a
-/// folder. Returns whether all was visited.
+/// Visits at most `limit` entries below these folders. `visit` returns true to visit what is below a
+/// folder. Returns true if everything was visited.
 pub(super) fn walk(
     roots: &[PathBuf],
     limit: usize,

@@ -65,24 +65,27 @@ impl Tool for History {
     }
 
     fn view(&self, args: &HistoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let what = [&args.query, &args.tool, &args.status].into_iter().find(|it| !it.is_empty());
-        let what: String = what.map_or("all", |it| it).chars().take(80).collect();
+        let filters = [&args.query, &args.tool, &args.status];
+        let first = filters.into_iter().find(|filter| !filter.is_empty());
+        let what: String = first.map_or("all", |filter| filter).chars().take(80).collect();
         let of_all = if args.session == HistoryScope::All { " in all sessions" } else { "" };
-        let location = |it| Location { path: roots.client_path(it), line: None };
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line: None })
+            .collect();
         CallView {
             title: format!("History: \"{}\"{of_all}", escape_hidden_line(&what)),
             kind: Self::KIND,
-            locations: targets.iter().map(location).collect(),
+            locations,
         }
     }
 
     fn effects(&self, _: &HistoryArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
         // Other sessions are private to the user and not part of this project, even if our state
         // folder lies in it.
-        let outside =
-            |it: &ResolvedPath| ResolvedPath { path: it.path.clone(), scope: PathScope::Outside };
+        let scope = PathScope::Outside;
         match targets.first() {
-            Some(place) => vec![Effect::Read(outside(place))],
+            Some(place) => vec![Effect::Read(ResolvedPath { path: place.path.clone(), scope })],
             None => vec![Effect::SessionState],
         }
     }
@@ -128,10 +131,10 @@ fn query(args: &HistoryArgs, session: &SessionId) -> HistoryQuery {
     };
     HistoryQuery {
         session: (args.session == HistoryScope::Current).then(|| session.clone()),
-        tool: Some(args.tool.clone()).filter(|it| !it.is_empty()),
+        tool: Some(args.tool.clone()).filter(|tool| !tool.is_empty()),
         statuses,
         words: args.query.clone(),
-        limit: args.limit.map_or(DEFAULT_ROWS, |it| it as usize).clamp(1, MAX_ROWS),
+        limit: args.limit.map_or(DEFAULT_ROWS, |limit| limit as usize).clamp(1, MAX_ROWS),
         ..HistoryQuery::default()
     }
 }
@@ -142,7 +145,7 @@ fn render(args: &HistoryArgs, page: &HistoryPage<CallRecord>) -> String {
     // A line with the whole query is preferred to one with a single word of it.
     words.insert(0, args.query.trim().to_lowercase());
     let all = args.session == HistoryScope::All;
-    let mut text: String = page.rows.iter().map(|it| render_row(it, &words, all)).collect();
+    let mut text: String = page.rows.iter().map(|row| render_row(row, &words, all)).collect();
     if text.is_empty() {
         text.push_str("Nothing found.\n");
     }
@@ -159,12 +162,12 @@ fn render(args: &HistoryArgs, page: &HistoryPage<CallRecord>) -> String {
 fn render_row(row: &CallRecord, words: &[String], with_session: bool) -> String {
     let session = if with_session { format!("{}/", row.session) } else { String::new() };
     let status = if row.error.is_none() { "ok" } else { "failed" };
-    let time = httpdate::fmt_http_date(row.at);
-    let time = time.get(5..25).unwrap_or_default();
+    let date = httpdate::fmt_http_date(row.at);
+    let time = date.get(5..25).unwrap_or_default();
     let result = row.result.as_deref().or(row.error.as_deref());
     // The session of a helper, in which its own calls are found.
-    let helper = row.spawn_task();
-    let helper = helper["session_id"].as_str().map(|it| format!(" helper {it}"));
+    let task = row.spawn_task();
+    let helper = task["session_id"].as_str().map(|id| format!(" helper {id}"));
     format!(
         "{session}{} {time} {} {status} {}{}\n  {}\n  → {}\n",
         row.call,
@@ -182,9 +185,10 @@ fn duration_text(millis: f64) -> String {
 
 /// The first line that contains one of `words`, or else the first that is not blank.
 fn matching_line(text: &str, words: &[String]) -> String {
-    let holds = |line: &str, word: &String| !word.is_empty() && line.to_lowercase().contains(word);
-    let line = words.iter().find_map(|word| text.lines().find(|it| holds(it, word)));
-    let line = line.or_else(|| text.lines().find(|it| !it.trim().is_empty()));
+    let mut words = words.iter().filter(|word| !word.is_empty());
+    let matching = words
+        .find_map(|word| text.lines().find(|line| line.to_lowercase().contains(word.as_str())));
+    let line = matching.or_else(|| text.lines().find(|line| !line.trim().is_empty()));
     text::clip(escape_hidden_line(line.unwrap_or_default().trim()), MAX_LINE_CHARS)
 }
 

@@ -9,9 +9,8 @@ use turnwright_workspace::files::display;
 /// Why the first of these paths that begins with `~` is not used, for the model.
 pub(super) fn refusal(paths: &[PathBuf], home: Option<&Path>) -> Option<String> {
     let tilde = Component::Normal("~".as_ref());
-    let path = paths.iter().find(|it| it.components().next() == Some(tilde))?;
+    let path = paths.iter().find(|path| path.components().next() == Some(tilde))?;
     let rest: PathBuf = path.components().skip(1).collect();
-    let shown = |it: &Path| escape_hidden_line(&display(it));
     let absolute = match home {
         Some(home) if rest.as_os_str().is_empty() => shown(home),
         Some(home) => shown(&home.join(rest)),
@@ -22,6 +21,10 @@ pub(super) fn refusal(paths: &[PathBuf], home: Option<&Path>) -> Option<String> 
         "{name}: only a shell replaces ~ by the home folder. Nothing was done. Use {absolute}, or \
          ./{name} for what has this name in the project."
     ))
+}
+
+fn shown(path: &Path) -> String {
+    escape_hidden_line(&display(path))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ struct SearchState {
     is_due: bool,
     /// The repositories that were there before the first command; `None` until they are known.
     known: Option<BTreeSet<PathBuf>>,
-    /// What git runs in the repositories that the last search has found.
+    /// The programs that git runs in the repositories that the last search has found.
     snapshot: Option<Arc<ProtectedSnapshot>>,
     has_told_limit: bool,
     report: Option<String>,
@@ -65,7 +65,8 @@ impl IgnoredSearch {
         loop {
             self.0.lock().is_due = false;
             let start = Instant::now();
-            let (search, own) = (self.clone(), place.clone());
+            let search = self.clone();
+            let own = place.clone();
             let searching = spawn_blocking(move || search.search(&own, requested));
             if let Err(error) = searching.await {
                 tracing::error!(%error, "the search of ignored folders has failed");
@@ -84,16 +85,15 @@ impl IgnoredSearch {
     fn search(&self, place: &SearchPlace, requested: SystemTime) {
         let (found, is_complete) = place.checkpoint.find_in_ignored();
         let state = self.0.lock();
-        let (known, before) = (state.known.clone(), state.snapshot.clone());
+        let known = state.known.clone();
+        let before = state.snapshot.clone();
         drop(state);
         let before = before.as_deref();
         let changed = before.and_then(|before| undo_changes(before, &place.quarantine));
-        // Of the first search only what is older than it was there before.
-        let is_old = |it: &&PathBuf| {
-            let config = if it.is_dir() { it.join("config") } else { (*it).clone() };
-            changed_at(&config).is_none_or(|time| time < requested)
-        };
-        let known = known.unwrap_or_else(|| found.iter().filter(is_old).cloned().collect());
+        // At the first search, only older repositories count as there before.
+        let known = known.unwrap_or_else(|| {
+            found.iter().filter(|git| is_older(git, requested)).cloned().collect()
+        });
         let new: Vec<_> = found.difference(&known).cloned().collect();
         let snapshot = ProtectedSnapshot::without_repositories(new, None);
         let made = snapshot.check(&[], &place.quarantine, true);
@@ -122,21 +122,28 @@ impl IgnoredSearch {
     }
 }
 
-/// Undoes what has changed in known repositories so that git runs something there. Everything else, such as another
+fn is_older(git: &Path, time: SystemTime) -> bool {
+    let config = if git.is_dir() { git.join("config") } else { git.to_path_buf() };
+    changed_at(&config).is_none_or(|changed| changed < time)
+}
+
+/// Undoes changes of known repositories that make git run something there. Everything else, such as another
 /// address of a remote, is the work of package managers.
 fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<ProtectedChanges> {
     let changed: BTreeSet<_> = before.check(&[], quarantine, false)?.paths.into_iter().collect();
-    let all = before.repositories().iter();
-    let all = all.filter(|git| changed.iter().any(|path| path.starts_with(git))).cloned().collect();
+    let all = before
+        .repositories()
+        .iter()
+        .filter(|git| changed.iter().any(|path| path.starts_with(git)))
+        .cloned()
+        .collect();
     // They are judged as if they were new.
     let new = ProtectedSnapshot::without_repositories(all, None);
-    let is_changed = |path: &Path| changed.contains(path);
-    let risky = new.check_if(&[], quarantine, false, &is_changed)?.paths;
-    let is_risky = |path: &Path| risky.iter().any(|risky| risky == path);
-    before.check_if(&[], quarantine, true, &is_risky)
+    let risky = new.check_if(&[], quarantine, false, &|path| changed.contains(path))?.paths;
+    before.check_if(&[], quarantine, true, &|path| risky.iter().any(|risky| risky == path))
 }
 
-/// What the search needs of the session.
+/// The parts of the session that the search needs.
 #[derive(Clone, Debug)]
 pub(super) struct SearchPlace {
     pub(super) checkpoint: ChangeTracker,

@@ -25,25 +25,25 @@ const BRANCHES: &str = "refs/heads";
 const LOGS: &str = "logs";
 const FOLDERS: [&str; 5] = [OBJECTS, LOGS, "reftable", "refs", ""];
 const FILES: [&str; 3] = ["HEAD", "packed-refs", "index"];
-/// At most this many names are given for one command. What is missing follows before the next one.
+/// At most this many names are given for one command. The rest follows before the next one.
 const MAX_NAMES: usize = 50_000;
 /// At most this many folders of a repository are looked at, and none that is deeper.
 const MAX_FOLDERS: usize = 10_000;
 const MAX_DEPTH: usize = 32;
-/// Files of another file system are copied, up to so many bytes in a session.
+/// Files of another file system are copied, up to this many bytes in a session.
 const MAX_COPIED: u64 = 64 * 1024 * 1024;
 /// A folder that changed less than this ago may change again without another time.
 const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 
-/// Who has deleted what is put back.
+/// Who has deleted the files that are put back, in reports.
 const BY_COMMAND: &str = "the command had deleted";
 const BEFORE_COMMAND: &str = "before this command began, another program had deleted";
-/// The end of the name of a file that is there while a command may have deleted what nobody has put back.
+/// The end of the name of a file that marks a command whose deletions nobody may have undone.
 const UNFINISHED: &str = ".unfinished";
 /// A path is not longer.
 const MAX_PATH_BYTES: u64 = 16 * 1024;
 
-/// What a session knows of the folders whose files it has kept.
+/// The folders whose files a session has kept.
 #[derive(Debug, Default)]
 pub(super) struct HistoryKeeper(Mutex<KeptFolders>);
 
@@ -51,7 +51,7 @@ pub(super) struct HistoryKeeper(Mutex<KeptFolders>);
 struct KeptFolders {
     folders: HashMap<PathBuf, KeptFolder>,
     copied: u64,
-    /// The repositories of which the user knows that they cannot be kept.
+    /// The repositories that cannot be kept, as the user was told.
     told: HashSet<PathBuf>,
 }
 
@@ -66,7 +66,7 @@ struct KeptFolder {
 /// The inode of a folder, and when it was changed.
 type FolderStamp = (u64, i64, i64);
 
-/// A folder, and when it was made: a new one may get the number of one that was deleted.
+/// The number of a folder, and when it was made: a new folder may get the number of a deleted one.
 type FolderIdentity = (u64, Option<SystemTime>);
 
 /// The repositories whose history was kept before a command.
@@ -93,8 +93,8 @@ struct KeptRepository {
 }
 
 impl HistoryKeeper {
-    /// Keeps the history of repositories before a command, in a folder of our own. What is gone since the last command
-    /// is forgotten only if no other command is running that may have deleted it. Blocks.
+    /// Keeps the history of repositories before a command, in a folder of our own. Files that are gone since the last
+    /// command are forgotten only if no other command is running that may have deleted them. Blocks.
     pub(super) fn keep(
         &self,
         repositories: Vec<PathBuf>,
@@ -104,7 +104,7 @@ impl HistoryKeeper {
     ) -> KeptHistory {
         let mut known = self.0.lock();
         let mut history = KeptHistory { may_prune, ..KeptHistory::default() };
-        // Two agents do not keep at the same time: what one deletes here the other may need.
+        // Two agents must not keep at the same time: one may need what the other deletes here.
         let lock = FileLock::acquire(&place.join("lock"));
         let is_alone = is_alone && lock.is_ok() && is_only(others.as_ref());
         if is_alone {
@@ -136,14 +136,14 @@ impl HistoryKeeper {
 }
 
 impl KeptHistory {
-    /// Puts back what the command has deleted. Returns what is told if that mattered. Blocks.
+    /// Puts back what the command has deleted. Returns a report if that mattered. Blocks.
     pub(super) fn put_back(&self) -> Option<String> {
         let mut reports: BTreeSet<String> = self.found_before.iter().cloned().collect();
         let is_only = is_only(self.others.as_ref());
         for repository in &self.repositories {
             reports.extend(repository.repair(self.may_prune, BY_COMMAND));
             if is_only {
-                drop(fs::remove_file(repository.unfinished_mark()));
+                fs::remove_file(repository.unfinished_mark()).ok();
             }
         }
         (!reports.is_empty()).then(|| reports.into_iter().collect::<Vec<_>>().join("\n"))
@@ -164,12 +164,14 @@ impl KeptRepository {
 
     /// Returns true if the user seems to have begun another repository in the same place.
     fn is_made_anew(&self) -> bool {
-        let same = |file: &str| {
-            let found = |folder: &Path| fs::symlink_metadata(folder.join(file)).ok();
-            let files = found(&self.kept).zip(found(&self.git));
-            files.map(|(kept, now)| is_same_file(&kept, &now))
-        };
-        same("HEAD") == Some(false) && same("logs/HEAD") != Some(true)
+        self.has_same("HEAD") == Some(false) && self.has_same("logs/HEAD") != Some(true)
+    }
+
+    /// Returns true if the kept file is the one in the repository; `None` if one of them is missing.
+    fn has_same(&self, file: &str) -> Option<bool> {
+        let kept = fs::symlink_metadata(self.kept.join(file)).ok()?;
+        let now = fs::symlink_metadata(self.git.join(file)).ok()?;
+        Some(is_same_file(&kept, &now))
     }
 
     /// Returns true if the folder that it is in was deleted, moved or made anew, as for another clone.
@@ -180,7 +182,7 @@ impl KeptRepository {
     }
 
     /// Puts back what is missing. Objects may have been deleted for a reason with `may_prune`, as long as the history is
-    /// there. Returns what is told if that mattered.
+    /// there. Returns a report if that mattered.
     fn repair(&self, may_prune: bool, who: &str) -> Option<String> {
         if self.is_gone_with_folder() {
             return None;
@@ -218,8 +220,8 @@ impl KeptRepository {
         })
     }
 
-    /// The files of branches, stashes and the like that something else than git has deleted: git deletes the log of each
-    /// with it, but never the log of `HEAD`.
+    /// The files of branches, stashes and the like that something other than git has deleted: git deletes the log of
+    /// each with it, but never the log of `HEAD`.
     fn lost_branches(&self) -> Vec<PathBuf> {
         let mut lost = Vec::new();
         if self.git.join("reftable").is_dir() {
@@ -267,7 +269,8 @@ impl KeptRepository {
         while let Some(folder) = pending.pop().filter(|_| self.folders.len() < MAX_FOLDERS) {
             let source = self.git.join(&folder);
             let stamp = stamp(&source);
-            let same = known.folders.get(&source).filter(|it| stamp.is_some() && it.stamp == stamp);
+            let same =
+                known.folders.get(&source).filter(|kept| stamp.is_some() && kept.stamp == stamp);
             let subfolders = match same {
                 Some(same) => same.subfolders.clone(),
                 None => {
@@ -278,7 +281,7 @@ impl KeptRepository {
                         tracing::warn!(%error, ?folder, "a part of the history cannot be kept");
                         is_whole = false;
                     }
-                    // What is only in part kept is listed again.
+                    // A folder that is kept only in part is listed again.
                     let stamp = stamp.filter(|_| *names_left > 0 && kept.is_ok());
                     let found = KeptFolder { stamp, subfolders: subfolders.clone() };
                     known.folders.insert(source, found);
@@ -293,7 +296,8 @@ impl KeptRepository {
         is_whole
     }
 
-    /// Keeps the files of one folder, and notes the folders in it. Returns the last error: what comes after it is kept, too.
+    /// Keeps the files of one folder, and notes the folders in it. Returns the last error: the files after it are kept,
+    /// too.
     fn keep_folder(
         &self,
         folder: &Path,
@@ -321,7 +325,7 @@ impl KeptRepository {
         found.sort_by_key(|(_, metadata)| metadata.len());
         for (name, metadata) in found {
             let is_unwanted =
-                if is_top { FILES.iter().all(|it| name != *it) } else { is_temporary(&name) };
+                if is_top { FILES.iter().all(|file| name != *file) } else { is_temporary(&name) };
             if is_unwanted {
                 continue;
             }
@@ -356,7 +360,7 @@ impl KeptRepository {
     /// Deletes what is gone from a folder of the repository.
     fn forget(&self, folder: &Path, gone: HashMap<OsString, Metadata>) -> io::Result<()> {
         for (name, metadata) in gone {
-            // In the top folder, those of `FOLDERS` are judged on their own.
+            // In the top folder, the folders in `FOLDERS` are judged on their own.
             if folder != Path::new("") || !metadata.is_dir() {
                 remove(&self.kept.join(folder).join(name), &metadata)?;
             }
@@ -386,7 +390,7 @@ impl KeptRepository {
         while next < found.len().min(MAX_FOLDERS) {
             let folder = found[next].clone();
             next += 1;
-            // In the top folder, those of `FOLDERS` are all.
+            // In the top folder, `FOLDERS` has all of them.
             if folder != Path::new("") {
                 let kept = entries(&self.kept.join(&folder)).unwrap_or_default();
                 let folders = kept.into_iter().filter(|(_, metadata)| metadata.is_dir());
@@ -463,8 +467,9 @@ fn is_only(others: Option<&OtherCommands>) -> bool {
 /// The repositories in which a command began whose end nobody has seen.
 fn unfinished(place: &Path) -> Vec<KeptRepository> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let marks = entries.map(|entry| entry.path());
-    let marks = marks.filter(|path| path.to_string_lossy().ends_with(UNFINISHED));
+    let marks = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with(UNFINISHED));
     let paths = marks.filter_map(|mark| private_file::read(&mark, MAX_PATH_BYTES).ok());
     paths.map(|git| KeptRepository::new(PathBuf::from(git), place)).collect()
 }
@@ -492,7 +497,9 @@ fn entries(folder: &Path) -> io::Result<HashMap<OsString, Metadata>> {
         let entry = entry?;
         match entry.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            metadata => drop(found.insert(entry.file_name(), metadata?)),
+            metadata => {
+                found.insert(entry.file_name(), metadata?);
+            }
         }
     }
     Ok(found)

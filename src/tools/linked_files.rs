@@ -35,7 +35,7 @@ const MAX_LINKED: usize = 10_000;
 /// such a link, because commands in the sandbox make none that lead out of the session's folders.
 const SEARCHED_AGAIN: Duration = Duration::from_secs(600);
 
-/// What the searches have found.
+/// The findings of the searches.
 #[derive(Debug, Default)]
 pub(super) struct LinkedFiles(Mutex<KnownFiles>);
 
@@ -75,7 +75,7 @@ struct SearchedFolder {
 }
 
 impl LinkedFiles {
-    /// Looks before a command where the session's folders share files with places outside. Blocks.
+    /// Finds, before a command, the places where the session's folders share files with places outside. Blocks.
     pub(super) fn find(&self, checkpoint: &ChangeTracker, roots: &Roots) -> SharedPlaces {
         let mut ignored = checkpoint.ignored_folders().to_vec();
         // A command can fill folders until no search comes to those with packages.
@@ -102,12 +102,12 @@ impl LinkedFiles {
         places
     }
 
-    /// The files in the session's folders that are known to have several names, but for those in ignored folders.
+    /// The files in the session's folders that are known to have several names, except in ignored folders.
     pub(super) fn names(&self, checkpoint: &ChangeTracker) -> Vec<PathBuf> {
-        let all_files = |known: &KnownFiles| {
+        checkpoint.hard_linked().unwrap_or_else(|| {
+            let known = self.0.lock();
             known.unlisted.values().flat_map(|folder| folder.files.clone()).collect()
-        };
-        checkpoint.hard_linked().unwrap_or_else(|| all_files(&self.0.lock()))
+        })
     }
 }
 
@@ -135,8 +135,10 @@ pub(crate) fn linked_packages<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<
     let mut packages = Vec::new();
     for root in roots {
         let entries = fs::read_dir(root).into_iter().flatten().flatten();
-        let subfolders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let subfolders = subfolders.map(|entry| entry.path()).take(MAX_SUBFOLDERS);
+        let subfolders = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .take(MAX_SUBFOLDERS);
         for folder in [root.to_path_buf()].into_iter().chain(subfolders) {
             for usual in USUAL_FOLDERS.map(|name| folder.join(name)) {
                 packages.extend(SearchedFolder::search(&usual, None, &mut left).packages);
@@ -155,7 +157,7 @@ fn holds_packages(folder: &Path) -> bool {
 fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces {
     let mut places = SharedPlaces::default();
     let mut files = Vec::new();
-    // How many names of a file are in the session's folders.
+    // The number of names of a file in the session's folders.
     let mut inside: HashMap<FileId, u64> = HashMap::new();
     for (id, (here, _)) in known.ignored.values().flat_map(|folder| &folder.linked) {
         *inside.entry(*id).or_default() += here;
@@ -173,8 +175,8 @@ fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces 
     places.folders.extend(of_unlisted.cloned());
     for (path, folder) in &known.ignored {
         places.folders.extend(folder.packages.iter().cloned());
-        let is_shared = || folder.linked.iter().any(|(id, (_, names))| leads_out(id, *names));
-        if folder.is_complete && is_shared() {
+        if folder.is_complete && folder.linked.iter().any(|(id, (_, names))| leads_out(id, *names))
+        {
             places.folders.push(path.clone());
         }
     }
@@ -187,8 +189,9 @@ fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces 
 
 /// The folder of a package manager in which a path is.
 fn package_folder(path: &Path) -> Option<&Path> {
-    let is_package_folder = |folder: &&Path| PACKAGE_FOLDERS.iter().any(|it| folder.ends_with(it));
-    let outermost = path.ancestors().filter(is_package_folder).last()?;
+    let package_folders =
+        path.ancestors().filter(|folder| PACKAGE_FOLDERS.iter().any(|name| folder.ends_with(name)));
+    let outermost = package_folders.last()?;
     let inner = outermost.join(PNPM_FOLDER);
     path.ancestors().find(|folder| *folder == inner).or(Some(outermost))
 }
@@ -210,7 +213,7 @@ impl SearchedFolder {
     }
 
     /// Searches a folder, outer folders first. `ignored` is given for a folder of the session, and says which folders in it
-    /// are searched on their own. `left` is how many entries may still be looked at.
+    /// are searched on their own. `left` is the number of entries that may still be looked at.
     fn search(folder: &Path, ignored: Option<&HashSet<&Path>>, left: &mut usize) -> SearchedFolder {
         let mut found = SearchedFolder {
             at: Some(Instant::now()),
@@ -225,7 +228,7 @@ impl SearchedFolder {
         let mut pending = VecDeque::from([folder.to_path_buf()]);
         while let Some(folder) = pending.pop_front() {
             let package_folder = package_folder(&folder).map(Path::to_path_buf);
-            if package_folder.as_ref().is_some_and(|it| found.packages.contains(it)) {
+            if package_folder.as_ref().is_some_and(|package| found.packages.contains(package)) {
                 continue;
             }
             if package_folder.as_deref() == Some(&*folder) {

@@ -47,14 +47,14 @@ impl Tool for ListDir {
     }
 
     fn view(&self, _: &ListDirArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let location = |it| Location { path: roots.client_path(it), line: None };
-        CallView {
-            title: targets.first().map_or(Self::PENDING_TITLE.to_owned(), |it| {
-                format!("List {}", roots.display_path(it))
-            }),
-            kind: Self::KIND,
-            locations: targets.iter().map(location).collect(),
-        }
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line: None })
+            .collect();
+        let title = targets.first().map_or(Self::PENDING_TITLE.to_owned(), |target| {
+            format!("List {}", roots.display_path(target))
+        });
+        CallView { title, kind: Self::KIND, locations }
     }
 
     fn effects(&self, _: &ListDirArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
@@ -97,14 +97,18 @@ pub(super) async fn tree(
     hidden: bool,
     ctx: &ToolCtx,
 ) -> Result<FolderTree, FileError> {
-    let scope = search_common::scope((pass, target), None, hidden, ctx).await;
-    let scope = scope.map_err(|it| FileError::System(it.for_model))?;
-    let listing = move |stop: &_| match search_common::obstacle(&scope.root, true) {
-        Some(why) => Err(FileError::System(why.to_owned())),
-        None => list_tree(&scope, depth, stop).map_err(|it| FileError::System(it.to_string())),
-    };
-    let tree = search_common::run_search(ctx, listing).await;
-    tree.unwrap_or_else(|_| {
+    let scope = search_common::scope((pass, target), None, hidden, ctx)
+        .await
+        .map_err(|refusal| FileError::System(refusal.for_model))?;
+    let listing = search_common::run_search(ctx, move |stop: &_| {
+        match search_common::obstacle(&scope.root, true) {
+            Some(why) => Err(FileError::System(why.to_owned())),
+            None => {
+                list_tree(&scope, depth, stop).map_err(|error| FileError::System(error.to_string()))
+            }
+        }
+    });
+    listing.await.unwrap_or_else(|_| {
         Err(FileError::System("was not listed: cancelled by the user".to_owned()))
     })
 }

@@ -30,7 +30,7 @@ const CARD_BYTES: usize = 4 * 1024;
 const SHORT_CARD_BYTES: usize = 256;
 /// Bytes on the wire that a text card may cost before its updates become short.
 const TEXT_BUDGET: usize = 96 * 1024;
-/// How often a text card is updated: at first, later, and after how many updates "later" begins.
+/// The intervals of the updates of a text card: at first, later, and the number of updates before "later" begins.
 const UPDATE_INTERVALS: (Duration, Duration, u32) =
     (Duration::from_millis(500), Duration::from_secs(1), 20);
 
@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const TERMINAL_BUDGET: usize = 160 * 1024;
 /// Bytes of the end of an output that are always shown, even if its middle is not.
 const END_BYTES: usize = 16 * 1024;
-/// How often a client-drawn terminal that has used up its budget shows the progress.
+/// The interval at which a client-drawn terminal that has used up its budget shows the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Estimated bytes of a message around its text.
 const ENVELOPE_BYTES: usize = 320;
@@ -67,7 +67,8 @@ pub(super) async fn start<'a>(
         }
     }
     let group = ProcessGroup::start(spec).await.map_err(|error| {
-        let (fault, place) = (io_error_text(&error), spec.workdir.display());
+        let fault = io_error_text(&error);
+        let place = spec.workdir.display();
         format!("The command could not be started: {fault} (in {place})")
     })?;
     let is_drawn =
@@ -122,7 +123,7 @@ impl<'a> LiveOutput<'a> {
         self.ctx.env.client.update(Update::CallUpdate(Box::new(update)));
     }
 
-    /// Shows what the command prints. Never returns.
+    /// Shows the output of the command. Never returns.
     pub(super) async fn follow(&mut self, job: &Job) {
         match &mut self.display {
             OutputDisplay::Text => self.follow_as_text(job).await,
@@ -135,7 +136,9 @@ impl<'a> LiveOutput<'a> {
     /// Updates the card with the last lines. Never returns.
     async fn follow_as_text(&self, job: &Job) {
         let (often, seldom, many) = UPDATE_INTERVALS;
-        let (mut shown, mut count, mut cost) = (0, 0, 0);
+        let mut shown = 0;
+        let mut count = 0;
+        let mut cost = 0;
         loop {
             sleep(if count < many { often } else { seldom }).await;
             job.wait_for_more_than(shown).await;
@@ -182,7 +185,9 @@ impl<'a> LiveOutput<'a> {
             // The first item is the output, which the terminal shows.
             #[cfg(unix)]
             OutputDisplay::ClientTerminal(_) => {
-                drop(outcome.content.drain(..1.min(outcome.content.len())));
+                if !outcome.content.is_empty() {
+                    outcome.content.remove(0);
+                }
             }
         }
         outcome.content.splice(..0, terminal.map(CallContent::Terminal));
@@ -205,7 +210,7 @@ impl DrawnTerminal {
             job.wait_for_more_than(self.shown).await;
             if self.cost < TERMINAL_BUDGET {
                 let enough = job.wait_for_more_than(self.shown + PIECE_BYTES as u64);
-                drop(timeout_at(next, enough).await);
+                timeout_at(next, enough).await.ok();
                 ctx.env.client.wait_for_capacity().await;
                 self.send(job, ctx);
                 next = Instant::now() + PAUSE;
@@ -247,8 +252,9 @@ impl DrawnTerminal {
         if end.is_none() {
             text.push_str(&format!("\r\n\x1b[0m[goes on as {}]\n", job.id()));
         }
-        let (exit, goes_on) = (Some(exit), end.is_none());
-        self.send_delta(TerminalDelta { text, exit, goes_on, ..TerminalDelta::default() }, ctx);
+        let goes_on = end.is_none();
+        let delta = TerminalDelta { text, exit: Some(exit), goes_on, ..TerminalDelta::default() };
+        self.send_delta(delta, ctx);
     }
 
     /// The next output, with a note if bytes before it were skipped. An incomplete character at the
@@ -262,10 +268,10 @@ impl DrawnTerminal {
         {
             bytes.truncate(error.valid_up_to());
         }
-        let text = String::from_utf8_lossy(&bytes);
+        let output = String::from_utf8_lossy(&bytes);
         let text = match from - self.shown {
-            0 => text.into_owned(),
-            skipped => note(skipped) + &text,
+            0 => output.into_owned(),
+            skipped => note(skipped) + &output,
         };
         self.shown = from + bytes.len() as u64;
         text
@@ -284,9 +290,10 @@ impl DrawnTerminal {
     }
 }
 
-/// Tells the client when a command has ended that goes on after its call.
+/// Tells the client when a command that goes on after its call has ended.
 fn report_late_end(job: &Arc<Job>, ctx: &ToolCtx) {
-    let (call, client) = (ctx.call.clone(), Arc::clone(&ctx.env.client));
+    let call = ctx.call.clone();
+    let client = Arc::clone(&ctx.env.client);
     ctx.env.jobs.at_end(job, move |end| {
         client.update(Update::TerminalEnded { call, exit: terminal_exit(end) });
     });
@@ -298,7 +305,7 @@ fn terminal_exit(end: &JobEnd) -> TerminalExit {
             TerminalExit { code: None, signal: Some(name.clone()) }
         }
         EndReason::Exited(exit) => {
-            let code = exit.code().and_then(|it| u32::try_from(it).ok());
+            let code = exit.code().and_then(|code| u32::try_from(code).ok());
             TerminalExit { code, signal: None }
         }
         _ => TerminalExit::default(),
@@ -315,10 +322,10 @@ fn has_room(ctx: &ToolCtx) -> bool {
 
 /// The length of a text in JSON.
 fn json_len(text: &str) -> usize {
-    let one = |it: u8| match it {
+    let lengths = text.bytes().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
         0..0x20 => 6,
         _ => 1,
-    };
-    text.bytes().map(one).sum()
+    });
+    lengths.sum()
 }

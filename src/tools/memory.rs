@@ -77,7 +77,7 @@ impl MemoryArgs {
             NoteScope::Project => NoteOwner::Project,
             NoteScope::User => NoteOwner::User,
         };
-        note_folders(env).into_iter().find(|it| it.scope == scope)
+        note_folders(env).into_iter().find(|folder| folder.scope == scope)
     }
 
     fn check_name(&self) -> Result<&str, ToolRefusal> {
@@ -106,7 +106,7 @@ impl Tool for Memory {
         if !args.changes() || args.check_name().is_err() {
             return Vec::new();
         }
-        args.folder(env).map(|it| it.path(args.name())).into_iter().collect()
+        args.folder(env).map(|folder| folder.path(args.name())).into_iter().collect()
     }
 
     fn view(&self, args: &MemoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -116,12 +116,11 @@ impl Tool for Memory {
             NoteAction::Delete => ("Forget", ToolKind::Delete),
         };
         let name = if args.action == NoteAction::List { "notes" } else { args.name() };
-        let location = |it| Location { path: roots.client_path(it), line: None };
-        CallView {
-            title: format!("{verb}: {}", clip_name(name)),
-            kind,
-            locations: targets.iter().map(location).collect(),
-        }
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line: None })
+            .collect();
+        CallView { title: format!("{verb}: {}", clip_name(name)), kind, locations }
     }
 
     fn effects(&self, args: &MemoryArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
@@ -146,31 +145,30 @@ impl Tool for Memory {
         if args.action == NoteAction::Read {
             return Ok(Default::default());
         }
-        let nothing =
-            |why: ToolRefusal| ToolRefusal::from(format!("{} Nothing was changed.", why.for_model));
         let (Some(place), Some(folder)) = (targets.first(), args.folder(&ctx.env)) else {
-            return Err(nothing("There is no folder for such notes.".into()));
+            return Err(nothing_changed("There is no folder for such notes.".into()));
         };
-        let (checked, path) = (folder.clone(), place.path.clone());
+        let checked = folder.clone();
+        let path = place.path.clone();
         if !spawn_blocking(move || checked.allows(&path)).await.unwrap_or(false) {
-            return Err(nothing(
+            return Err(nothing_changed(
                 format!("The file of {name} is a link to a place outside the notes, or another name of a file there.").into(),
             ));
         }
         let before = match ctx.env.files.without_editor().read(place).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
-            Err(error) => return Err(nothing(format!("{name} {error}.").into())),
+            Err(error) => return Err(nothing_changed(format!("{name} {error}.").into())),
         };
         let after = match args.action {
             NoteAction::Delete if before.is_none() => {
-                return Err(nothing(format!("There is no note {name}.").into()));
+                return Err(nothing_changed(format!("There is no note {name}.").into()));
             }
             NoteAction::Delete => None,
-            _ => Some(new_note_text(args, before.as_ref()).map_err(nothing)?),
+            _ => Some(new_note_text(args, before.as_ref()).map_err(nothing_changed)?),
         };
         if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
-            return Err(nothing(
+            return Err(nothing_changed(
                 format!(
                     "There are {MAX_NOTES} notes already, which is all there can be. Put this into \
                  one of them, or delete one."
@@ -180,7 +178,7 @@ impl Tool for Memory {
         }
         let diff = CallContent::Diff {
             path: ctx.env.files.roots().client_path(place),
-            old: before.as_ref().map(|it| it.text.clone()),
+            old: before.as_ref().map(|note| note.text.clone()),
             new: after.clone().unwrap_or_default(),
             fate: if after.is_some() { FileFate::Kept } else { FileFate::Deleted },
         };
@@ -202,6 +200,10 @@ impl Tool for Memory {
             _ => ToolOutcome::failed("Nothing was changed: there is no permission for it."),
         }
     }
+}
+
+fn nothing_changed(why: ToolRefusal) -> ToolRefusal {
+    ToolRefusal::from(why.for_model + " Nothing was changed.")
 }
 
 /// The new text of a note.
@@ -259,7 +261,7 @@ async fn write(
     let done = if planned.before.is_some() { "Changed" } else { "Noted" };
     let text = format!("{done}: {name}, {} bytes.", after.len());
     let path = files.roots().client_path(place);
-    let old = planned.before.map(|it| it.text);
+    let old = planned.before.map(|note| note.text);
     outcome_with(text, vec![CallContent::Diff { path, old, new: after, fate: FileFate::Kept }])
 }
 
@@ -281,7 +283,7 @@ async fn delete(
         return ToolOutcome::failed(format!("{name} {error}"));
     }
     let path = files.roots().client_path(place);
-    let old = planned.before.map(|it| it.text);
+    let old = planned.before.map(|note| note.text);
     outcome_with(
         format!("Forgotten: {name}."),
         vec![CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted }],
@@ -293,29 +295,33 @@ async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
     if notes.is_empty() {
         return text_outcome("There are no notes yet.".to_owned());
     }
-    let line = |it: &memory::Note| format!("{}/{} – {}\n", it.scope.id(), it.name, it.title);
-    text_outcome(notes.iter().map(line).collect())
+    let lines: Vec<_> = notes
+        .iter()
+        .map(|note| format!("{}/{} – {}\n", note.scope.id(), note.name, note.title))
+        .collect();
+    text_outcome(lines.concat())
 }
 
 /// Reads a note: the one of the given scope if it exists, else the one of that name in the other.
 async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolOutcome {
-    let (env, name) = (Arc::clone(&ctx.env), args.name().to_owned());
-    let first = args.folder(&ctx.env).map(|it| it.scope);
+    let env = Arc::clone(&ctx.env);
+    let name = args.name().to_owned();
+    let first = args.folder(&ctx.env).map(|folder| folder.scope);
     let found = blocking(move || {
         let mut folders = note_folders(&env);
-        folders.sort_by_key(|it| Some(it.scope) != first);
-        folders.into_iter().find_map(|it| Some((it.scope, it.read(&name)?)))
+        folders.sort_by_key(|folder| Some(folder.scope) != first);
+        folders.into_iter().find_map(|folder| Some((folder.scope, folder.read(&name)?)))
     });
     let Some(Some((scope, note))) = found.await else {
         let notes = list(&note_folders(&ctx.env)).await;
-        let names: Vec<_> = notes.into_iter().map(|it| it.name).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let known: Vec<_> = notes.into_iter().map(|note| note.name).collect();
+        let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return ToolOutcome::failed(format!(
             "There is no note {}. There are: {names}.",
             args.name()
         ));
     };
-    let date = note.modified.map(|it| httpdate::fmt_http_date(it)[5..16].to_owned());
+    let date = note.modified.map(|time| httpdate::fmt_http_date(time)[5..16].to_owned());
     let cut = if note.is_complete { "" } else { "\n[cut: the file is longer]" };
     text_outcome(format!(
         "Note {}/{} of {}. The user's words count more.\n\n{}{cut}",

@@ -161,21 +161,21 @@ pub trait Tool: Debug + Send + Sync + 'static {
     const KIND: ToolKind;
     /// The title of the card while the arguments are still being streamed.
     const PENDING_TITLE: &'static str;
-    /// Whether the client sees a card for a call. A plan has its own display.
+    /// True if the client sees a card for a call. A plan has its own display.
     const HAS_CARD: bool = true;
     /// The arguments that the card shows while they are still being streamed.
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[];
     /// The arguments. The model reads the doc comments of the type and of its fields as the
     /// descriptions.
     type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
-    /// What [`Tool::preview`] has computed and [`Tool::run`] uses.
+    /// The result of [`Tool::preview`] for [`Tool::run`].
     type Preview: Default + Send + Sync + 'static;
 
-    /// Whether no call ever changes anything, so that repeating the same call brings nothing new.
-    /// Whether calls may run concurrently is decided by their effects, not by this.
+    /// True if no call ever changes anything, so that repeating the same call brings nothing new.
+    /// The effects of calls, not this, decide if they may run concurrently.
     const IS_READ_ONLY: bool = false;
-    /// Whether a call runs other calls and waits for them, as a helper does. It takes no place among
-    /// those that run concurrently, and a cancel waits for it to end them.
+    /// True if a call runs other calls and waits for them, as a helper does. It does not count among the
+    /// calls that run concurrently, and a cancel waits for it to end them.
     const RUNS_CALLS: bool = false;
 
     /// The paths among the arguments as the model has sent them. Each is replaced by the one that it means
@@ -202,11 +202,11 @@ pub trait Tool: Debug + Send + Sync + 'static {
         roots.resolve(path)
     }
 
-    /// Fills in what else the arguments depend on and only the disk tells. Runs off the runtime's
+    /// Completes the arguments with facts that only the disk tells. Runs off the runtime's
     /// thread, right after the paths are resolved.
     fn inspect(&self, _args: &mut Self::Args, _targets: &[ResolvedPath], _env: &ToolEnv) {}
 
-    /// Whether the tool is advertised to the model.
+    /// Returns true if the tool is advertised to the model.
     fn is_offered(&self, _offer: &OfferContext) -> bool {
         true
     }
@@ -214,7 +214,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// Adapts the tool's spec to the session.
     fn adapt_spec(&self, _spec: &mut ToolSpec, _offer: &OfferContext) {}
 
-    /// How the call is shown to the user before it runs. `targets` are the resolved
+    /// The view of the call before it runs, for the user. `targets` are the resolved
     /// [`Tool::paths`].
     fn view(&self, args: &Self::Args, targets: &[ResolvedPath], roots: &Roots) -> CallView;
 
@@ -222,7 +222,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// missing one is a security hole.
     fn effects(&self, args: &Self::Args, targets: &[ResolvedPath]) -> Vec<Effect>;
 
-    /// Computes what the call would do, so that the user can be shown the real change before being
+    /// Computes the effect of the call, so that the user can be shown the real change before being
     /// asked. Changes nothing. If it fails, the call fails with this error.
     fn preview(
         &self,
@@ -269,7 +269,7 @@ pub struct ToolCtx {
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutcome {
-    /// Whether the call did what was asked.
+    /// True if the call did what was asked.
     pub ok: bool,
     /// The text for the model.
     pub text: String,
@@ -318,9 +318,9 @@ impl ToolOutcome {
 /// A tool with its argument type erased: built in, or provided by an MCP server.
 pub trait AnyTool: Debug + Send + Sync {
     fn name(&self) -> &str;
-    /// Whether no call ever changes anything. See [`Tool::IS_READ_ONLY`].
+    /// Returns true if no call ever changes anything. See [`Tool::IS_READ_ONLY`].
     fn is_read_only(&self) -> bool;
-    /// What the model is told about the tool; `None` if it is not advertised.
+    /// The description of the tool for the model; `None` if it is not advertised.
     fn spec(&self, offer: &OfferContext) -> Option<Arc<ToolSpec>>;
     /// The MCP server that provides the tool; `None` if it is built in.
     fn server(&self) -> Option<&str> {
@@ -339,7 +339,7 @@ pub trait AnyTool: Debug + Send + Sync {
     /// Parses the arguments.
     ///
     /// # Errors
-    /// What is wrong with the arguments, for the model.
+    /// An explanation for the model if the arguments are wrong.
     fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal>;
 }
 
@@ -348,18 +348,18 @@ pub trait PreparedCall: Send + Sync {
     /// Resolves the paths of the call as they are now. Blocks: do not call it on the runtime's
     /// thread.
     fn locate(&mut self, env: &ToolEnv);
-    /// How the call is shown to the user.
+    /// The view of the call for the user.
     fn view(&self, roots: &Roots) -> CallView;
     /// Everything that the call may touch. See [`Tool::effects`].
     fn effects(&self) -> Vec<Effect>;
-    /// Computes what the call would do. See [`Tool::preview`].
+    /// Computes the effect of the call. See [`Tool::preview`].
     fn preview<'a>(
         &'a mut self,
         ctx: &'a ToolCtx,
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>>;
     /// The contents that the call is going to give to files, as far as they are known beforehand.
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>>;
-    /// Whether it runs other calls. See [`Tool::RUNS_CALLS`].
+    /// Returns true if it runs other calls. See [`Tool::RUNS_CALLS`].
     fn runs_calls(&self) -> bool {
         false
     }
@@ -452,7 +452,7 @@ impl<T: Tool> AnyTool for T {
 }
 
 impl<T: Tool> TypedCall<T> {
-    /// Replaces the paths in the arguments by those that they mean.
+    /// Replaces the paths in the arguments by the paths that they mean.
     fn understand_paths(&mut self, files: &Files) {
         let mut lines = None;
         for PathArgument { text, may_be_new } in self.tool.path_arguments(&mut self.args) {
@@ -523,7 +523,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if let Some(refusal) = &self.refusal {
                 return Err(refusal.clone());
             }
-            // What a command line names is resolved by the shell.
+            // The shell resolves the paths in a command line.
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.folders.home.as_deref();
                 let roots = ctx.env.files.roots();

@@ -45,8 +45,11 @@ impl Tool for MovePath {
             [from, to] => format!("Move {} → {}", roots.display_path(from), roots.display_path(to)),
             _ => Self::PENDING_TITLE.to_owned(),
         };
-        let location = |it| Location { path: roots.client_path(it), line: None };
-        CallView { title, kind: Self::KIND, locations: targets.iter().map(location).collect() }
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line: None })
+            .collect();
+        CallView { title, kind: Self::KIND, locations }
     }
 
     fn effects(&self, _: &MovePathArgs, targets: &[ResolvedPath]) -> Vec<Effect> {

@@ -15,7 +15,7 @@ const TOOLCHAINS: [&str; 2] = ["rust-toolchain", "rust-toolchain.toml"];
 /// More of a file is not read, and no more names are looked up.
 const MAX_BYTES: usize = 512 * 1024;
 const MAX_NAMES: usize = 20_000;
-/// Where the programs usually are that the rest of a longer file may name.
+/// The usual places of programs that the rest of a longer file may name.
 const USUAL_PLACES: [&str; 2] = [".yarn/plugins", ".yarn/releases"];
 
 /// Returns the files in a folder that its settings name, relative to it. Blocks: not for the runtime's thread.

@@ -1,4 +1,4 @@
-//! The terminals in which commands of a session run that the user can stop one by one.
+//! The terminals of a session's commands, which the user can stop one by one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -14,17 +14,17 @@ use turnwright_workspace::exec::Job;
 pub(crate) struct OpenTerminals(Mutex<HashMap<CallId, Weak<Job>>>);
 
 impl OpenTerminals {
-    /// This job runs in the terminal of the call.
+    /// Records that this job runs in the terminal of the call.
     pub(super) fn connect(&self, call: &CallId, job: &Arc<Job>) {
         let mut open = self.0.lock();
-        open.retain(|_, it| it.upgrade().is_some_and(|it| it.end().is_none()));
+        open.retain(|_, job| job.upgrade().is_some_and(|job| job.end().is_none()));
         open.insert(call.clone(), Arc::downgrade(job));
     }
 
     /// Stops the command in this terminal. Returns false if none runs there.
     pub(crate) fn stop(&self, terminal: &CallId) -> bool {
         let job = self.0.lock().get(terminal).and_then(Weak::upgrade);
-        let running = job.filter(|it| it.end().is_none());
-        running.inspect(|it| it.stop_for_user()).is_some()
+        let running = job.filter(|job| job.end().is_none());
+        running.inspect(|job| job.stop_for_user()).is_some()
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn read_outcome(value: &Value) -> ToolOutcome {
     ToolOutcome {
         ok: value["ok"] == true,
         text: text(&value["text"]),
-        view: Some(&value["view"]).filter(|it| it.is_object()).map(read_view),
+        view: Some(&value["view"]).filter(|view| view.is_object()).map(read_view),
         content: read_contents(&value["content"]),
         raw: value["raw"].clone(),
         images: items(&value["images"]).map(read_media).collect(),
@@ -63,7 +63,11 @@ pub(crate) fn read_preview(value: &Value) -> Result<Vec<CallContent>, ToolRefusa
 }
 
 fn contents_json(contents: &[CallContent]) -> Value {
-    let content = |content: &CallContent| match content {
+    contents.iter().map(content_json).collect()
+}
+
+fn content_json(content: &CallContent) -> Value {
+    match content {
         CallContent::Text(text) => json!({ "text": text }),
         CallContent::Diff { path, old, new, fate } => {
             let mut diff = json!({ "path": path, "old": old, "new": new });
@@ -76,47 +80,50 @@ fn contents_json(contents: &[CallContent]) -> Value {
         }
         CallContent::Image(media) => media_json(media),
         CallContent::Terminal(id) => json!({ "terminal": id.as_str() }),
-    };
-    contents.iter().map(content).collect()
+    }
 }
 
 fn read_contents(value: &Value) -> Vec<CallContent> {
-    let content = |value: &Value| {
-        if value["text"].is_string() {
-            CallContent::Text(text(&value["text"]))
-        } else if value["mime"].is_string() {
-            CallContent::Image(read_media(value))
-        } else if let Some(id) = value["terminal"].as_str() {
-            CallContent::Terminal(TerminalId::from(id))
-        } else {
-            let old = value["old"].as_str().map(str::to_owned);
-            let fate = match (&value["deleted"], value["moved_from"].as_str()) {
-                (Value::Bool(true), _) => FileFate::Deleted,
-                (_, Some(before)) => FileFate::MovedFrom(before.into()),
-                (_, None) => FileFate::Kept,
-            };
-            let path = text(&value["path"]).into();
-            CallContent::Diff { path, old, new: text(&value["new"]), fate }
-        }
-    };
-    items(value).map(content).collect()
+    items(value).map(read_content).collect()
+}
+
+fn read_content(value: &Value) -> CallContent {
+    if value["text"].is_string() {
+        CallContent::Text(text(&value["text"]))
+    } else if value["mime"].is_string() {
+        CallContent::Image(read_media(value))
+    } else if let Some(id) = value["terminal"].as_str() {
+        CallContent::Terminal(TerminalId::from(id))
+    } else {
+        let old = value["old"].as_str().map(str::to_owned);
+        let fate = match (&value["deleted"], value["moved_from"].as_str()) {
+            (Value::Bool(true), _) => FileFate::Deleted,
+            (_, Some(before)) => FileFate::MovedFrom(before.into()),
+            (_, None) => FileFate::Kept,
+        };
+        let path = text(&value["path"]).into();
+        CallContent::Diff { path, old, new: text(&value["new"]), fate }
+    }
 }
 
 pub(crate) fn view_json(view: &CallView) -> Value {
-    let kind = KINDS.iter().find(|it| it.1 == view.kind).map(|it| it.0);
-    let location = |it: &Location| json!({ "path": it.path, "line": it.line });
-    let locations: Value = view.locations.iter().map(location).collect();
+    let kind = KINDS.iter().find(|(_, kind)| *kind == view.kind).map(|(name, _)| *name);
+    let locations: Value = view
+        .locations
+        .iter()
+        .map(|location| json!({ "path": location.path, "line": location.line }))
+        .collect();
     json!({ "title": view.title, "kind": kind, "locations": locations })
 }
 
 pub(crate) fn read_view(value: &Value) -> CallView {
-    let kind = KINDS.iter().find(|it| value["kind"] == it.0).map_or(ToolKind::Other, |it| it.1);
-    let location = |it: &Value| Location {
-        path: text(&it["path"]).into(),
-        line: it["line"].as_u64().and_then(|it| it.try_into().ok()),
-    };
-    let locations = items(&value["locations"]).map(location).collect();
-    CallView { title: text(&value["title"]), kind, locations }
+    let known = KINDS.iter().find(|(name, _)| value["kind"] == *name);
+    let kind = known.map_or(ToolKind::Other, |(_, kind)| *kind);
+    let locations = items(&value["locations"]).map(|location| Location {
+        path: text(&location["path"]).into(),
+        line: location["line"].as_u64().and_then(|line| line.try_into().ok()),
+    });
+    CallView { title: text(&value["title"]), kind, locations: locations.collect() }
 }
 
 fn media_json(media: &Media) -> Value {

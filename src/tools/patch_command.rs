@@ -1,4 +1,4 @@
-//! Finds the patch in a command line by which models that are trained on `apply_patch` call it in the shell.
+//! Finds the patch in a command line: models that are trained on `apply_patch` call it in the shell.
 //! There is no such program, so the line stands for the tool of that name.
 
 use serde_json::{Value, json};
@@ -11,16 +11,16 @@ const PROGRAMS: [&str; 3] = ["apply_patch", "applypatch", "apply-patch"];
 const SHELLS: [&str; 4] = ["bash", "sh", "zsh", "/bin/bash"];
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "\n*** End Patch";
-/// How deeply lines for a shell and JSON may be nested.
+/// The deepest nesting of lines for a shell and JSON.
 const MAX_DEPTH: usize = 4;
-/// The most characters that are told of what is not done.
+/// The most characters that are shown of commands that are not run.
 const MAX_SHOWN_CHARS: usize = 200;
 
 /// A line that applies a patch.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PatchCommand {
     patch: String,
-    /// Where the line goes before.
+    /// The folder that the line changes to before.
     folder: String,
     /// The other commands of the line.
     others: Vec<String>,
@@ -28,14 +28,18 @@ struct PatchCommand {
 
 /// The arguments of `apply_patch`, if a call of this tool only stands for it.
 pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
-    let argument = |names: &[&str]| names.iter().find_map(|name| arguments.get(name));
-    let command = argument(&["command", "cmd", "script", "shell_command"]);
+    let command = argument(arguments, &["command", "cmd", "script", "shell_command"]);
     let PatchCommand { patch, folder, others } =
         patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
     let others: String = others.join("; ").chars().take(MAX_SHOWN_CHARS).collect();
-    let workdir = argument(&["workdir", "cwd"]).and_then(Value::as_str).unwrap_or_default();
-    let workdir = join(workdir.trim(), &folder);
+    let named = argument(arguments, &["workdir", "cwd"]).and_then(Value::as_str);
+    let workdir = join(named.unwrap_or_default().trim(), &folder);
     Some(json!({ "patch": patch, "workdir": workdir, "left_out": others }))
+}
+
+/// The first argument with one of these names.
+fn argument<'a>(arguments: &'a Value, names: &[&str]) -> Option<&'a Value> {
+    names.iter().find_map(|name| arguments.get(name))
 }
 
 fn patch_in(command: &Value, depth: usize) -> Option<PatchCommand> {
@@ -65,7 +69,8 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     }
     let begin = line.find(BEGIN)?;
     let end = begin + line[begin..].find(END)? + END.len();
-    let (head, rest) = (&line[..begin], line[end..].trim_start());
+    let head = &line[..begin];
+    let rest = line[end..].trim_start();
     let mut patch = line[begin..end].to_owned();
     let (head, after) =
         if let Some(quote) = head.chars().next_back().filter(|quote| "'\"".contains(*quote)) {
@@ -122,7 +127,7 @@ fn around_document<'a>(head: &'a str, rest: &str, patch: &mut String) -> Option<
     }
 }
 
-/// The folder of `cd`; `None` if the shell would find out which it is.
+/// The folder of `cd`; `None` if only a shell could tell.
 fn plain_folder(target: &str) -> Option<&str> {
     let (folder, otherwise) = target.split_once("||").unwrap_or((target, ""));
     let leaves = otherwise.is_empty() || otherwise.trim_start().starts_with(['e', 'r']);

@@ -115,10 +115,10 @@ impl Tool for Plan {
 
 /// The steps that are not blank. Only the first one in progress stays in progress.
 fn plan_entries(steps: Vec<PlanStep>) -> Vec<PlanEntry> {
-    let steps = steps.into_iter().filter(|it| !it.content.trim().is_empty());
+    let steps = steps.into_iter().filter(|step| !step.content.trim().is_empty());
     let mut entries: Vec<_> = steps.take(MAX_ENTRIES).map(entry).collect();
-    let in_progress = entries.iter_mut().filter(|it| it.status == PlanStatus::InProgress);
-    in_progress.skip(1).for_each(|it| it.status = PlanStatus::Pending);
+    let in_progress = entries.iter_mut().filter(|entry| entry.status == PlanStatus::InProgress);
+    in_progress.skip(1).for_each(|entry| entry.status = PlanStatus::Pending);
     entries
 }
 

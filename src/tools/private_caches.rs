@@ -1,4 +1,4 @@
-//! Removes what commands have written into caches, when their project has not been used for long.
+//! Removes the private caches of commands when their project has not been used for long.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ const KEPT: Duration = Duration::from_secs(30 * DAY);
 /// The file whose time says when the caches were used.
 const USED: &str = "used";
 
-/// Notes that the caches in `folder` are used, and removes those of other projects that have not been
+/// Notes that the caches in `folder` are used, and removes the caches of other projects that have not been used
 /// for long. Stops when `is_stopped`. Blocks.
 pub(super) fn note_use(folder: &Path, is_stopped: impl Fn() -> bool) {
     if let Err(error) = touch(folder) {
@@ -19,8 +19,9 @@ pub(super) fn note_use(folder: &Path, is_stopped: impl Fn() -> bool) {
         return;
     }
     let projects = folder.parent().and_then(Path::parent);
-    let entries = projects.and_then(|it| fs::read_dir(it).ok()).into_iter().flatten().flatten();
-    for old in entries.map(|it| it.path().join("caches")).filter(|it| is_old(it)) {
+    let entries =
+        projects.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    for old in entries.map(|entry| entry.path().join("caches")).filter(|caches| is_old(caches)) {
         if let Err(error) = remove(&old, &is_stopped) {
             tracing::warn!(%error, "old caches of commands cannot be removed");
         }
@@ -33,12 +34,12 @@ fn touch(folder: &Path) -> io::Result<()> {
 }
 
 fn is_old(folder: &Path) -> bool {
-    let used = fs::symlink_metadata(folder.join(USED)).and_then(|it| it.modified());
-    used.is_ok_and(|it| it.elapsed().is_ok_and(|age| age > KEPT))
+    let used = fs::symlink_metadata(folder.join(USED)).and_then(|found| found.modified());
+    used.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > KEPT))
 }
 
-/// Removes a folder with all that is in it, also with folders that their owner may not change, such as
-/// those of Go's modules. The note of its use goes last, so that what is left is found again.
+/// Removes a folder with all its content, also folders that their owner may not change, such as
+/// Go's modules. The note of its use goes last, so that a rest is found again.
 pub(super) fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -39,8 +39,8 @@ pub(crate) struct ProjectContext {
 }
 
 pub(crate) fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectContext {
-    let (folders, roots) = (&env.shared.folders, env.files.roots());
-    let projects = projects(folders, roots);
+    let folders = &env.shared.folders;
+    let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(config_folder(folders), &projects);
     let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
     let others = instructions.iter().filter(|file| !file.is_text);
@@ -94,42 +94,43 @@ fn origin(path: &Path) -> String {
     format!("Project instructions from {}", escape_hidden_line(&path.to_string_lossy()))
 }
 
-/// The instructions of folders below those of the session, with the words that name each one's file. Blocks.
+/// The instructions of folders below the session's folders, with the words that name each one's file. Blocks.
 pub(crate) fn folder_instructions(
     root: &Path,
     folders: &[PathBuf],
     limit: usize,
 ) -> Vec<(PathBuf, String, String)> {
     let found = instructions::read_folders(root, folders, limit);
-    let named = |it: Instructions| {
-        let text = labelled(&it, &format!("{} KiB", limit / 1024));
-        (!text.is_empty())
-            .then(|| (origin(&it.path), text))
-            .map(|(name, text)| (it.path, name, text))
-    };
-    found.into_iter().filter_map(named).collect()
+    let named = found.into_iter().filter_map(|file| {
+        let text = labelled(&file, &format!("{} KiB", limit / 1024));
+        let name = origin(&file.path);
+        (!text.is_empty()).then_some((file.path, name, text))
+    });
+    named.collect()
 }
 
 /// The folders of the session with their projects, the working folder first.
 fn projects(folders: &UserFolders, roots: &Roots) -> Vec<Project> {
-    let home = folders.home.as_deref();
-    let home = home.and_then(|it| real_path(it).ok());
-    let project = |it: &Path| (it.to_path_buf(), project_root(it, home.as_deref()).to_path_buf());
-    roots.folders().map(project).collect()
+    let home = folders.home.as_deref().and_then(|home| real_path(home).ok());
+    let projects = roots.folders().map(|folder| {
+        let root = project_root(folder, home.as_deref());
+        (folder.to_path_buf(), root.to_path_buf())
+    });
+    projects.collect()
 }
 
 /// The nearest parent with a repository, or else the working folder. A repository in the home
 /// folder or above is not counted: a project below it must not get access to the user's whole home
 /// through a link.
 fn project_root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
-    let is_above_all = |it: &Path| home.is_some_and(|home| home.starts_with(it));
-    let mut folders = cwd.ancestors().take_while(|it| !is_above_all(it));
-    folders.find(|it| it.join(".git").exists()).unwrap_or(cwd)
+    let mut folders =
+        cwd.ancestors().take_while(|folder| !home.is_some_and(|home| home.starts_with(folder)));
+    folders.find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
 }
 
 /// Our configuration folder, if there is one.
 fn config_folder(folders: &UserFolders) -> Option<&Path> {
-    Some(folders.config.as_path()).filter(|it| it.is_absolute())
+    Some(folders.config.as_path()).filter(|path| path.is_absolute())
 }
 
 /// The folders of notes, the project's first.
@@ -144,22 +145,23 @@ fn project_places(
     projects: &[Project],
     names: &'static [&'static str],
 ) -> impl Iterator<Item = ScannedFolder> {
-    let both = |(folder, root): &'_ Project| {
+    let pairs = projects.iter().flat_map(|(folder, root)| {
         let above = (root != folder).then(|| (root.clone(), root.clone()));
         std::iter::once((folder.clone(), root.clone())).chain(above)
-    };
-    projects.iter().flat_map(both).flat_map(move |(folder, root)| {
-        let place =
-            move |it: &&str| ScannedFolder { folder: folder.join(it), within: Some(root.clone()) };
-        names.iter().map(place)
+    });
+    pairs.flat_map(move |(folder, root)| {
+        names.iter().map(move |name| ScannedFolder {
+            folder: folder.join(name),
+            within: Some(root.clone()),
+        })
     })
 }
 
 /// The nearest folder first, because the first skill of a name wins.
 fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = config_folder(folders).map(|it| it.join("skills"));
+    let own = config_folder(folders).map(|folder| folder.join("skills"));
     let home = folders.home.iter();
-    let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|it| home.join(it)));
+    let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|name| home.join(name)));
     let user = own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None });
     project_places(projects, SKILL_FOLDERS).chain(user).collect()
 }
@@ -170,19 +172,19 @@ pub(crate) fn custom_commands(
     env: &ToolEnv,
     stop: &CancellationToken,
 ) -> (Vec<CustomCommand>, Vec<Skill>) {
-    let (folders, roots) = (&env.shared.folders, env.files.roots());
-    let projects = projects(folders, roots);
+    let folders = &env.shared.folders;
+    let projects = projects(folders, env.files.roots());
     let commands = custom_commands::scan(&command_folders(folders, &projects), stop);
     (commands, skills::scan(&skill_folders(folders, &projects), stop))
 }
 
 fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = config_folder(folders).map(|it| it.join("prompts"));
-    let own = own.into_iter().map(|folder| ScannedFolder { folder, within: None });
-    own.chain(project_places(projects, COMMAND_FOLDERS)).collect()
+    let own = config_folder(folders)
+        .map(|folder| ScannedFolder { folder: folder.join("prompts"), within: None });
+    own.into_iter().chain(project_places(projects, COMMAND_FOLDERS)).collect()
 }
 
-/// Something of a project that the model is told, at the beginning of each session or, for a command, when
+/// A part of a project that the model is told, at the beginning of each session or, for a command, when
 /// the user runs it.
 #[derive(Debug)]
 pub(crate) struct ProjectSource {
@@ -192,7 +194,7 @@ pub(crate) struct ProjectSource {
     pub path: PathBuf,
 }
 
-/// What the projects of these folders add to the context of the model. Blocks.
+/// The parts of the projects of these folders that the model is told. Blocks.
 pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<ProjectSource> {
     let projects = projects(folders, roots);
     let mut sources = Vec::new();
@@ -207,12 +209,12 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
         count => add("notes", count.to_string(), notes.folder),
     }
     let mut places = skill_folders(folders, &projects);
-    places.retain(|it| it.within.is_some());
+    places.retain(|place| place.within.is_some());
     for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
         add("skill", name, folder);
     }
     let mut places = command_folders(folders, &projects);
-    places.retain(|it| it.within.is_some());
+    places.retain(|place| place.within.is_some());
     for CustomCommand { name, path, .. } in
         custom_commands::scan(&places, &CancellationToken::new())
     {

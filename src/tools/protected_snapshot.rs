@@ -82,15 +82,17 @@ impl ProtectedSnapshot {
         self
     }
 
-    /// The paths in these environments at which there is now what programs that make environments, and installers,
-    /// write; `is_installing` says that the latter have not finished.
+    /// The paths in these environments that now hold what installers, and programs that make environments,
+    /// write; `is_installing` says that installers have not finished.
     pub(super) fn accepted_programs(
         &self,
         environments: impl IntoIterator<Item = PathBuf>,
         is_installing: bool,
     ) -> Vec<PathBuf> {
-        let accepted = |environment: PathBuf| self.judge.accepted(&environment, is_installing);
-        environments.into_iter().flat_map(accepted).collect()
+        environments
+            .into_iter()
+            .flat_map(|environment| self.judge.accepted(&environment, is_installing))
+            .collect()
     }
 
     /// The snapshot from before these repositories appeared, or files in subfolders that programs obey.
@@ -103,42 +105,37 @@ impl ProtectedSnapshot {
             repositories: Arc::new(new.into_iter().collect()),
             entries: BTreeMap::new(),
             overfull: Vec::new(),
-            judge: reference.as_ref().map(|it| Arc::clone(&it.judge)).unwrap_or_default(),
+            judge: reference
+                .as_ref()
+                .map(|snapshot| Arc::clone(&snapshot.judge))
+                .unwrap_or_default(),
             reference,
         }
     }
 
-    /// Whether this is a file in a subfolder that programs obey. Without it less is run, and where it is
-    /// moved to it says the same.
+    /// Returns true if this is a file in a subfolder that programs obey. Without it less is run, and after a move
+    /// it says the same.
     fn is_in_subfolder(&self, path: &Path) -> bool {
         !path.ends_with(".git") && self.repositories.contains(path)
     }
 
-    /// Whether a path belongs to a virtual environment of Python.
+    /// Returns true if a path belongs to a virtual environment of Python.
     fn is_in_environment(&self, path: &Path) -> bool {
         ProtectedPaths::environment_of(path).is_some()
-            || self.environments().any(|it| path.starts_with(it))
+            || self.environments().any(|environment| path.starts_with(environment))
     }
 
-    /// The virtual environments of which this is known by their file.
+    /// The virtual environments that are known by their file.
     fn environments(&self) -> impl Iterator<Item = &Path> {
-        let files = self.repositories.iter().filter(|it| ProtectedPaths::is_environment_file(it));
-        files.filter_map(|it| it.parent())
+        let files =
+            self.repositories.iter().filter(|path| ProtectedPaths::is_environment_file(path));
+        files.filter_map(|file| file.parent())
     }
 
-    /// Returns true if a file with this name and content was at another place before and is gone from there. What is
-    /// obeyed in a session's own folder is never taken for such a file.
+    /// Returns true if a file with this name and content was at another place before and is gone from there. Files that
+    /// are obeyed in a session's own folder never count as moved.
     fn was_moved(&self, path: &Path, stamp: &FileStamp) -> bool {
         let before = self.reference.as_deref().unwrap_or(self);
-        let is_at_root = || {
-            before.protected.roots().iter().any(|root| path.parent() == Some(root))
-                || before.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
-        };
-        let has_name = |known: &PathBuf| known.file_name() == path.file_name();
-        let is_gone = |known: &PathBuf| {
-            let found = std::fs::symlink_metadata(known);
-            found.is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
-        };
         let mut content = None;
         let mut is_same = |entry: &SnapshotEntry| {
             let SnapshotEntry::File(known, known_content) = entry else { return false };
@@ -149,8 +146,15 @@ impl ProtectedSnapshot {
                 && content.get_or_insert_with(|| read(path, stamp.length)).as_ref()
                     == Some(known_content)
         };
-        let mut named = before.entries.iter().filter(|(known, _)| has_name(known));
-        named.any(|(known, entry)| is_same(entry) && is_gone(known)) && !is_at_root()
+        let mut named =
+            before.entries.iter().filter(|(known, _)| known.file_name() == path.file_name());
+        named.any(|(known, entry)| is_same(entry) && is_gone(known)) && !before.is_at_root(path)
+    }
+
+    /// Returns true if a path lies directly in a session's folder, or in a folder that is obeyed there.
+    fn is_at_root(&self, path: &Path) -> bool {
+        self.protected.roots().iter().any(|root| path.parent() == Some(root))
+            || self.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
     }
 
     /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
@@ -184,26 +188,30 @@ impl ProtectedSnapshot {
         let is_allowed = |path: &Path| {
             allowed
                 .iter()
-                .any(|it| path.starts_with(it) || it.starts_with(path) && is_folder(&now, path))
+                // A folder above an allowed path may have been created on the way to it.
+                .any(|place| {
+                    path.starts_with(place) || place.starts_with(path) && is_folder(&now, path)
+                })
         };
         let mut changes = ProtectedChanges::default();
-        // Where repositories are it is told each time, because new ones are not looked at.
-        let is_told = |place: &PathBuf| self.overfull.contains(place) && !holds_git_folders(place);
-        for place in overfull.iter().filter(|place| !is_allowed(place) && !is_told(place)) {
-            let why = std::io::Error::other("too many entries to check");
-            changes.record(place, "filled", Err(why));
+        for place in overfull.iter().filter(|place| !is_allowed(place)) {
+            // Folders of repositories are reported each time, because new repositories are not looked at.
+            let is_told = self.overfull.contains(place) && !holds_git_folders(place);
+            if !is_told {
+                let why = std::io::Error::other("too many entries to check");
+                changes.record(place, "filled", Err(why));
+            }
         }
-        // A folder above an allowed path may have been created on the way to it.
-        let changed = |path: &&PathBuf| {
+        let mut all: Vec<_> = self.entries.keys().chain(now.keys()).collect();
+        all.sort();
+        all.dedup();
+        let changed = all.into_iter().filter(|path| {
             !is_allowed(path)
                 && !self.is_unknown(path)
                 && self.is_changed(path, now.get(*path))
                 && is_suspect(path)
-        };
-        let mut paths: Vec<_> = self.entries.keys().chain(now.keys()).collect();
-        paths.sort();
-        paths.dedup();
-        let paths: Vec<_> = paths.into_iter().filter(changed).collect();
+        });
+        let paths: Vec<_> = changed.collect();
         if paths.is_empty() {
             return (!changes.not_restored.is_empty()).then_some(changes);
         }
@@ -225,7 +233,7 @@ impl ProtectedSnapshot {
     ) {
         // First everything new or changed is moved away, the deepest paths first, to make room for
         // what was there.
-        for path in paths.iter().rev().filter(|it| now.contains_key(**it)) {
+        for path in paths.iter().rev().filter(|path| now.contains_key(**path)) {
             let before = self.entries.get(*path);
             if matches!((before, &now[*path]), (Some(SnapshotEntry::Folder), SnapshotEntry::Folder))
             {
@@ -237,7 +245,8 @@ impl ProtectedSnapshot {
                 // git does not work without its config, so a config that cannot be restored stays.
                 // A missing hook or program does no harm.
                 Some(_)
-                    if before.is_some_and(|it| it.has_no_copy() && !self.may_be_missing(path)) =>
+                    if before
+                        .is_some_and(|old| old.has_no_copy() && !self.may_be_missing(path)) =>
                 {
                     Err(std::io::Error::other("there is no copy of what it was"))
                 }
@@ -265,35 +274,36 @@ impl ProtectedSnapshot {
 
     /// The paths of the snapshot that are no folders.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let files = self.entries.iter().filter(|it| !matches!(it.1, SnapshotEntry::Folder));
-        files.map(|it| it.0.clone())
+        let files =
+            self.entries.iter().filter(|(_, entry)| !matches!(entry, SnapshotEntry::Folder));
+        files.map(|(path, _)| path.clone())
     }
 
-    /// Whether the path may have existed before, because the scan did not visit all of its folder.
+    /// Returns true if the path may have existed before, because the scan did not visit all of its folder.
     fn is_unknown(&self, path: &Path) -> bool {
-        let may_be_in = |place: &PathBuf| {
-            path.starts_with(place)
-                && path != place
-                && !(holds_git_folders(place) && self.is_in_known_git_folder(path))
-        };
-        !self.entries.contains_key(path) && self.overfull.iter().any(may_be_in)
+        !self.entries.contains_key(path)
+            && self.overfull.iter().any(|place| {
+                path.starts_with(place)
+                    && path != place
+                    && !(holds_git_folders(place) && self.is_in_known_git_folder(path))
+            })
     }
 
     /// Returns true if the path is in a submodule or linked working tree that was looked at.
     fn is_in_known_git_folder(&self, path: &Path) -> bool {
-        let is_known = |folder: &Path| {
+        let mut folders = path.ancestors().skip(1).take_while(|folder| !holds_git_folders(folder));
+        folders.any(|folder| {
             ["config", "commondir"].iter().any(|name| self.entries.contains_key(&folder.join(name)))
-        };
-        path.ancestors().skip(1).take_while(|folder| !holds_git_folders(folder)).any(is_known)
+        })
     }
 
-    /// Whether the entry at a path has changed in a way that matters.
+    /// Returns true if the entry at a path has changed in a way that matters.
     fn is_changed(&self, path: &Path, now: Option<&SnapshotEntry>) -> bool {
-        let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let before = self.entries.get(path);
         if self.is_judged_by_content(path) {
-            let was_moved = |new: &FileStamp| before.is_none() && self.was_moved(path, new);
-            let is_moved = matches!(now, Some(SnapshotEntry::File(new, _)) if was_moved(new));
+            let is_moved = before.is_none()
+                && matches!(now, Some(SnapshotEntry::File(new, _)) if self.was_moved(path, new));
             return !is_moved && is_dangerous(path, (before, now));
         }
         if let Some(is_changed) = self.is_obeyed_file_changed(path, (before, now)) {
@@ -309,23 +319,23 @@ impl ProtectedSnapshot {
             }
             // A linked working tree or a submodule.
             (None, Some(SnapshotEntry::File(..) | SnapshotEntry::Link(_))) if name == ".git" => {
-                path.parent().is_some_and(|it| repository::untrusted_config(it).is_some())
+                path.parent().is_some_and(|top| repository::untrusted_config(top).is_some())
             }
             // An empty folder has no effect; its contents are compared on their own.
             (None, Some(SnapshotEntry::Folder)) => false,
             (None, Some(SnapshotEntry::File(..)))
                 if name == "config" && self.is_new_repository(path) =>
             {
-                path.parent().is_some_and(|it| repository::new_repository_risk(it).is_some())
+                path.parent().is_some_and(|git| repository::new_repository_risk(git).is_some())
             }
             (None, Some(SnapshotEntry::File(..))) if is_worktree_file(path, "config.worktree") => {
                 repository::settings_file_risk(path, false).is_some()
             }
             (None, Some(SnapshotEntry::File(new, _))) if is_worktree_file(path, "commondir") => {
-                read(path, new.length).is_none_or(|it| it.trim_ascii_end() != b"../..")
+                read(path, new.length).is_none_or(|content| content.trim_ascii_end() != b"../..")
             }
             (_, Some(SnapshotEntry::File(new, _))) if name == "git-rebase-todo" => {
-                read(path, new.length).is_none_or(|it| runs_programs(&it))
+                read(path, new.length).is_none_or(|steps| runs_programs(&steps))
             }
             (Some(_), None) if name == "git-rebase-todo" => false,
             (Some(_), None) if self.has_gone_with_its_folder(path) => false,
@@ -336,12 +346,8 @@ impl ProtectedSnapshot {
             }
             (Some(SnapshotEntry::File(old, Some(before))), Some(SnapshotEntry::File(new, _))) => {
                 let Some(after) = read(path, new.length) else { return true };
-                let tracks = || {
-                    let (before, after) = (str::from_utf8(before), str::from_utf8(&after));
-                    name == "config"
-                        && matches!((before, after), (Ok(one), Ok(other)) if only_changes_tracking(one, other))
-                };
-                old.mode != new.mode || before[..] != after[..] && !tracks()
+                let only_tracks = || name == "config" && only_tracking_differs(before, &after);
+                old.mode != new.mode || before[..] != after[..] && !only_tracks()
             }
             (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) => one != other,
             _ => true,
@@ -353,7 +359,7 @@ impl ProtectedSnapshot {
         all.is_judged_by_content(path)
     }
 
-    /// The same for files in subfolders and in environments, if the usual comparison is not for them.
+    /// The same for files in subfolders and in environments; `None` if the usual comparison applies to them.
     fn is_obeyed_file_changed(
         &self,
         path: &Path,
@@ -385,19 +391,23 @@ impl ProtectedSnapshot {
         if is_of_worktree {
             return path.parent().is_some_and(|folder| !folder.exists());
         }
-        let is_own =
-            |git: &Path| self.protected.roots().iter().any(|root| git == root.join(".git"));
-        let mut others = self.repositories.iter().filter(|git| !is_own(git));
+        let roots = self.protected.roots();
+        let mut others = self
+            .repositories
+            .iter()
+            .filter(|git| !roots.iter().any(|root| git.as_path() == root.join(".git")));
         others.any(|git| path.starts_with(git) && !git.exists())
     }
 
     fn is_new_repository(&self, config: &Path) -> bool {
-        config.parent().is_some_and(|it| self.is_repository(it) && !self.entries.contains_key(it))
+        config
+            .parent()
+            .is_some_and(|git| self.is_repository(git) && !self.entries.contains_key(git))
     }
 
-    /// Whether a folder is a git repository, or that of a submodule.
+    /// Returns true if a folder is a git repository, or the repository of a submodule.
     fn is_repository(&self, folder: &Path) -> bool {
-        folder.iter().any(|it| it == ".git") || self.repositories.contains(folder)
+        folder.iter().any(|part| part == ".git") || self.repositories.contains(folder)
     }
 
     fn may_be_missing(&self, path: &Path) -> bool {
@@ -405,8 +415,8 @@ impl ProtectedSnapshot {
     }
 
     fn is_hook(&self, path: &Path) -> bool {
-        let hooks = path.parent().filter(|it| it.ends_with("hooks"));
-        hooks.and_then(Path::parent).is_some_and(|it| self.is_repository(it))
+        let hooks = path.parent().filter(|folder| folder.ends_with("hooks"));
+        hooks.and_then(Path::parent).is_some_and(|git| self.is_repository(git))
     }
 }
 
@@ -415,10 +425,22 @@ fn holds_git_folders(place: &Path) -> bool {
     place.ends_with("modules") || place.ends_with("worktrees")
 }
 
-/// Whether this is a file of a linked working tree in a `.git` folder.
+fn is_gone(path: &Path) -> bool {
+    let found = std::fs::symlink_metadata(path);
+    found.is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
+}
+
+fn only_tracking_differs(before: &[u8], after: &[u8]) -> bool {
+    match (str::from_utf8(before), str::from_utf8(after)) {
+        (Ok(before), Ok(after)) => only_changes_tracking(before, after),
+        _ => false,
+    }
+}
+
+/// Returns true if this is a file of a linked working tree in a `.git` folder.
 fn is_worktree_file(path: &Path, name: &str) -> bool {
     let folder = path.parent().and_then(Path::parent);
-    path.ends_with(name) && folder.is_some_and(|it| it.ends_with("worktrees"))
+    path.ends_with(name) && folder.is_some_and(|folder| folder.ends_with("worktrees"))
 }
 
 /// Returns true if a file has got a content, or leads to one, with which programs run something.
@@ -432,20 +454,18 @@ fn is_dangerous(
             false
         }
         (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) if one == other => false,
-        (_, Some(SnapshotEntry::File(new, _))) => {
-            let runs = |content: &[u8]| ProtectedPaths::runs_something(path, content);
-            read(path, new.length).is_none_or(|content| runs(&content) == Some(true))
-        }
+        (_, Some(SnapshotEntry::File(new, _))) => read(path, new.length)
+            .is_none_or(|content| ProtectedPaths::runs_something(path, &content) == Some(true)),
         _ => true,
     }
 }
 
-/// Whether a list of what a rebase has to do names programs.
+/// Returns true if the steps of a rebase run programs.
 fn runs_programs(steps: &[u8]) -> bool {
-    let command = |line: &[u8]| {
-        line.trim_ascii_start().split(u8::is_ascii_whitespace).next().map(<[u8]>::to_vec)
-    };
-    steps.split(|it| *it == b'\n').filter_map(command).any(|it| it == b"exec" || it == b"x")
+    steps.split(|byte| *byte == b'\n').any(|line| {
+        let command = line.trim_ascii_start().split(u8::is_ascii_whitespace).next();
+        command.is_some_and(|command| command == b"exec" || command == b"x")
+    })
 }
 
 impl ProtectedChanges {
@@ -468,12 +488,6 @@ impl ProtectedChanges {
 
     /// The same report about something other than a command.
     pub(super) fn message_about(&self, who: &str, hint: &str, restores: bool) -> String {
-        let list = |all: &[String]| {
-            let more = all.len().saturating_sub(MAX_NAMED);
-            let named: Vec<_> = all.iter().take(MAX_NAMED).map(String::as_str).collect();
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{}{more}", named.join(", "))
-        };
         let mut text = format!("[protected: {who} {}", list(&self.restored));
         if !self.restored.is_empty() {
             text.push_str(if restores {
@@ -492,6 +506,13 @@ impl ProtectedChanges {
         text.push_str(&format!(". {hint}]"));
         text
     }
+}
+
+fn list(changes: &[String]) -> String {
+    let left_out = changes.len().saturating_sub(MAX_NAMED);
+    let named: Vec<_> = changes.iter().take(MAX_NAMED).map(String::as_str).collect();
+    let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
 }
 
 fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {

@@ -71,7 +71,7 @@ impl ReadFileArgs {
         if self.is_batch() {
             return (None, None);
         }
-        let limit = self.limit.filter(|it| *it > 0 && self.end_line.is_none());
+        let limit = self.limit.filter(|limit| *limit > 0 && self.end_line.is_none());
         let last = limit.map(|limit| match self.start_line {
             // Lines counted from the end stop at -1, the last line.
             Some(start) if start < 0 => start.saturating_add(limit - 1).min(-1),
@@ -81,7 +81,7 @@ impl ReadFileArgs {
     }
 
     fn is_batch(&self) -> bool {
-        self.paths.as_ref().is_some_and(|it| !it.is_empty())
+        self.paths.as_ref().is_some_and(|paths| !paths.is_empty())
     }
 }
 
@@ -103,7 +103,9 @@ impl Tool for ReadFile {
 
     fn choose_lines(&self, args: &mut ReadFileArgs, lines: (u32, u32)) -> bool {
         if !args.is_batch() && args.range() == (None, None) {
-            (args.start_line, args.end_line) = (Some(lines.0.into()), Some(lines.1.into()));
+            let (first, last) = lines;
+            args.start_line = Some(first.into());
+            args.end_line = Some(last.into());
         }
         true
     }
@@ -127,9 +129,12 @@ impl Tool for ReadFile {
             },
             several => format!("Read {} files", several.len()),
         };
-        let line = args.start_line.and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0);
-        let locations =
-            targets.iter().map(|it| Location { path: roots.client_path(it), line }).collect();
+        let line =
+            args.start_line.and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0);
+        let locations = targets
+            .iter()
+            .map(|target| Location { path: roots.client_path(target), line })
+            .collect();
         CallView { title, kind: Self::KIND, locations }
     }
 
@@ -160,7 +165,7 @@ impl Tool for ReadFile {
     }
 }
 
-/// What reading a path has returned.
+/// The result of reading a path.
 enum ReadResult {
     Text(ShownText),
     Binary(BinaryFile),
@@ -198,7 +203,9 @@ async fn text(
     files: &Files,
 ) -> Result<ReadResult, FileError> {
     let is_short = matches!(&look, ReadContent::Whole(text) if text.text.len() <= INLINE_LIMIT);
-    let (name, target, files) = (name.to_owned(), target.clone(), files.clone());
+    let name = name.to_owned();
+    let target = target.clone();
+    let files = files.clone();
     let select = move || {
         if let ReadContent::Whole(text) = &look {
             files.mark_seen_blocking(&target, text);
@@ -254,7 +261,7 @@ impl ReadReport {
         binary: &BinaryFile,
         ctx: &ToolCtx,
     ) {
-        let Some(mime) = binary.kind.as_ref().and_then(|it| it.image_mime) else {
+        let Some(mime) = binary.kind.as_ref().and_then(|kind| kind.image_mime) else {
             return self.text.push_str(&show::describe_binary(name, binary));
         };
         if self.images.len() == MAX_PICTURES {
@@ -279,10 +286,11 @@ impl ReadReport {
         self.text.push_str(&format!("[File: {name} | Error: {error}]\n"));
         if *error == FileError::NotFound {
             let files = &ctx.env.files;
-            let short = |path| {
-                files.roots().display_path(&ResolvedPath { path, scope: PathScope::Workspace })
-            };
-            let near: Vec<_> = files.similar_paths(target).await.into_iter().map(short).collect();
+            let mut near = Vec::new();
+            for path in files.similar_paths(target).await {
+                let similar = ResolvedPath { path, scope: PathScope::Workspace };
+                near.push(files.roots().display_path(&similar));
+            }
             if !near.is_empty() {
                 self.text.push_str(&format!("Similar names: {}\n", near.join(", ")));
             }

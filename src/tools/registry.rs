@@ -14,7 +14,7 @@ use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::token_meter::specs_weight;
 
-/// Cached lists of specs. There are as many different contexts as sets of skills and kinds of
+/// The most cached lists of specs. There are as many different contexts as sets of skills and kinds of
 /// models in use.
 const MAX_CACHED_OFFERS: usize = 16;
 
@@ -66,7 +66,7 @@ const MAX_SUGGESTIONS: usize = 8;
 /// An error quotes at most this many characters of an unknown name.
 const MAX_NAME_CHARS: usize = 80;
 
-/// What decides which tools are advertised to the model, and in which words.
+/// The facts that decide which tools are advertised to the model, and in which words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfferContext {
     /// The model is trained on `apply_patch`.
@@ -99,7 +99,8 @@ impl Registry {
         if let Some((_, specs)) = advertised.iter().find(|(known, _)| known == offer) {
             return Arc::clone(specs);
         }
-        let mut specs: Vec<_> = self.index.tools().iter().filter_map(|it| it.spec(offer)).collect();
+        let mut specs: Vec<_> =
+            self.index.tools().iter().filter_map(|tool| tool.spec(offer)).collect();
         specs.sort_by(|one, other| one.name.cmp(&other.name));
         let specs = Arc::new(specs);
         if advertised.len() >= MAX_CACHED_OFFERS {
@@ -110,7 +111,7 @@ impl Registry {
     }
 }
 
-/// The tools of one session: the built-in ones, followed by those of MCP servers.
+/// The tools of one session: the built-in ones, followed by the tools of MCP servers.
 #[derive(Debug)]
 pub struct Toolbox {
     built_in: Arc<Registry>,
@@ -129,7 +130,7 @@ struct AdvertisedSpecs {
     budget: usize,
     revision: u64,
     specs: ToolSpecs,
-    /// What they weigh, once that was asked for.
+    /// Their weight, once it was asked for.
     weight: Option<u64>,
 }
 
@@ -139,8 +140,8 @@ impl Toolbox {
         Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
     }
 
-    /// The tools of a helper of this session: those of these names, or all, without those that only the
-    /// session itself can use. The MCP tools are those that are available now.
+    /// The tools of a helper of this session: the named ones, or all, without the tools that only the
+    /// session itself can use. Only MCP tools that are available now are among them.
     pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
         let allowed = AllowedTools::of_helper(names, self.allowed.get().cloned());
         let helper = Toolbox::new(Arc::clone(&self.built_in), RemoteTools::default());
@@ -162,24 +163,28 @@ impl Toolbox {
         }
     }
 
-    /// Whether the built-in tool of that name may be used in this session.
+    /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
-        let foreign = FOREIGN_NAMES.iter().find(|it| it.0 == name).map_or(&[][..], |it| it.1);
-        self.allowed.get().is_none_or(|it| it.contains(name, foreign))
+        let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
+        let foreign = known.map_or(&[][..], |(_, names)| *names);
+        self.allowed.get().is_none_or(|allowed| allowed.contains(name, foreign))
+    }
+
+    /// Returns true if the built-in tool of that name is advertised for this window. In a restricted session all
+    /// allowed ones are.
+    fn is_advertised(&self, name: &str, window: Option<u64>) -> bool {
+        if self.allowed.get().is_some() { self.is_allowed(name) } else { fits_window(name, window) }
     }
 
     /// The specs of the built-in tools to advertise. In a small window not all are, unless the session is
     /// restricted to some anyway.
     fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
         let all = self.built_in.specs(offer);
-        let is_restricted = self.allowed.get().is_some();
-        let is_advertised = |name: &str| {
-            if is_restricted { self.is_allowed(name) } else { fits_window(name, window) }
-        };
-        if all.iter().all(|it| is_advertised(&it.name)) {
+        if all.iter().all(|spec| self.is_advertised(&spec.name, window)) {
             return all;
         }
-        Arc::new(all.iter().filter(|it| is_advertised(&it.name)).cloned().collect())
+        let advertised = all.iter().filter(|spec| self.is_advertised(&spec.name, window));
+        Arc::new(advertised.cloned().collect())
     }
 
     /// The specs to advertise to a model with this context window (in tokens). MCP tools are last,
@@ -188,30 +193,36 @@ impl Toolbox {
         let budget = schema_budget(window);
         let mut advertised = self.advertised.lock();
         let revision = self.remote.revision();
-        let is_same = |it: &&AdvertisedSpecs| {
-            it.revision == revision && it.budget == budget && it.offer == *offer
-        };
-        if let Some(advertised) = advertised.as_ref().filter(is_same) {
-            return Arc::clone(&advertised.specs);
+        if let Some(last) = advertised.as_ref()
+            && last.revision == revision
+            && last.budget == budget
+            && last.offer == *offer
+        {
+            return Arc::clone(&last.specs);
         }
         let built_in = self.built_in_specs(offer, window);
         let (revision, remote) = self.remote.advertised(budget, &self.search);
         let specs = if remote.is_empty() {
             built_in
         } else {
-            let remote = remote.iter().filter_map(|it| it.spec(offer));
+            let remote = remote.iter().filter_map(|tool| tool.spec(offer));
             Arc::new(built_in.iter().cloned().chain(remote).collect())
         };
-        let (offer, shared) = (offer.clone(), Arc::clone(&specs));
-        *advertised =
-            Some(AdvertisedSpecs { offer, budget, revision, specs: shared, weight: None });
+        let last = AdvertisedSpecs {
+            offer: offer.clone(),
+            budget,
+            revision,
+            specs: Arc::clone(&specs),
+            weight: None,
+        };
+        *advertised = Some(last);
         specs
     }
 
     /// The weight of these specs. It is counted once for those that were advertised last.
     pub fn weight(&self, specs: &ToolSpecs) -> u64 {
         let mut advertised = self.advertised.lock();
-        match advertised.as_mut().filter(|it| Arc::ptr_eq(&it.specs, specs)) {
+        match advertised.as_mut().filter(|last| Arc::ptr_eq(&last.specs, specs)) {
             Some(known) => *known.weight.get_or_insert_with(|| specs_weight(specs)),
             None => specs_weight(specs),
         }
@@ -219,11 +230,12 @@ impl Toolbox {
 
     /// The names of the built-in tools that may be used, and the number of MCP tools.
     pub fn overview(&self, offer: &OfferContext) -> (Vec<String>, usize) {
-        let names = self.built_in_specs(offer, None).iter().map(|it| it.name.to_string()).collect();
+        let specs = self.built_in_specs(offer, None);
+        let names = specs.iter().map(|spec| spec.name.to_string()).collect();
         (names, self.remote.index().tools().len())
     }
 
-    /// Marks the MCP tool of a stored call as used, or those that a stored search has found, so that the
+    /// Marks the MCP tool of a stored call as used, or the tools that a stored search has found, so that the
     /// model can call them without another search.
     pub fn load_stored_call(&self, tool: &str, raw_output: &Value) {
         let name = bare_name(tool);
@@ -270,7 +282,8 @@ impl Toolbox {
 
     fn find_any(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let bare = bare_name(name);
-        let (built_in, remote) = (&self.built_in.index, self.remote.index());
+        let built_in = &self.built_in.index;
+        let remote = self.remote.index();
         if let Some(tool) = built_in.get(bare).or_else(|| remote.get(bare)) {
             return Ok(Arc::clone(tool));
         }
@@ -278,11 +291,13 @@ impl Toolbox {
             return Ok(Arc::clone(&self.search));
         }
         let letters = letters_and_digits(bare);
-        let foreign = || FOREIGN_NAMES.iter().find(|(_, names)| names.contains(&&*letters));
         match (built_in.find_loosely(&letters), remote.find_loosely(&letters)) {
             (LooseMatch::One(tool), LooseMatch::Nothing)
             | (LooseMatch::Nothing, LooseMatch::One(tool)) => Some(Arc::clone(tool)),
-            _ => foreign().and_then(|(name, _)| built_in.get(name)).cloned(),
+            _ => {
+                let foreign = FOREIGN_NAMES.iter().find(|(_, names)| names.contains(&&*letters));
+                foreign.and_then(|(name, _)| built_in.get(name)).cloned()
+            }
         }
         .ok_or_else(|| self.unknown_tool_message(bare, &remote).into())
     }
@@ -293,23 +308,18 @@ impl Toolbox {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
         let lowercase = short.to_lowercase();
-        let similarity = |it: &str| strsim::jaro_winkler(it, &lowercase);
-        let best = |tools: &[&Arc<dyn AnyTool>], threshold: f64| {
-            let names = tools.iter().map(|it| (similarity(it.name()), it.name().to_owned()));
-            let mut best: Vec<_> = names.filter(|(it, _)| *it > threshold).collect();
-            best.sort_by(|one, other| other.0.total_cmp(&one.0));
-            best.truncate(MAX_SUGGESTIONS);
-            best
-        };
-        let built_in = self.built_in.index.tools().iter();
-        let built_in: Vec<_> = built_in.filter(|it| self.is_allowed(it.name())).collect();
-        let similar = best(&remote.tools().iter().collect::<Vec<_>>(), MIN_REMOTE_SIMILARITY);
-        let nearest = best(&built_in, MIN_SIMILARITY).into_iter().chain(similar.iter().cloned());
-        let nearest = nearest.max_by(|one, other| one.0.total_cmp(&other.0));
-        let hint = nearest.map_or(String::new(), |(_, it)| format!(" Did you mean {it}?"));
-        let mut names: Vec<_> = built_in.iter().map(|it| it.name().to_owned()).collect();
+        let all = self.built_in.index.tools().iter();
+        let built_in: Vec<_> = all.filter(|tool| self.is_allowed(tool.name())).collect();
+        let remote_tools: Vec<_> = remote.tools().iter().collect();
+        let similar = most_similar(&remote_tools, &lowercase, MIN_REMOTE_SIMILARITY);
+        let nearest = most_similar(&built_in, &lowercase, MIN_SIMILARITY)
+            .into_iter()
+            .chain(similar.iter().cloned())
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        let hint = nearest.map_or(String::new(), |(_, tool)| format!(" Did you mean {tool}?"));
+        let mut names: Vec<_> = built_in.iter().map(|tool| tool.name().to_owned()).collect();
         let unnamed = remote.tools().len() - similar.len();
-        names.extend(similar.into_iter().map(|(_, it)| it));
+        names.extend(similar.into_iter().map(|(_, tool)| tool));
         let more = match unnamed {
             0 => String::new(),
             _ if self.remote.uses_search() => {
@@ -322,16 +332,26 @@ impl Toolbox {
     }
 }
 
-/// A name without what models put around it: the namespace of a format that they were trained on, a
+/// The names of the tools that are most similar to this one, each after its similarity.
+fn most_similar(tools: &[&Arc<dyn AnyTool>], name: &str, threshold: f64) -> Vec<(f64, String)> {
+    let similarities =
+        tools.iter().map(|tool| (strsim::jaro_winkler(tool.name(), name), tool.name().to_owned()));
+    let mut best: Vec<_> = similarities.filter(|(similarity, _)| *similarity > threshold).collect();
+    best.sort_by(|one, other| other.0.total_cmp(&one.0));
+    best.truncate(MAX_SUGGESTIONS);
+    best
+}
+
+/// A name without the additions of models: the namespace of a format that they were trained on, a
 /// call number, the end of a template.
 fn bare_name(name: &str) -> &str {
     let mut bare = name.split("<|").next().unwrap_or_default().trim();
-    while let Some(rest) = PREFIXES.iter().find_map(|it| bare.strip_prefix(it)) {
+    while let Some(rest) = PREFIXES.iter().find_map(|prefix| bare.strip_prefix(prefix)) {
         bare = rest;
     }
     let bare = bare.strip_suffix("()").unwrap_or(bare);
     match bare.rsplit_once(':') {
-        Some((rest, number)) if number.bytes().all(|it| it.is_ascii_digit()) => rest,
+        Some((rest, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
         _ => bare,
     }
 }

@@ -34,18 +34,18 @@ struct RemoteToolsInner {
 
 #[derive(Debug, Default)]
 struct RemoteToolsState {
-    /// Counts the changes of what is advertised to the model.
+    /// Counts the changes of the tools that are advertised to the model.
     revision: u64,
     index: Arc<ToolIndex>,
     /// The only tools of the session, if it is restricted. The index has no others.
     allowed: Option<Arc<AllowedTools>>,
     advertised: AdvertisedTools,
     removed: VecDeque<String>,
-    /// What the user knows of each server.
+    /// The status of each server as the user knows it.
     known_status: HashMap<String, KnownStatus>,
     /// Notices for the user.
     notices: VecDeque<String>,
-    /// How long the first turn waits for servers; taken by the first turn that waits.
+    /// The time that the first turn waits for servers; taken by the first turn that waits.
     wait_limit: Option<Duration>,
 }
 
@@ -60,7 +60,7 @@ pub enum ServerStatus {
     Failed(String),
 }
 
-/// What the user knows of a server.
+/// The status of a server as the user knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum KnownStatus {
     /// The user was told nothing about it.
@@ -111,10 +111,10 @@ impl RemoteTools {
         }
         // Still under the lock, so that `take_late_servers` never reports a server whose status is
         // already known.
-        self.0.pending_servers.send_if_modified(|it| {
-            let before = it.len();
-            it.retain(|it| it != server);
-            it.len() < before
+        self.0.pending_servers.send_if_modified(|pending| {
+            let before = pending.len();
+            pending.retain(|name| name != server);
+            pending.len() < before
         });
     }
 
@@ -132,18 +132,19 @@ impl RemoteTools {
     pub fn set_tools(&self, mut tools: Vec<Arc<dyn AnyTool>>) {
         let mut state = self.0.state.lock();
         if let Some(allowed) = &state.allowed {
-            tools.retain(|it| allowed.contains_remote(it.name()));
+            tools.retain(|tool| allowed.contains_remote(tool.name()));
         }
         let before = state.index.tools();
-        let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
-        if before.len() == tools.len() && before.iter().zip(&tools).all(same) {
+        let is_same = before.len() == tools.len()
+            && before.iter().zip(&tools).all(|(one, other)| Arc::ptr_eq(one, other));
+        if is_same {
             return;
         }
         let index = Arc::new(ToolIndex::new(tools));
         let before = std::mem::replace(&mut state.index, Arc::clone(&index));
-        state.removed.retain(|it| index.get(it).is_none());
-        let lost = before.tools().iter().map(|it| it.name());
-        state.removed.extend(lost.filter(|it| index.get(it).is_none()).map(str::to_owned));
+        state.removed.retain(|name| index.get(name).is_none());
+        let names = before.tools().iter().map(|tool| tool.name());
+        state.removed.extend(names.filter(|name| index.get(name).is_none()).map(str::to_owned));
         let surplus = state.removed.len().saturating_sub(MAX_REMOVED);
         state.removed.drain(..surplus);
         state.revision += 1;
@@ -154,9 +155,9 @@ impl RemoteTools {
         Arc::clone(&self.0.state.lock().index)
     }
 
-    /// Whether a tool of that name was available and is not any more.
+    /// Returns true if a tool of that name was available and is not any more.
     pub fn was_removed(&self, name: &str) -> bool {
-        self.0.state.lock().removed.iter().any(|it| it == name)
+        self.0.state.lock().removed.iter().any(|removed| removed == name)
     }
 
     /// Changes whenever the advertised tools may have changed.
@@ -174,12 +175,14 @@ impl RemoteTools {
         let mut state = self.0.state.lock();
         let index = Arc::clone(&state.index);
         let names = state.advertised.update(&index, budget, search.name()).iter();
-        let tool = |it: &String| if it == search.name() { Some(search) } else { index.get(it) };
-        let tools = names.filter_map(tool).cloned().collect();
+        let tools = names
+            .filter_map(|name| if name == search.name() { Some(search) } else { index.get(name) })
+            .cloned()
+            .collect();
         (state.revision, tools)
     }
 
-    /// Whether the model has to search for tools.
+    /// Returns true if the model has to search for tools.
     pub(super) fn uses_search(&self) -> bool {
         self.0.state.lock().advertised.uses_search()
     }
@@ -194,7 +197,7 @@ impl RemoteTools {
         state.revision += u64::from(is_new);
     }
 
-    /// How long to wait for servers that are being started. Returns it only once: the caller does
+    /// The time to wait for servers that are being started. Returned only once: the caller does
     /// wait.
     pub fn take_wait_limit(&self) -> Option<Duration> {
         self.0.state.lock().wait_limit.take()
@@ -203,7 +206,8 @@ impl RemoteTools {
     /// Waits until every server is ready or known to have failed.
     pub async fn servers_settled(&self) {
         // This cannot fail: `self` keeps the sender alive.
-        drop(self.0.pending_servers.subscribe().wait_for(Vec::is_empty).await);
+        let mut pending = self.0.pending_servers.subscribe();
+        pending.wait_for(Vec::is_empty).await.ok();
     }
 
     /// The servers that are still starting. The caller tells the user, who gets a notice when they

@@ -1,5 +1,5 @@
-//! The git repository that contains a folder: where its `.git` is, and whether its config starts
-//! programs. The files are the repository's own, so what they say proves nothing by itself.
+//! The git repository that contains a folder: the place of its `.git`, and programs that its config
+//! starts. The files are the repository's own, so their content proves nothing by itself.
 
 mod config_parser;
 mod index;
@@ -35,10 +35,11 @@ const MAX_SUBMODULES: usize = 64;
 /// At most this many files are asked about before git shows all changes.
 const MAX_TRACKED_SECRETS: usize = 4_096;
 
-/// Why git may start a program in this folder, whose `.git` has just appeared. One that leads to a place where nothing
-/// looks for changes counts: what is harmless there now may start programs later.
+/// Why git may start a program in this folder, whose `.git` has just appeared. A `.git` that leads to an unwatched
+/// place counts: settings that are harmless now may start programs later.
 pub(super) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
-    let Some(found) = GitRepository::at(folder).ok().flatten().filter(|it| it.is_elsewhere) else {
+    let Some(found) = GitRepository::at(folder).ok().flatten().filter(|found| found.is_elsewhere)
+    else {
         return program_risk(folder, Obeyed::Always);
     };
     if is_of_known_repository(&found) {
@@ -55,26 +56,33 @@ pub(super) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
 /// it, or in one beside a folder around it.
 fn is_of_known_repository(found: &GitRepository) -> bool {
     let around: Vec<_> = found.top.ancestors().skip(1).collect();
-    let is_used_around = |git: &Path| {
-        around.iter().any(|folder| match GitRepository::at(folder) {
-            Ok(Some(used)) => used.settings_folders().iter().any(|it| it == git),
-            _ => *folder == git && GitLayout::of(git).is_repository(),
-        })
-    };
-    // The hidden folders of a home folder, such as those of caches, are not looked at.
-    let is_beside = |git: &Path| {
-        let is_bare = || GitLayout::of(git).is_repository();
-        let folder =
-            if git.ends_with(".git") { git.parent() } else { Some(git).filter(|_| is_bare()) };
-        let name = folder.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let place = folder.and_then(Path::parent);
-        (name == ".bare" || !name.starts_with('.')) && place.is_some_and(|it| around.contains(&it))
-    };
     let mut folders = found.git.ancestors();
     folders.any(|folder| {
-        (folder.ends_with("modules") || folder.ends_with("worktrees"))
-            && folder.parent().is_some_and(|git| is_beside(git) || is_used_around(git))
+        let holds_others = folder.ends_with("modules") || folder.ends_with("worktrees");
+        let git = folder.parent().filter(|_| holds_others);
+        git.is_some_and(|git| is_beside(git, &around) || is_used_around(git, &around))
     })
+}
+
+fn is_used_around(git: &Path, around: &[&Path]) -> bool {
+    around.iter().any(|folder| match GitRepository::at(folder) {
+        Ok(Some(used)) => used.settings_folders().iter().any(|used| used == git),
+        _ => *folder == git && GitLayout::of(git).is_repository(),
+    })
+}
+
+/// Returns true if a repository lies in one of these folders. Hidden folders of a home folder, such as caches, do not
+/// count.
+fn is_beside(git: &Path, around: &[&Path]) -> bool {
+    let folder = if git.ends_with(".git") {
+        git.parent()
+    } else {
+        Some(git).filter(|git| GitLayout::of(git).is_repository())
+    };
+    let name = folder.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let place = folder.and_then(Path::parent);
+    (name == ".bare" || !name.starts_with('.'))
+        && place.is_some_and(|place| around.contains(&place))
 }
 
 /// Why the repository may show the content of another one.
@@ -86,24 +94,24 @@ fn foreign_content_risk(found: &GitRepository) -> Option<String> {
     borrows.then(|| "it borrows the content of another repository (alternates)".to_owned())
 }
 
-/// The files with secrets, and those for which rules are, that the index of the repository around this real folder
-/// lists, or only those that git assumes to be unchanged. Reads the disk.
+/// The files with secrets, and files that rules restrict, in the index of the repository around this real folder, or
+/// only the ones that git assumes to be unchanged. Reads the disk.
 pub(super) fn tracked_secrets(
     folder: &Path,
     restricted: &DeniedPaths,
     only_assumed_unchanged: bool,
 ) -> Vec<PathBuf> {
     let Some(found) = repository_of(folder) else { return Vec::new() };
-    let is_restricted =
-        |it: &Path| !restricted.is_empty() && restricted.contains(&found.top.join(it));
-    let is_wanted = |it: &Path| is_secret_path(it) || is_restricted(it);
-    let read = |index: &[u8], name_bytes| {
-        index::files(index, name_bytes, only_assumed_unchanged, is_wanted)
-    };
+    let listed = read_index(&found, |bytes, name_bytes| {
+        index::files(bytes, name_bytes, only_assumed_unchanged, |path| {
+            is_secret_path(path)
+                || !restricted.is_empty() && restricted.contains(&found.top.join(path))
+        })
+    });
     // An index that is not understood is a reason to ask, which `program_risk` gives.
-    let mut files = read_index(&found, read).unwrap_or_default();
+    let mut files = listed.unwrap_or_default();
     files.truncate(MAX_TRACKED_SECRETS);
-    files.into_iter().map(|it| found.top.join(it)).collect()
+    files.into_iter().map(|path| found.top.join(path)).collect()
 }
 
 /// The paths of the submodules in the index; `None` if it is not understood.
@@ -124,9 +132,9 @@ fn read_index(
     let bytes = fs::read(index).ok()?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
     let settings = config_parser::parse(&config.unwrap_or_default()).ok()?;
-    let has_long_names = settings
-        .iter()
-        .any(|it| it.key == "extensions.objectformat" && it.value.as_deref() == Some("sha256"));
+    let has_long_names = settings.iter().any(|setting| {
+        setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
+    });
     read(&bytes, if has_long_names { 32 } else { 20 }).ok()
 }
 
@@ -167,12 +175,11 @@ pub(super) fn history_folders(folder: &Path) -> Vec<PathBuf> {
     let Some(git) = git else { return Vec::new() };
     let (configs, _) = submodule_configs(&git.join("modules"), MAX_SUBMODULES);
     let modules = configs.into_iter().filter_map(|config| Some(config.parent()?.to_owned()));
-    let modules = modules.collect::<Vec<_>>();
-    [vec![git], modules].concat()
+    std::iter::once(git).chain(modules).collect()
 }
 
-/// What git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the session's
-/// folder from which git takes hooks or settings, because the settings of its repository or those in
+/// The places that git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the
+/// session's folder from which git takes hooks or settings, because the settings of its repository or in
 /// `user_files` say so, relative to the folder.
 pub(crate) fn obeyed_by_git(
     folder: &Path,
@@ -184,14 +191,14 @@ pub(crate) fn obeyed_by_git(
 
 /// The top of the working tree that a folder belongs to.
 pub(super) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
-    repository_of(folder).map(|it| it.top)
+    repository_of(folder).map(|found| found.top)
 }
 
 /// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
 /// run there.
 pub(super) fn config_of(folder: &Path) -> Option<PathBuf> {
-    let found = folder.ancestors().find_map(|it| match GitRepository::at(it) {
-        Ok(None) if !GitLayout::of(it).is_repository() => None,
+    let found = folder.ancestors().find_map(|folder| match GitRepository::at(folder) {
+        Ok(None) if !GitLayout::of(folder).is_repository() => None,
         found => Some(found.ok().flatten()),
     })??;
     if found.is_elsewhere && verified_git_folder(&found).is_none() {
@@ -205,15 +212,19 @@ pub(super) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     const NAMING_FILES: [&str; 4] =
         ["include.path", "includeif.path", "core.excludesfile", "core.attributesfile"];
     let mut all = vec![home.join(".gitconfig")];
-    all.extend(["config", "ignore", "attributes"].map(|it| config.join("git").join(it)));
+    all.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        let named = config_parser::parse(&text).unwrap_or_default().into_iter();
-        let named = named.filter(|it| NAMING_FILES.contains(&it.key.as_str()));
-        all.extend(named.filter_map(|it| it.value).map(|it| match it.strip_prefix("~/") {
-            Some(rest) => home.join(rest),
-            None => file.with_file_name(it),
-        }));
+        for setting in config_parser::parse(&text).unwrap_or_default() {
+            if let Some(path) = setting.value
+                && NAMING_FILES.contains(&setting.key.as_str())
+            {
+                all.push(match path.strip_prefix("~/") {
+                    Some(rest) => home.join(rest),
+                    None => file.with_file_name(path),
+                });
+            }
+        }
     }
     all
 }
@@ -223,48 +234,53 @@ pub(super) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
 fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
     let git = &found.git;
     if git.parent()?.file_name()? == "worktrees" {
-        let back = read_text(&git.join("gitdir"), MAX_POINTER_BYTES)?;
-        let back = real_path(git.join(back.trim_end())).ok()?;
+        let back = named_place(git, "gitdir")?;
         let common = git.parent()?.parent()?;
-        let says = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
-        let says = real_path(git.join(says.trim_end())).ok()?;
+        let named_common = named_place(git, "commondir")?;
         let is_it = back == found.top.join(".git")
-            && says == common
+            && named_common == common
             && GitLayout::of(common).is_repository();
         return is_it.then(|| common.to_path_buf());
     }
     (GitLayout::of(git).is_repository() && is_worktree(git, &found.top)).then(|| git.clone())
 }
 
-/// Whether the config of a repository names `top` as its working tree.
+/// The real path that a file in a `.git` names.
+fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
+    let text = read_text(&git.join(file), MAX_POINTER_BYTES)?;
+    real_path(git.join(text.trim_end())).ok()
+}
+
+/// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
     let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
     let Ok(all) = config_parser::parse(&text) else { return false };
-    let named = all.iter().rev().find(|it| it.key == "core.worktree");
-    let named = named.and_then(|it| it.value.as_ref());
-    named.is_some_and(|it| real_path(git.join(it)).is_ok_and(|it| it == top))
+    let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
+    let named = setting.and_then(|setting| setting.value.as_ref());
+    named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
 }
 
 /// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
 fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
     let state = state_folder(found, folder);
-    let named = named_paths(found, user_files, None).into_iter();
-    let named = named.filter(|(key, _)| key != "core.attributesfile");
+    let named = named_paths(found, user_files, None)
+        .into_iter()
+        .filter(|(key, _)| key != "core.attributesfile");
     let below = named.filter_map(|(_, path)| {
         let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
         base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
     });
-    below.filter(|it| it != Path::new("")).map(|it| it.display().to_string()).collect()
+    below.filter(|path| path != Path::new("")).map(|path| path.display().to_string()).collect()
 }
 
-/// Returns the paths that the settings of a repository and those in `user_files` name, each with the key of
-/// the setting. Without a home folder, those in it are left out.
+/// Returns the paths that the settings of a repository and in `user_files` name, each with the key of
+/// the setting. Without a home folder, paths in it are left out.
 fn named_paths(
     found: &GitRepository,
     user_files: &[PathBuf],
     home: Option<&Path>,
 ) -> Vec<(String, PathBuf)> {
-    let own = common_folder(found).map(|it| it.join("config"));
+    let own = common_folder(found).map(|folder| folder.join("config"));
     let files = own.into_iter().chain([found.git.join("config.worktree")]);
     let mut pending: Vec<_> = files.chain(user_files.iter().cloned()).collect();
     let mut read = 0;
@@ -282,12 +298,12 @@ fn named_paths(
                 _ if value.starts_with('~') => continue,
                 _ => PathBuf::from(value),
             };
-            let path = match setting.key.as_str() {
+            let named_path = match setting.key.as_str() {
                 "core.hookspath" | "core.attributesfile" => found.top.join(value),
                 "include.path" | "includeif.path" => file.with_file_name(value),
                 _ => continue,
             };
-            let path = normalize_lexically(&path);
+            let path = normalize_lexically(&named_path);
             if !setting.key.starts_with("core.") {
                 pending.push(path.clone());
             }
@@ -297,7 +313,7 @@ fn named_paths(
     named
 }
 
-/// Where git's settings and attributes for all users are, depending on how it was installed.
+/// The folders of git's settings and attributes for all users, depending on how it was installed.
 const SYSTEM_FOLDERS: [&str; 4] =
     ["/etc", "/usr/local/etc", "/opt/homebrew/etc", "C:/Program Files/Git/etc"];
 
@@ -305,18 +321,23 @@ const SYSTEM_FOLDERS: [&str; 4] =
 /// up: not for the runtime's thread.
 pub(super) fn attribute_files(folder: &Path, user: &GitSettings) -> Vec<PathBuf> {
     let Some(found) = repository_of(folder) else { return Vec::new() };
-    let system = SYSTEM_FOLDERS.iter().map(Path::new).filter(|it| it.is_absolute());
-    let config = user.config.iter().map(|it| it.join("git"));
-    let settings = system.clone().map(|it| it.join("gitconfig"));
-    let settings = settings.chain(config.clone().map(|it| it.join("config")));
-    let settings: Vec<_> =
-        settings.chain(user.home.iter().map(|it| it.join(".gitconfig"))).collect();
-    let named = named_paths(&found, &settings, user.home.as_deref()).into_iter();
-    let named = named.filter(|(key, _)| key == "core.attributesfile").map(|(_, path)| path);
-    let own = common_folder(&found).map(|it| it.join("info/attributes"));
-    let all =
-        system.map(|it| it.join("gitattributes")).chain(config.map(|it| it.join("attributes")));
-    all.chain(named).chain(own).collect()
+    let system = SYSTEM_FOLDERS.iter().map(Path::new).filter(|folder| folder.is_absolute());
+    let config = user.config.iter().map(|folder| folder.join("git"));
+    let settings: Vec<_> = system
+        .clone()
+        .map(|folder| folder.join("gitconfig"))
+        .chain(config.clone().map(|folder| folder.join("config")))
+        .chain(user.home.iter().map(|home| home.join(".gitconfig")))
+        .collect();
+    let named = named_paths(&found, &settings, user.home.as_deref())
+        .into_iter()
+        .filter(|(key, _)| key == "core.attributesfile")
+        .map(|(_, path)| path);
+    let own = common_folder(&found).map(|folder| folder.join("info/attributes"));
+    let usual = system
+        .map(|folder| folder.join("gitattributes"))
+        .chain(config.map(|folder| folder.join("attributes")));
+    usual.chain(named).chain(own).collect()
 }
 
 /// A path with `.` and `..` resolved by the names alone.
@@ -324,7 +345,9 @@ pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::ParentDir => drop(plain.pop()),
+            Component::ParentDir => {
+                plain.pop();
+            }
             Component::CurDir => {}
             part => plain.push(part),
         }
@@ -332,8 +355,8 @@ pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     plain
 }
 
-/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and whether these
-/// are all.
+/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and true if
+/// these are all.
 pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
     let mut found = Vec::new();
     let mut left = limit;
@@ -360,8 +383,8 @@ pub(super) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, 
 /// The text of a file; `None` if it is no file, too long, or no text.
 fn read_text(path: &Path, limit: usize) -> Option<String> {
     read_head(path, None, limit)
-        .filter(|it| it.is_complete && !it.text.contains('\0'))
-        .map(|it| it.text)
+        .filter(|head| head.is_complete && !head.text.contains('\0'))
+        .map(|head| head.text)
 }
 
 #[cfg(test)]

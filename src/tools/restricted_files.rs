@@ -1,5 +1,5 @@
-//! The files at and below what a call moves, deletes or copies that rules deny or ask about. A folder is
-//! judged by all that is in it, because a rule for a path says nothing about what has been moved elsewhere.
+//! The files that a call moves, deletes or copies and that rules deny or ask about. A folder is
+//! judged by its whole content, because a rule for a path does not cover files that were moved elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub(super) struct RestrictedFiles {
 }
 
 impl RestrictedFiles {
-    /// Looks below what these effects of a file tool move or delete. Blocks.
+    /// Looks below the paths that these effects of a file tool move or delete. Blocks.
     pub(super) fn of_effects(effects: &[Effect], env: &ToolEnv) -> RestrictedFiles {
         let [Effect::Delete(from), rest @ ..] = effects else { return RestrictedFiles::default() };
         let to = rest.iter().find_map(|effect| match effect {
@@ -38,7 +38,7 @@ impl RestrictedFiles {
         search.found
     }
 
-    /// Looks at and below what the words of a command name. Blocks.
+    /// Looks at and below the paths that the words of a command name. Blocks.
     pub(super) fn of_command(
         script: &Script,
         workdir: &Path,
@@ -58,9 +58,10 @@ impl RestrictedFiles {
         search.found
     }
 
-    /// The files that the call changes, and those that it only reads.
+    /// The files that the call changes, and the files that it only reads.
     pub(super) fn split(&self) -> (Vec<ResolvedPath>, Vec<ResolvedPath>) {
-        let (mut changes, mut reads) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
+        let mut reads = Vec::new();
         for effect in &self.effects {
             match effect {
                 Effect::Read(target) => reads.push(target.clone()),
@@ -108,20 +109,24 @@ impl Search<'_> {
         }
     }
 
-    /// Where a word leads, and for a pattern the folder where it begins, with what it matches there. What
-    /// changes a link does not follow it.
+    /// The target of a word, and for a pattern the folder where it begins, with the pattern there. A change of
+    /// a link does not follow it.
     fn place(&self, word: &Word, folder: &Path, is_change: bool) -> (PathBuf, Option<Glob>) {
         let named = folder.join(&word.text);
         if self.roots.leads_elsewhere(&named) {
             return (named, None);
         }
         if !word.is_glob {
-            let entry = || self.roots.resolve_entry(&named);
-            let target = if is_change { entry() } else { self.roots.resolve(&named) };
+            let target = if is_change {
+                self.roots.resolve_entry(&named)
+            } else {
+                self.roots.resolve(&named)
+            };
             return (target.path, None);
         }
-        let is_literal = |above: &&Path| !above.to_string_lossy().contains(['*', '?', '[']);
-        let start = named.ancestors().find(is_literal).unwrap_or(folder);
+        let literal =
+            named.ancestors().find(|above| !above.to_string_lossy().contains(['*', '?', '[']));
+        let start = literal.unwrap_or(folder);
         let rest = named.strip_prefix(start).unwrap_or(&named).to_string_lossy().into_owned();
         let start = self.roots.resolve(start).path;
         let name = start.to_string_lossy();
@@ -132,7 +137,7 @@ impl Search<'_> {
         (start, Some(matcher.unwrap_or_else(Glob::everything)))
     }
 
-    /// Adds what is below a folder, as far as the pattern matches it.
+    /// Adds the content of a folder, as far as the pattern matches it.
     fn add_below(
         &mut self,
         from: &Path,
@@ -164,7 +169,7 @@ impl Search<'_> {
         {
             self.note(to, action, Effect::Write);
         }
-        // A file that only its name tells to be secret must not lose that name unseen.
+        // A file that is secret only by its name must not lose that name unseen.
         if is_change && to.is_some_and(|to| is_secret_path(path) && !is_secret_path(to)) {
             self.note(path, RuleAction::Ask, Effect::Read);
         }

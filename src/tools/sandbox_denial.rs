@@ -1,5 +1,5 @@
-//! Says what the sandbox has denied to a command: the connections that were noted where they came to nothing, and what
-//! the command's output tells. Only adds a hint; the command is never run again because of it, since it may have done
+//! Describes what the sandbox has denied to a command, from the connections that came to nothing and from the
+//! command's output. Only adds a hint; the command is never run again because of it, since it may have done
 //! part of its work.
 
 use std::cmp::Reverse;
@@ -13,16 +13,16 @@ const NAMESERVER_PORT: u16 = 53;
 /// At most this many addresses are named.
 const MAX_NAMED: usize = 3;
 
-/// What is said about a denial.
+/// A note about a denial.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DenialNote {
-    /// What was denied, for the user.
+    /// The denied access, for the user.
     pub(super) what: String,
-    /// What would allow it, for the model.
+    /// The escalation that would allow it, for the model.
     pub(super) escalate: String,
 }
 
-/// What programs print when the system denies something, in lower case.
+/// Messages of programs when the system denies something, in lower case.
 const DENIAL_PHRASES: &[&str] = &[
     "could not resolve host",
     "couldn't connect to server",
@@ -51,7 +51,7 @@ const SEARCHED_BYTES: usize = 16 * 1024;
 /// At most this many lines of it are compared with names of files.
 const MAX_LINES: usize = 200;
 
-/// What programs print about a path that is read-only, or that git cannot replace because of that, in lower case.
+/// Messages of programs about a path that is read-only, or that git cannot replace because of that, in lower case.
 const REFUSED_WRITES: &[&str] = &[
     "device or resource busy",
     "eacces",
@@ -63,11 +63,11 @@ const REFUSED_WRITES: &[&str] = &[
     "read-only file system",
 ];
 
-/// The path among these, which the sandbox keeps read-only, that a line of the output names as one that cannot be
-/// written: by the end of its name, or as the folder of a file.
+/// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
+/// of its name, or as the folder of a file.
 pub(super) fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
     let from = (output.len().saturating_sub(SEARCHED_BYTES)..=output.len())
-        .find(|it| output.is_char_boundary(*it))?;
+        .find(|at| output.is_char_boundary(*at))?;
     let lines = output[from..].lines().take(MAX_LINES);
     let mut refused = lines.filter(|line| {
         let line = line.to_lowercase();
@@ -76,8 +76,9 @@ pub(super) fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&
     refused.find_map(|line| {
         let named = read_only.iter().map(|path| (named_length(line, path), *path));
         // Of several that a line may mean, the outermost.
-        let likely = named.filter(|(length, _)| *length > 0);
-        let likely = likely.max_by_key(|(length, path)| (*length, Reverse(path.as_os_str().len())));
+        let likely = named
+            .filter(|(length, _)| *length > 0)
+            .max_by_key(|(length, path)| (*length, Reverse(path.as_os_str().len())));
         likely.map(|(_, path)| path)
     })
 }
@@ -88,31 +89,32 @@ fn named_length(line: &str, path: &Path) -> usize {
     let whole = path.to_string_lossy();
     let starts = whole.match_indices('/').map(|(at, _)| at + 1);
     let ends = std::iter::once(0).chain(starts).map(|at| &whole[at..]);
-    let is_told = |end: &&str| end.starts_with('.') || end.contains('/');
-    let is_part = |char: char| char.is_alphanumeric() || "/._-".contains(char);
-    let is_named = |end: &&str| {
-        line.match_indices(*end).any(|(at, _)| {
-            let before = line[..at].strip_suffix("./").unwrap_or(&line[..at]);
-            let after = &line[at + end.len()..];
-            !before.ends_with(is_part) && (after.starts_with('/') || !after.starts_with(is_part))
-        })
-    };
-    ends.filter(is_told).find(is_named).map_or(0, str::len)
+    let mut unusual = ends.filter(|end| end.starts_with('.') || end.contains('/'));
+    unusual.find(|end| has_word(line, end)).map_or(0, str::len)
 }
 
-/// Describes the connections that came to nothing because of the sandbox. A server of this machine is missed only by a
-/// command that has failed: another one may just have looked whether there is one.
+/// Returns true if a line has this end of a path as a word, or as the beginning of one.
+fn has_word(line: &str, end: &str) -> bool {
+    let is_part = |char: char| char.is_alphanumeric() || "/._-".contains(char);
+    line.match_indices(end).any(|(at, _)| {
+        let before = line[..at].strip_suffix("./").unwrap_or(&line[..at]);
+        let after = &line[at + end.len()..];
+        !before.ends_with(is_part) && (after.starts_with('/') || !after.starts_with(is_part))
+    })
+}
+
+/// Describes the connections that came to nothing because of the sandbox. A server of this machine counts only for a
+/// command that has failed: others may just have checked for one.
 pub(super) fn refused_connections(
     refused: &[SocketAddr],
     has_network: bool,
     has_failed: bool,
 ) -> Option<DenialNote> {
-    let is_local = |address: &&SocketAddr| {
+    let (local, outside): (Vec<_>, Vec<_>) = refused.iter().partition(|address: &&SocketAddr| {
         let host = address.ip();
         let is_lookup = address.port() == NAMESERVER_PORT && !has_network;
         !is_lookup && (has_network || host.is_loopback() || host.is_unspecified())
-    };
-    let (local, outside): (Vec<_>, Vec<_>) = refused.iter().partition(is_local);
+    });
     let (lookups, outside): (Vec<_>, Vec<_>) =
         outside.into_iter().partition(|address: &&SocketAddr| address.port() == NAMESERVER_PORT);
     let mut denied = Vec::new();
@@ -159,7 +161,7 @@ impl DenialNote {
     }
 }
 
-/// What git and the programs that sign for it print if they do not reach the key, in lower case.
+/// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
 const FAILED_SIGNATURES: &[&str] = &[
     "failed to sign the data",
     "unable to sign the tag",
@@ -179,10 +181,10 @@ pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
     Some(DenialNote { what, escalate: "sign".to_owned() })
 }
 
-/// The path in a command's output that could not be written; `None` if none is told.
+/// The path in a command's output that could not be written; `None` if none is named.
 pub(super) fn unwritable_path(output: &str) -> Option<&str> {
-    let from = output.len().saturating_sub(SEARCHED_BYTES);
-    let from = (from..output.len()).find(|at| output.is_char_boundary(*at))?;
+    let earliest = output.len().saturating_sub(SEARCHED_BYTES);
+    let from = (earliest..output.len()).find(|at| output.is_char_boundary(*at))?;
     output[from..].lines().rev().find_map(|line| {
         let lower = line.to_ascii_lowercase();
         REFUSED_WRITES.iter().find(|phrase| lower.contains(**phrase))?;
@@ -196,7 +198,7 @@ pub(super) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<Deni
         return None;
     }
     let place = path.ancestors().find(|place| place.symlink_metadata().is_ok())?;
-    // To open the whole disk is never what is needed.
+    // Nobody needs the whole disk.
     place.parent()?;
     let shown = escape_hidden_line(&place.to_string_lossy());
     Some(DenialNote { what: format!("{shown} is not writable"), escalate: shown })
@@ -206,18 +208,18 @@ pub(super) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<Deni
 fn path_in(line: &str) -> Option<&str> {
     let quoted =
         line.split(['\'', '"', '`', '‘', '’', '“', '”']).find(|part| part.starts_with('/'));
-    let word = || {
+    let path = quoted.or_else(|| {
         let words = line.split(|char: char| char.is_whitespace() || "()[]<>,;=".contains(char));
         words.map(|word| word.trim_end_matches([':', '.'])).find(|word| word.starts_with('/'))
-    };
-    quoted.or_else(word).filter(|path| path.len() > 1)
+    });
+    path.filter(|path| path.len() > 1)
 }
 
-/// Whether the output of a failed command mentions a denied operation.
+/// Returns true if the output of a failed command mentions a denied operation.
 pub(super) fn is_likely(output: &str) -> bool {
     let from = output.len().saturating_sub(SEARCHED_BYTES);
     let end = String::from_utf8_lossy(&output.as_bytes()[from..]).to_lowercase();
-    DENIAL_PHRASES.iter().any(|it| end.contains(it))
+    DENIAL_PHRASES.iter().any(|phrase| end.contains(phrase))
 }
 
 #[cfg(test)]

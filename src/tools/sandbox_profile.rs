@@ -21,18 +21,18 @@ pub(crate) struct SessionAccess<'a> {
     pub real_paths: &'a RealPaths,
 }
 
-/// What one program may do beyond, or less than, the session's other programs.
+/// The access of one program, as far as it differs from the session's other programs.
 pub(crate) struct ProgramAccess<'a> {
     pub writable: Vec<PathBuf>,
-    /// Whether the program may change caches for itself.
+    /// True if the program may change caches for itself.
     pub has_caches: bool,
     pub network: Network,
     /// Addresses of this machine to which the program may connect.
     pub machine_addresses: Vec<SocketAddr>,
-    /// Whether the program may profile and record what it has started.
+    /// True if the program may profile and record its children.
     pub debug: bool,
     pub may_write_protected: &'a dyn Fn(&Path) -> bool,
-    /// Whether the program may read a path that others may not.
+    /// Returns true if the program may read a path that others may not.
     pub may_read_hidden: &'a dyn Fn(&Path) -> bool,
     /// Sockets of other programs to which the program may connect.
     pub sockets: Vec<PathBuf>,
@@ -42,14 +42,14 @@ pub(crate) struct ProgramAccess<'a> {
     pub unhidden: Vec<PathBuf>,
     /// Further paths that the program may not change.
     pub read_only: Vec<PathBuf>,
-    /// The folders of which the program changes a layer only.
+    /// The folders whose changes go into a layer.
     pub layers: Vec<PrivateLayer>,
     pub private_tmp: Option<PrivateTmp>,
 }
 
 impl SessionAccess<'_> {
-    /// The folders that every program of the session with write access may write: those of the
-    /// session and those of the settings. Looks files up: not for the runtime's thread.
+    /// The folders that every program of the session with write access may write: the session's
+    /// own and the ones of the settings. Looks files up: not for the runtime's thread.
     pub(crate) fn writable_folders(&self) -> Vec<PathBuf> {
         let roots = self.roots.folders().map(Path::to_path_buf);
         roots.chain(self.existing(self.confinement.writable.iter())).collect()
@@ -62,7 +62,7 @@ impl SessionAccess<'_> {
             return Vec::new();
         }
         let caches = self.existing(confinement.caches.iter());
-        caches.map(|it| PrivateLayer::new(it, &confinement.private_caches)).collect()
+        caches.map(|cache| PrivateLayer::new(cache, &confinement.private_caches)).collect()
     }
 
     /// Builds the profile of a program. Looks files up: not for the runtime's thread.
@@ -75,23 +75,18 @@ impl SessionAccess<'_> {
             self.read_only(program.may_write_protected)
         };
         read_only.extend(program.read_only);
-        // A folder that the user has opened as a session folder stays readable.
-        let is_opened = |path: &PathBuf| {
-            self.roots.folders().any(|root| root.starts_with(path))
-                && !self.roots.private_folders().any(|own| own == path)
-        };
-        let hidden = confinement.hidden.iter().filter(|it| !(program.may_read_hidden)(it));
+        let usual = confinement.hidden.iter().filter(|path| !(program.may_read_hidden)(path));
         let unreadable = self.denied_paths.unreadable_paths();
         let secret_files = secret_files();
-        let hidden = hidden.chain(&unreadable).chain(program.hidden).chain(&secret_files);
-        let hidden = self.existing(hidden);
+        let hidden =
+            self.existing(usual.chain(&unreadable).chain(program.hidden).chain(&secret_files));
         let readable = confinement.readable.clone().map(|mut list| {
             list.extend(self.existing(confinement.caches.iter()));
             list
         });
         SandboxProfile {
             read_only,
-            hidden: hidden.filter(|it| !is_opened(it)).collect(),
+            hidden: hidden.filter(|path| !self.is_opened(path)).collect(),
             unhidden: self.existing(program.unhidden.iter()).collect(),
             readable,
             caches: if program.has_caches { self.caches() } else { Vec::new() },
@@ -105,9 +100,15 @@ impl SessionAccess<'_> {
         }
     }
 
-    /// What no program with write access may write: our own files, denied and protected paths.
+    /// Returns true for a folder that the user has opened as a session folder, or a folder above one: it stays
+    /// readable.
+    fn is_opened(&self, path: &Path) -> bool {
+        self.roots.folders().any(|root| root.starts_with(path))
+            && !self.roots.private_folders().any(|own| own == path)
+    }
+
+    /// The paths that no program with write access may write: our own files, denied and protected paths.
     fn read_only(&self, may_write_protected: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
-        let is_inside = |path: &PathBuf| self.roots.folders().any(|root| path.starts_with(root));
         let unwritable = self.denied_paths.unwritable_paths();
         let own_files = self.existing(self.confinement.read_only.iter().chain(&unwritable));
         let protected = &self.confinement.protected;
@@ -115,13 +116,14 @@ impl SessionAccess<'_> {
         for root in protected.roots() {
             names.list(root);
         }
-        let mut exists = |path: &PathBuf| {
+        let inside =
+            own_files.filter(|path| self.roots.folders().any(|root| path.starts_with(root)));
+        let obeyed = protected.leaf_paths().iter().filter(|path| {
             names.may_exist(path)
-                && fs::symlink_metadata(path).is_ok_and(|it| it.is_file() || it.is_dir())
-        };
-        let protected = protected.leaf_paths().iter();
-        let protected = protected.filter(|it| exists(it) && !may_write_protected(it));
-        own_files.filter(is_inside).chain(protected.cloned()).collect()
+                && fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_dir())
+                && !may_write_protected(path)
+        });
+        inside.chain(obeyed.cloned()).collect()
     }
 
     /// The paths that exist, with symbolic links resolved.
@@ -129,6 +131,6 @@ impl SessionAccess<'_> {
         &self,
         paths: impl Iterator<Item = &'b PathBuf>,
     ) -> impl Iterator<Item = PathBuf> {
-        paths.filter_map(|it| self.real_paths.get(it))
+        paths.filter_map(|path| self.real_paths.get(path))
     }
 }

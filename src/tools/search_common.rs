@@ -1,5 +1,5 @@
-//! What `find_files`, `grep` and `list_dir` share: where they may search, what is too broad, and
-//! the notes in their results.
+//! The common parts of `find_files`, `grep` and `list_dir`: the places where they may search, the check
+//! for searches that are too broad, and the notes in their results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ pub(super) async fn check_breadth(
 ) -> Result<(), ToolRefusal> {
     let Some(target) = targets.first() else { return Ok(()) };
     let files = &ctx.env.files;
-    let own = files.resolve(".").await.map_err(|it| it.to_string())?.path;
+    let own = files.resolve(".").await.map_err(|error| error.to_string())?.path;
     let home = match &ctx.env.shared.folders.home {
-        Some(home) => files.resolve(home).await.ok().map(|it| it.path),
+        Some(home) => files.resolve(home).await.ok().map(|home| home.path),
         None => None,
     };
     if is_broad(&target.path, &own, home.as_deref()) {
@@ -43,9 +43,9 @@ pub(super) async fn check_breadth(
     Ok(())
 }
 
-/// Whether a folder contains the home folder or the session's folder and is not the latter.
+/// Returns true if a folder contains the home folder or the session's folder and is not the latter.
 fn is_broad(folder: &Path, own: &Path, home: Option<&Path>) -> bool {
-    folder != own && (own.starts_with(folder) || home.is_some_and(|it| it.starts_with(folder)))
+    folder != own && (own.starts_with(folder) || home.is_some_and(|home| home.starts_with(folder)))
 }
 
 /// The scope of a search, if the path still leads to the place that was judged.
@@ -56,17 +56,22 @@ pub(super) async fn scope(
     ctx: &ToolCtx,
 ) -> Result<SearchScope, ToolRefusal> {
     let roots = ctx.env.files.roots();
-    let resolve = |path: PathBuf| ctx.env.files.resolve(path);
-    let glob_base = resolve(PathBuf::from(".")).await.map_err(|it| it.to_string())?.path;
-    if resolve(target.path.clone()).await.as_ref() != Ok(target) {
+    let files = &ctx.env.files;
+    let glob_base =
+        files.resolve(PathBuf::from(".")).await.map_err(|error| error.to_string())?.path;
+    if files.resolve(target.path.clone()).await.as_ref() != Ok(target) {
         return Err(FileError::Moved.to_string().into());
     }
-    let glob = glob.map(str::trim).filter(|it| !it.is_empty());
-    let glob = glob.map(|it| Glob::parse(it, &glob_base)).transpose()?;
+    let glob = glob
+        .map(str::trim)
+        .filter(|glob| !glob.is_empty())
+        .map(|glob| Glob::parse(glob, &glob_base))
+        .transpose()?;
     let private: Vec<_> = roots.private_folders().map(Path::to_path_buf).collect();
     let closed = pass.denied_paths().clone();
-    let excluded =
-        ExcludedPaths::new(move |it| private.iter().any(|own| it == own) || closed.contains(it));
+    let excluded = ExcludedPaths::new(move |path| {
+        private.iter().any(|own| path == own) || closed.contains(path)
+    });
     Ok(SearchScope { root: target.path.clone(), glob_base, excluded, include_hidden: hidden, glob })
 }
 
@@ -97,8 +102,8 @@ impl Drop for StopFlag {
 /// Why a path cannot be searched, as a phrase that follows its name; `None` if it can.
 pub(super) fn obstacle(path: &Path, needs_folder: bool) -> Option<&'static str> {
     match fs::symlink_metadata(path) {
-        Ok(it) if it.is_dir() || it.is_file() && !needs_folder => None,
-        Ok(it) if it.is_file() => Some("is not a folder"),
+        Ok(found) if found.is_dir() || found.is_file() && !needs_folder => None,
+        Ok(found) if found.is_file() => Some("is not a folder"),
         Ok(_) => Some("is neither a file nor a folder"),
         Err(error) => match error.kind() {
             std::io::ErrorKind::NotFound => Some("does not exist"),
@@ -119,7 +124,7 @@ pub(super) async fn obstacle_message(
     let near = ctx.env.files.similar_paths(target).await;
     if why == "does not exist" && !near.is_empty() {
         let roots = ctx.env.files.roots();
-        let names: Vec<_> = near.into_iter().map(|it| short_path(roots, target, it)).collect();
+        let names: Vec<_> = near.into_iter().map(|path| short_path(roots, target, path)).collect();
         text.push_str(&format!(" Similar names: {}", names.join(", ")));
     }
     text
@@ -163,14 +168,14 @@ pub(super) fn hidden_matches_note(found: &HiddenMatches) -> String {
 
 /// A list of similar names.
 pub(super) fn similar_names(near: Vec<PathBuf>, roots: &Roots, target: &ResolvedPath) -> String {
-    let name = |it: PathBuf| {
-        let end = if it.is_dir() { "/" } else { "" };
-        format!("{}{end}", short_path(roots, target, it))
-    };
-    near.into_iter().map(name).collect::<Vec<_>>().join(", ")
+    let names = near.into_iter().map(|path| {
+        let end = if path.is_dir() { "/" } else { "" };
+        format!("{}{end}", short_path(roots, target, path))
+    });
+    names.collect::<Vec<_>>().join(", ")
 }
 
-/// The note about which part of the `total` results is shown and how to see the rest.
+/// The note about the shown part of the `total` results, with a hint for the rest.
 pub(super) fn page_note(
     all: &str,
     total: usize,
@@ -222,18 +227,19 @@ pub(super) fn incomplete_note(is_part: bool, is_full: bool, unreadable: usize) -
 
 /// The view of a search before it runs.
 pub(super) fn search_view(what: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let elsewhere = targets.iter().filter(|it| roots.display_path(it) != ".");
-    let location = |it| Location { path: roots.client_path(it), line: None };
+    let elsewhere = targets.iter().filter(|target| roots.display_path(target) != ".");
+    let locations =
+        elsewhere.map(|target| Location { path: roots.client_path(target), line: None });
     CallView {
         title: format!("{what}{}", folder_suffix(roots, targets)),
         kind: ToolKind::Search,
-        locations: elsewhere.map(location).collect(),
+        locations: locations.collect(),
     }
 }
 
 /// ` in FOLDER`, unless the search is about the whole project.
 fn folder_suffix(roots: &Roots, targets: &[ResolvedPath]) -> String {
-    match targets.first().map(|it| roots.display_path(it)) {
+    match targets.first().map(|target| roots.display_path(target)) {
         Some(name) if name != "." => format!(" in {name}"),
         _ => String::new(),
     }

@@ -1,5 +1,5 @@
 //! Watches the protected places for as long as confined MCP servers run, also between their calls. Only
-//! what has changed at a time when a server ran is taken away or reported: at all other times it was the
+//! changes at a time when a server ran are taken away or reported: at all other times it was the
 //! user, or another program.
 
 use std::collections::{BTreeSet, HashSet};
@@ -26,7 +26,7 @@ const MAX_TIMES: usize = 10_000;
 /// At most this many paths are remembered of each kind.
 const MAX_PATHS: usize = 1_000;
 
-/// What a session knows of changes that are not its servers'.
+/// The known changes in a session that are not its servers'.
 #[derive(Debug, Default)]
 pub(super) struct WatchedServers {
     /// Paths that others were allowed to change, and the time in which they do.
@@ -44,13 +44,13 @@ impl WatchedServers {
         let now = SystemTime::now();
         let time = ActiveTime { from: now - CLOCK_LAG, until: now + limit };
         let mut allowed = self.allowed.lock();
-        allowed.retain(|it| it.1.until > now);
-        allowed.extend(paths.into_iter().map(|it| (it, time)));
+        allowed.retain(|(_, time)| time.until > now);
+        allowed.extend(paths.into_iter().map(|path| (path, time)));
         let more = allowed.len().saturating_sub(MAX_PATHS);
         allowed.drain(..more);
     }
 
-    /// Notes that who was allowed to change these paths has ended.
+    /// Notes that the call that was allowed to change these paths has ended.
     pub(super) fn end_allowed(&self, paths: &[PathBuf]) {
         let now = SystemTime::now() + CLOCK_LAG;
         for (path, time) in self.allowed.lock().iter_mut() {
@@ -64,10 +64,10 @@ impl WatchedServers {
     pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
         let now = SystemTime::now();
         let allowed = self.allowed.lock();
-        allowed.iter().filter(|it| it.1.has(now)).map(|it| it.0.clone()).collect()
+        allowed.iter().filter(|(_, time)| time.has(now)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Notes that a command without a sandbox runs: what changes meanwhile may be its work.
+    /// Notes that a command without a sandbox runs: changes meanwhile may be its work.
     pub(super) fn note_unconfined_command(&self) {
         self.unconfined_command.store(true, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl WatchedServers {
     pub(super) fn note_told(&self, paths: &[PathBuf]) {
         let mut told = self.told.lock();
         if told.len() < MAX_PATHS {
-            told.extend(paths.iter().filter_map(|it| Some((it.clone(), changed_at(it)?))));
+            told.extend(paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))));
         }
     }
 
@@ -93,8 +93,8 @@ impl WatchedServers {
     }
 
     fn is_known(&self, path: &Path, time: SystemTime) -> bool {
-        let is_allowed = |it: &(PathBuf, ActiveTime)| path.starts_with(&it.0) && it.1.has(time);
-        self.allowed.lock().iter().any(is_allowed)
+        let allowed = self.allowed.lock();
+        allowed.iter().any(|(place, active)| path.starts_with(place) && active.has(time))
             || self.told.lock().contains(&(path.to_owned(), time))
     }
 }
@@ -111,7 +111,7 @@ impl ActiveTime {
     }
 }
 
-/// When the servers have run since the watch began.
+/// The times at which the servers have run since the watch began.
 #[derive(Debug)]
 struct ActiveTimes {
     begin: SystemTime,
@@ -120,7 +120,8 @@ struct ActiveTimes {
 
 impl ActiveTimes {
     fn add(&mut self, from: SystemTime, until: SystemTime) {
-        let (from, until) = (from - CLOCK_LAG, until + CLOCK_LAG);
+        let from = from - CLOCK_LAG;
+        let until = until + CLOCK_LAG;
         match self.times.last_mut() {
             Some(last) if last.until >= from => last.until = until,
             _ => self.times.push(ActiveTime { from, until }),
@@ -132,20 +133,25 @@ impl ActiveTimes {
     }
 
     fn has(&self, moment: SystemTime) -> bool {
-        let next = self.times.partition_point(|it| it.until < moment);
-        self.times.get(next).is_some_and(|it| it.has(moment))
+        let next = self.times.partition_point(|time| time.until < moment);
+        self.times.get(next).is_some_and(|time| time.has(moment))
     }
 
-    /// Whether what is at a path may have come there while a server ran: it changed then, or it is older
+    /// Returns true if the entry at a path may have come there while a server ran: it changed then, or it is older
     /// than the watch, and a folder above it was moved then.
     fn cover(&self, path: &Path) -> bool {
-        let is_active = |it: &Path| changed_at(it).is_some_and(|it| self.has(it));
         match changed_at(path) {
-            Some(time) if time + CLOCK_LAG < self.begin => path.ancestors().any(is_active),
+            Some(time) if time + CLOCK_LAG < self.begin => {
+                path.ancestors().any(|folder| self.has_change_of(folder))
+            }
             Some(time) => self.has(time),
             // It is gone.
-            None => path.parent().is_some_and(is_active),
+            None => path.parent().is_some_and(|folder| self.has_change_of(folder)),
         }
+    }
+
+    fn has_change_of(&self, path: &Path) -> bool {
+        changed_at(path).is_some_and(|time| self.has(time))
     }
 }
 
@@ -188,7 +194,7 @@ impl ServerWatch {
         }
     }
 
-    /// These servers are watched.
+    /// Sets the servers that are watched.
     pub(crate) fn of(mut self, servers: Vec<ProgramActivity>) -> ServerWatch {
         self.seen = vec![ActivitySample::default(); servers.len()];
         self.servers = servers;
@@ -217,7 +223,8 @@ impl ServerWatch {
             });
             match checking.await {
                 Ok((watch, followed, has_run)) if !is_last => {
-                    (self, live) = (watch, followed);
+                    self = watch;
+                    live = followed;
                     looks_again = is_change && !has_run;
                 }
                 Ok(_) => return,
@@ -230,31 +237,32 @@ impl ServerWatch {
         }
     }
 
-    /// Finds out whether a server has run, and looks at the protected places if so. Returns whether one has.
+    /// Looks at the protected places if a server has run. Returns true if one has.
     fn check(&mut self, live: Option<&mut LiveFolders>, is_last: bool) -> bool {
         let since = std::mem::replace(&mut self.seen_at, SystemTime::now());
         let seen: Option<Vec<_>> = self.servers.iter().map(ProgramActivity::sample).collect();
-        // Where the system does not tell, changes between calls cannot be told from the user's.
+        // Where the system does not tell, changes between calls cannot be distinguished from the user's.
         let Some(seen) = seen else { return false };
         let mut both = seen.iter().zip(&self.seen);
         let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
         self.seen = seen;
         let watched = &self.env.guard.servers;
         let jobs = self.env.jobs.running_ids();
-        let is_unconfined = jobs.iter().any(|it| self.env.guard.is_unconfined(it));
+        let is_unconfined = jobs.iter().any(|job| self.env.guard.is_unconfined(job));
         let unconfined = watched.unconfined_command.swap(is_unconfined, Ordering::Relaxed);
         if has_run && !unconfined {
             self.active.add(since, SystemTime::now());
-            (self.is_due, self.is_search_due) = (true, true);
+            self.is_due = true;
+            self.is_search_due = true;
         }
-        // What a command leaves behind is checked while it runs and at its end, and told with its result.
+        // The traces of a command are checked while it runs and at its end, and told with its result.
         if self.env.guard.is_checking_command() {
             return has_run;
         }
         let is_call = self.env.guard.is_checking_call();
         if self.is_due {
             self.take_new_paths();
-            // What else has changed during a call is told with its result.
+            // Other changes during a call are told with its result.
             if !is_call {
                 self.tell(self.check_paths(&[], false), false);
             }
@@ -274,7 +282,7 @@ impl ServerWatch {
         has_run
     }
 
-    /// Takes away what has appeared.
+    /// Takes away new entries.
     fn take_new_paths(&self) {
         let files: Vec<_> = self.snapshot.files().collect();
         if self.check_paths(&files, false).is_some() {
@@ -314,8 +322,8 @@ impl ServerWatch {
         watched.note_told(&changes.paths);
         let who = "an MCP server, or another program while it ran,";
         let text = changes.message_about(who, CALL_HINT, restores);
-        let mut report = watched.report.lock();
-        let report = report.get_or_insert_default();
+        let mut reported = watched.report.lock();
+        let report = reported.get_or_insert_default();
         if !report.contains(&text) {
             report.push_str(if report.is_empty() { "" } else { "\n" });
             report.push_str(&text);
@@ -323,22 +331,22 @@ impl ServerWatch {
     }
 }
 
-/// When what is at a path has changed, was renamed or came there. Programs cannot set this time.
+/// The time at which the entry at a path was changed, renamed or made. Programs cannot set this time.
 #[cfg(unix)]
 pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::symlink_metadata(path).ok()?;
-    let (seconds, nanos) = (found.ctime(), found.ctime_nsec());
-    let time = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
-    Some(SystemTime::UNIX_EPOCH + time)
+    let seconds = u64::try_from(found.ctime()).ok()?;
+    let nanos = u32::try_from(found.ctime_nsec()).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
 }
 
 #[cfg(not(unix))]
 pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
-    std::fs::symlink_metadata(path).and_then(|it| it.modified()).ok()
+    std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
 }
 
-/// The same; for what is gone, when the folder has changed in which it was.
+/// The same; for an entry that is gone, the time at which its folder has changed.
 pub(super) fn changed_near(path: &Path) -> SystemTime {
     path.ancestors().find_map(changed_at).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -8,7 +8,7 @@ pub struct ShownArgument {
     pub role: ArgumentRole,
 }
 
-/// What the card does with an argument.
+/// The role of an argument on the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentRole {
     /// The command line is the whole title.
@@ -32,13 +32,13 @@ pub enum ArgumentRole {
 }
 
 impl ArgumentRole {
-    /// Whether the value becomes a part of the title as soon as it is complete.
+    /// Returns true if the value becomes a part of the title as soon as it is complete.
     pub fn is_title(self) -> bool {
         use ArgumentRole::{Command, Name, Path, Pattern, Url};
         matches!(self, Command | Path | Pattern | Url | Name)
     }
 
-    /// Whether the value may be long and is shown as it arrives.
+    /// Returns true if the value may be long and is shown as it arrives.
     pub fn is_long(self) -> bool {
         matches!(self, ArgumentRole::NewContent | ArgumentRole::NewText | ArgumentRole::Patch)
     }
@@ -59,6 +59,6 @@ pub(super) const NEW_TEXT: ShownArgument = shown("new_text", ArgumentRole::NewTe
 pub(super) const OLD_TEXT: ShownArgument = shown("old_text", ArgumentRole::OldText);
 pub(super) const PATCH: ShownArgument = shown("patch", ArgumentRole::Patch);
 
-/// What arguments of these names usually mean: for the tools of MCP servers.
+/// The usual meaning of arguments with these names, for the tools of MCP servers.
 pub(crate) const COMMON_ARGUMENTS: &[ShownArgument] =
     &[PATH, COMMAND, PATTERN, URL, GLOB, NAME, CONTENT, NEW_TEXT, PATCH, OLD_TEXT];

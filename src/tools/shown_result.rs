@@ -1,4 +1,4 @@
-//! How much of a result the user sees: the beginning, on the card and in the raw output.
+//! The part of a result that the user sees: the beginning, on the card and in the raw output.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ pub(super) fn card_content(text: &str) -> Vec<CallContent> {
 pub(crate) fn raw_output(outcome: &ToolOutcome) -> Value {
     let mut raw = outcome.raw.clone();
     if let Value::Object(fields) = &mut raw
-        && !RESULT_FIELDS.iter().any(|it| fields.contains_key(*it))
+        && !RESULT_FIELDS.iter().any(|field| fields.contains_key(*field))
     {
         fields.insert("result".to_owned(), beginning(&outcome.text).into());
     }

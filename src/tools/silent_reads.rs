@@ -1,5 +1,5 @@
-//! The places that a command may read if nobody is asked about it: what it was judged by is the words of
-//! its line, which may lead elsewhere through links and patterns.
+//! The places that commands which run unasked may read: they were judged by the words of
+//! their line, which may lead elsewhere through links and patterns.
 
 use std::path::{Path, PathBuf};
 
@@ -11,19 +11,19 @@ use turnwright_workspace::files::Roots;
 
 /// Folders of programs.
 const PROGRAM_FOLDERS: [&str; 2] = ["bin", "sbin"];
-/// What a toolchain keeps beside them that they need. Whatever else is there may be the user's, such as
+/// The parts of a toolchain beside them that they need. Anything else there may be the user's, such as
 /// a login.
 const BESIDE_PROGRAMS: [&str; 8] =
     ["bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "go.env"];
-/// Where programs in the search path that choose a version find the one that they run, below the home
-/// folder.
+/// The folders below the home folder in which programs that choose a version find the program that they
+/// run.
 const TOOLCHAINS: [&str; 8] =
     [".rustup", ".nvm", ".pyenv", ".rbenv", ".asdf", ".volta", ".sdkman", ".local/share/mise"];
 /// Variables that name such a folder.
 const TOOLCHAIN_VARIABLES: [&str; 6] =
     ["RUSTUP_HOME", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RBENV_ROOT"];
 
-/// The places besides those of the system: the session's folders with their repositories, the user's git
+/// The places besides the system's own: the session's folders with their repositories, the user's git
 /// settings, and the programs that `environment` names. Looks files up: not for the runtime's thread.
 pub(super) fn readable(
     roots: &Roots,
@@ -34,42 +34,44 @@ pub(super) fn readable(
     let mut all = project_folders(roots, environment);
     all.extend(roots.folders().filter_map(repository::git_folder));
     if let Some(home) = home {
-        let config = environment.get("XDG_CONFIG_HOME");
-        let config = config.map_or_else(|| home.join(".config"), PathBuf::from);
+        let named = environment.get("XDG_CONFIG_HOME");
+        let config = named.map_or_else(|| home.join(".config"), PathBuf::from);
         all.extend(repository::user_settings(home, &config));
-        all.extend(TOOLCHAINS.iter().map(|it| home.join(it)));
+        all.extend(TOOLCHAINS.iter().map(|folder| home.join(folder)));
     }
-    let named = TOOLCHAIN_VARIABLES.iter().filter_map(|it| environment.get(it));
-    all.extend(named.map(PathBuf::from).filter(|it| is_below_home(it, home)));
+    let named = TOOLCHAIN_VARIABLES.iter().filter_map(|name| environment.get(name));
+    all.extend(named.map(PathBuf::from).filter(|folder| is_below_home(folder, home)));
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
-    all.extend(programs.flat_map(|it| installation(&it, home)));
+    all.extend(programs.flat_map(|folder| installation(&folder, home)));
     // Seatbelt knows a file only by its real path.
-    let all = all.iter().filter(|it| it.is_absolute());
-    let mut real: Vec<_> = all.filter_map(|it| real_paths.get(it)).collect();
+    let absolute = all.iter().filter(|path| path.is_absolute());
+    let mut real: Vec<_> = absolute.filter_map(|path| real_paths.get(path)).collect();
     outermost(&mut real);
     real
 }
 
-/// The folders among these that hold the user's own files: those of the session and of the repositories
+/// The folders among these that hold the user's own files: the session's folders and the repositories
 /// around them. None lies in another.
 pub(super) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
     let folders = roots.folders().map(Path::to_path_buf);
     // The project may lie in a repository of the whole home folder.
-    let tops = roots.folders().filter_map(repository::working_tree_top);
-    let tops = tops.filter(|it| is_below_home(it, home));
+    let tops = roots
+        .folders()
+        .filter_map(repository::working_tree_top)
+        .filter(|top| is_below_home(top, home));
     let mut all: Vec<_> = folders.chain(roots.readable_folders()).chain(tops).collect();
     outermost(&mut all);
     all
 }
 
-/// What belongs to a toolchain, given the folder of its programs.
+/// The places of a toolchain, given the folder of its programs.
 fn installation(programs: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let is_named =
-        programs.file_name().is_some_and(|it| PROGRAM_FOLDERS.iter().any(|name| it == *name));
+        programs.file_name().is_some_and(|name| PROGRAM_FOLDERS.iter().any(|known| name == *known));
     match programs.parent() {
         Some(folder) if is_named && is_below_home(folder, home) => {
-            BESIDE_PROGRAMS.iter().map(|it| folder.join(it)).collect()
+            BESIDE_PROGRAMS.iter().map(|name| folder.join(name)).collect()
         }
         _ => vec![programs.to_path_buf()],
     }
@@ -78,8 +80,9 @@ fn installation(programs: &Path, home: Option<&Path>) -> Vec<PathBuf> {
 /// True for a folder of its own, as opposed to the home folder, one above it, and `~/.local`, where
 /// programs keep the user's data.
 fn is_below_home(folder: &Path, home: Option<&Path>) -> bool {
-    let is_shared = |home: &Path| home.starts_with(folder) || folder == home.join(".local");
-    folder.parent().is_some() && !home.is_some_and(is_shared)
+    let is_shared =
+        home.is_some_and(|home| home.starts_with(folder) || folder == home.join(".local"));
+    folder.parent().is_some() && !is_shared
 }
 
 #[cfg(test)]

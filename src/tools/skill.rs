@@ -62,7 +62,8 @@ impl Tool for LoadSkill {
         let known = &ctx.env.skills;
         let skills = known.skills().unwrap_or_default();
         let name = args.name.trim().to_owned();
-        let Some(skill) = skills.iter().find(|it| it.name == name && !it.is_user_only).cloned()
+        let Some(skill) =
+            skills.iter().find(|skill| skill.name == name && !skill.is_user_only).cloned()
         else {
             return ToolOutcome::failed(unknown_skill_message(&name, &known.names()));
         };
@@ -74,7 +75,7 @@ impl Tool for LoadSkill {
         if known.is_loaded(&name) {
             let with = match args.args.trim() {
                 "" => String::new(),
-                it => format!(" Arguments now: {it}"),
+                words => format!(" Arguments now: {words}"),
             };
             return loaded_outcome(format!(
                 "{name} is loaded already: its text stands above.{with}"
@@ -106,11 +107,14 @@ fn unknown_skill_message(name: &str, names: &[String]) -> String {
     }
     let mut near: Vec<_> = names
         .iter()
-        .map(|it| (strsim::normalized_damerau_levenshtein(&name.to_lowercase(), it), it.as_str()))
+        .map(|known| {
+            let alike = strsim::normalized_damerau_levenshtein(&name.to_lowercase(), known);
+            (alike, known.as_str())
+        })
         .filter(|(alike, _)| *alike >= MIN_SIMILARITY)
         .collect();
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let near: Vec<_> = near.into_iter().take(3).map(|(_, it)| it).collect();
+    let near: Vec<_> = near.into_iter().take(3).map(|(_, known)| known).collect();
     if near.is_empty() {
         return format!("There is no skill \"{name}\". There are: {}.", names.join(", "));
     }

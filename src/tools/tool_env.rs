@@ -1,4 +1,4 @@
-//! What all tools of a session share; each call gets it in its context.
+//! The environment that all tools of a session share; each call gets it in its context.
 
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub struct UserFolders {
     pub home: Option<PathBuf>,
 }
 
-/// What the tools of all sessions of a process share.
+/// The environment that the tools of all sessions of a process share.
 #[derive(Debug, Default)]
 pub struct SharedToolEnv {
     pub folders: UserFolders,
@@ -46,7 +46,7 @@ pub struct SharedToolEnv {
     pub audit: AuditLog,
     /// Access to the web.
     pub web: WebFetcher,
-    /// Records what calls bring from outside, or plays it back.
+    /// Records the data that calls bring from outside, or plays it back.
     pub(crate) recording: Recording,
 }
 
@@ -90,7 +90,7 @@ pub struct ToolEnv {
     pub skills: SkillSet,
     /// The web pages that were fetched last.
     pub pages: PageCache,
-    /// The permission mode: how much may be done without asking.
+    /// The permission mode, which says how much may be done without asking.
     pub mode: SharedMode,
     /// The permission rules, by which a call is judged. A tool needs them for what it shows without naming it.
     pub(crate) rules: SharedRules,
@@ -151,7 +151,7 @@ impl ToolEnv {
         }
     }
 
-    /// Has this asked in the conversation once the running calls have ended, and the turn end with it.
+    /// Asks this in the conversation once the running calls have ended, and ends the turn with it.
     pub(super) fn ask_in_conversation(&self, question: String) {
         self.open_questions.lock().push(question);
     }
@@ -162,7 +162,7 @@ impl ToolEnv {
     }
 
     /// News of commands and helpers that no call waits for, each returned once: their output and end, and
-    /// what they changed in protected places. The user is notified of the latter, so call this only for
+    /// their changes in protected places. The user is notified of the latter, so call this only for
     /// a turn that runs or begins.
     pub fn command_news(&self) -> Option<String> {
         self.report_audit_loss();
@@ -188,15 +188,18 @@ impl ToolEnv {
         }
     }
 
-    /// Has the effects of commands on the session's folders tracked.
+    /// Tracks the effects of commands on the session's folders from now on.
     pub fn watch_files(&self) {
         let obeyed = ObeyedFiles {
             is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
             may_hold: ProtectedPaths::may_hold_obeyed,
         };
         let home = self.command_environment.get("HOME").map(PathBuf::from);
-        let config = self.command_environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
-        let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
+        let config = self
+            .command_environment
+            .get("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(home.as_ref()?.join(".config")));
         let git = GitSettings { home, config, attribute_files: repository::attribute_files };
         let ConfinementSettings { writable, private_caches, protected, .. } = &self.confinement;
         let places = writable.iter().chain([private_caches]).chain(protected.roots());

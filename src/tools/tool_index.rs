@@ -23,11 +23,12 @@ pub(super) enum LooseMatch<'a> {
 
 impl ToolIndex {
     pub(super) fn new(tools: Vec<Arc<dyn AnyTool>>) -> ToolIndex {
-        let (mut exact, mut by_letters) = (HashMap::new(), HashMap::new());
+        let mut exact = HashMap::new();
+        let mut by_letters = HashMap::new();
         for (position, tool) in tools.iter().enumerate() {
             exact.entry(tool.name().to_owned()).or_insert(position);
             let only = by_letters.entry(letters_and_digits(tool.name())).or_insert(Some(position));
-            *only = only.filter(|it| *it == position);
+            *only = only.filter(|first| *first == position);
         }
         ToolIndex { tools, exact, by_letters }
     }

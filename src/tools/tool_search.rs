@@ -71,7 +71,7 @@ impl Tool for ToolSearch {
         let Ok((text, found)) = finding.await else {
             return ToolOutcome::failed("The search has failed.");
         };
-        let names: Vec<_> = found.iter().map(|it| it.name()).collect();
+        let names: Vec<_> = found.iter().map(|tool| tool.name()).collect();
         self.0.load(names.iter().copied());
         ToolOutcome {
             ok: true,
@@ -128,20 +128,22 @@ fn overview(index: &ToolIndex) -> String {
 fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
     let Some(first) = names.first() else { return "" };
     let ends = first.match_indices("__").map(|(at, _)| &first[..at + 2]);
-    let is_common = |it: &&str| names.iter().all(|name| name.starts_with(it));
-    ends.filter(is_common).last().unwrap_or_default()
+    let common = ends.filter(|end| names.iter().all(|name| name.starts_with(end)));
+    common.last().unwrap_or_default()
 }
 
 /// The names of the tools that a query finds.
 pub(super) fn matching_names(index: &ToolIndex, query: &str) -> Vec<String> {
-    find_tools(index, query).0.iter().map(|it| it.name().to_owned()).collect()
+    let (found, _) = find_tools(index, query);
+    found.iter().map(|tool| tool.name().to_owned()).collect()
 }
 
 /// The best matches, the best first; and the selected names that do not exist.
 fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<String>) {
     if let Some(names) = query.trim().strip_prefix("select:") {
-        let names = names.split(',').map(str::trim).filter(|it| !it.is_empty());
-        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let mut found = Vec::new();
+        let mut missing = Vec::new();
         for name in names.take(MAX_SELECTED) {
             match index.get(name) {
                 Some(tool) => found.push(Arc::clone(tool)),
@@ -158,21 +160,21 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
         .collect();
     // The sort is stable: equally good tools keep their order.
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
-    (found.into_iter().take(MAX_FOUND).map(|(_, it)| Arc::clone(it)).collect(), Vec::new())
+    (found.into_iter().take(MAX_FOUND).map(|(_, tool)| Arc::clone(tool)).collect(), Vec::new())
 }
 
 /// The distinct words of a query, without a plural `s`.
 fn query_words(query: &str) -> Vec<String> {
     let mut seen = HashSet::new();
-    let words = query.split(|it: char| !it.is_alphanumeric()).filter(|it| !it.is_empty());
-    let words = words.map(|it| {
-        let word: String = it.to_lowercase().chars().take(40).collect();
+    let parts = query.split(|char: char| !char.is_alphanumeric()).filter(|part| !part.is_empty());
+    let words = parts.map(|part| {
+        let word: String = part.to_lowercase().chars().take(40).collect();
         match word.strip_suffix('s') {
             Some(one) if one.len() > 2 => one.to_owned(),
             _ => word,
         }
     });
-    words.filter(|it| seen.insert(it.clone())).take(MAX_WORDS).collect()
+    words.filter(|word| seen.insert(word.clone())).take(MAX_WORDS).collect()
 }
 
 /// The texts of a tool that are searched, in lower case.
@@ -187,8 +189,8 @@ struct SearchableText {
 impl SearchableText {
     fn of(tool: &Arc<dyn AnyTool>) -> Option<SearchableText> {
         let spec = tool.spec(&OfferContext::default())?;
-        let arguments = spec.parameters["properties"].as_object().into_iter().flatten();
-        let arguments: Vec<_> = arguments.map(|(name, _)| name.to_lowercase()).collect();
+        let properties = spec.parameters["properties"].as_object().into_iter().flatten();
+        let arguments: Vec<_> = properties.map(|(name, _)| name.to_lowercase()).collect();
         Some(SearchableText {
             name: name_words(&spec.name),
             whole_name: spec.name.to_lowercase(),
@@ -202,7 +204,7 @@ impl SearchableText {
     }
 }
 
-/// The words of a name: those of `listPages` and `list_pages` are the same.
+/// The words of a name: `listPages` and `list_pages` have the same ones.
 fn name_words(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut was_small = false;
@@ -216,29 +218,30 @@ fn name_words(name: &str) -> Vec<String> {
             last.extend(letter.to_lowercase());
         }
     }
-    parts.retain(|it| !it.is_empty());
+    parts.retain(|part| !part.is_empty());
     parts
 }
 
-/// How well a tool matches: first the number of words that it contains, then where it contains
+/// The score of a tool: first the number of words that it contains, then the worth of the places that contain
 /// them. `None` if it contains none.
 fn score(texts: &SearchableText, words: &[String]) -> Option<(usize, usize)> {
-    let worth = |word: &String| {
-        let is_part = |it: &String| it == word || it.strip_suffix('s') == Some(word);
-        if texts.name.iter().any(is_part) {
-            10
-        } else if texts.whole_name.contains(word) {
-            6
-        } else if texts.title.contains(word) {
-            4
-        } else if texts.arguments.contains(word) {
-            3
-        } else {
-            2 * usize::from(texts.description.contains(word))
-        }
-    };
-    let worths: Vec<_> = words.iter().map(worth).filter(|it| *it > 0).collect();
+    let worths: Vec<_> =
+        words.iter().map(|word| worth(texts, word)).filter(|worth| *worth > 0).collect();
     (!worths.is_empty()).then(|| (worths.len(), worths.iter().sum()))
+}
+
+fn worth(texts: &SearchableText, word: &str) -> usize {
+    if texts.name.iter().any(|part| part == word || part.strip_suffix('s') == Some(word)) {
+        10
+    } else if texts.whole_name.contains(word) {
+        6
+    } else if texts.title.contains(word) {
+        4
+    } else if texts.arguments.contains(word) {
+        3
+    } else {
+        2 * usize::from(texts.description.contains(word))
+    }
 }
 
 fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
@@ -268,8 +271,8 @@ fn schema_text(parameters: &Value) -> String {
     if schema.len() <= MAX_SCHEMA_BYTES {
         return schema;
     }
-    let names = parameters["properties"].as_object().into_iter().flatten();
-    let names: Vec<_> = names.map(|(name, _)| name.as_str()).collect();
+    let properties = parameters["properties"].as_object().into_iter().flatten();
+    let names: Vec<_> = properties.map(|(name, _)| name.as_str()).collect();
     text::prefix(&format!("arguments: {}", names.join(", ")), MAX_SCHEMA_BYTES).to_owned()
 }
 

@@ -1,5 +1,5 @@
-//! Detects programs that a project provides: rustup and other version managers run those that a folder's
-//! file names, even for `--version`.
+//! Detects programs that a project provides: rustup and other version managers run the programs that a
+//! folder's file names, even for `--version`.
 
 use std::path::Path;
 
@@ -26,15 +26,15 @@ const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
 /// Reads the disk.
 pub(super) fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
-    let may_set_path =
-        |folder: &Path| TOOLCHAIN_FILES.iter().any(|name| may_run_something(&folder.join(name)));
-    folder.ancestors().any(may_set_path).then(|| {
+    let mut files =
+        folder.ancestors().flat_map(|folder| TOOLCHAIN_FILES.map(|name| folder.join(name)));
+    files.any(|file| may_run_something(&file)).then(|| {
         "the project's `rust-toolchain` file may select a toolchain inside the project".to_owned()
     })
 }
 
-/// Why a program in this real folder may be one of the project if a version manager provides it; `None` if
-/// it is not, or none does. Reads the disk.
+/// Why a program in this real folder may be the project's own if a version manager provides it; `None` if
+/// it is not, or no manager does. Reads the disk.
 pub(super) fn untrusted_version_reason(
     program: &str,
     folder: &Path,
@@ -42,31 +42,32 @@ pub(super) fn untrusted_version_reason(
 ) -> Option<String> {
     let path = environment.get("PATH")?;
     // A silent command does not find the programs in some of the folders, so each counts.
-    let mut found = std::env::split_paths(path).filter(|folder| folder.join(program).exists());
-    let found = found.find(|folder| folder.ends_with(".volta/bin") || folder.ends_with("shims"))?;
+    let mut holders = std::env::split_paths(path).filter(|folder| folder.join(program).exists());
+    let found =
+        holders.find(|folder| folder.ends_with(".volta/bin") || folder.ends_with("shims"))?;
     let is_volta = found.ends_with(".volta/bin");
     let home = environment.get("HOME").map(Path::new);
     let version_files = VERSION_FILES.iter().chain(IDIOMATIC_VERSION_FILES);
-    let names_it = |folder: &Path| {
+    // Files in the home folder are the user's own settings.
+    let mut folders = folder.ancestors().take_while(|folder| Some(*folder) != home);
+    let is_named = folders.any(|folder| {
         // Volta prefers the programs that the project has installed.
         is_volta && folder.join("node_modules/.bin").join(program).exists()
             || version_files.clone().any(|name| may_run_something(&folder.join(name)))
             || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
-    };
-    // What is in the home folder are the user's own settings.
-    let mut folders = folder.ancestors().take_while(|it| Some(*it) != home);
-    folders.any(names_it).then(|| {
+    });
+    is_named.then(|| {
         format!("a version manager may run the project's `{program}` ({})", found.display())
     })
 }
 
 /// Returns true if there is a file that makes other programs run something, or one that cannot be read as a whole.
 fn may_run_something(file: &Path) -> bool {
-    let is_harmless =
-        |text: &str| ProtectedPaths::runs_something(file, text.as_bytes()) == Some(false);
     file.symlink_metadata().is_ok()
-        && read_head(file, None, MAX_FILE_BYTES)
-            .is_none_or(|head| !head.is_complete || !is_harmless(&head.text))
+        && read_head(file, None, MAX_FILE_BYTES).is_none_or(|head| {
+            let runs = ProtectedPaths::runs_something(file, head.text.as_bytes());
+            !head.is_complete || runs != Some(false)
+        })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Tells the user when the agent was killed while a command ran: in that case the protected files were not compared, and
-//! what the command had set up for other programs was not removed.
+//! things that the command had set up for other programs were not removed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ impl RunningMark {
     pub(super) fn new(folder: &Path) -> io::Result<RunningMark> {
         private_file::create_folder(folder)?;
         let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
-        // Locked before it gets its name: another agent takes one that nobody holds for abandoned.
+        // Locked before it gets its name: another agent takes an unlocked mark for abandoned.
         let file = tempfile::NamedTempFile::new_in(folder.parent().unwrap_or(folder))?;
         file.as_file().lock()?;
         let lock = file.persist(&path).map_err(|failed| failed.error)?;
@@ -61,8 +61,12 @@ impl OtherCommands {
     /// Returns true if one runs, in this agent or another. Blocks.
     pub(super) fn are_running(&self) -> bool {
         let entries = self.own.parent().and_then(|folder| fs::read_dir(folder).ok());
-        let others = entries.into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut others = others.filter(|path| *path != self.own);
+        let mut others = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| *path != self.own);
         others.any(|path| File::open(path).is_ok_and(|file| file.try_lock().is_err()))
     }
 }
@@ -75,7 +79,7 @@ impl Drop for RunningMark {
     }
 }
 
-/// Returns what is to be told about commands that were running when the agent ended, once. Blocks; looks through the
+/// Returns a report about commands that were running when the agent ended, once. Blocks; looks through the
 /// session's folders only if there were such commands.
 pub(crate) fn report_unfinished(
     confinement: &ConfinementSettings,
@@ -91,8 +95,10 @@ pub(crate) fn report_unfinished(
     let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
     let repositories = Arc::new(repositories.into_iter().collect());
     let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);
-    let is_new = |path: &PathBuf| changed_at(path).is_some_and(|at| at + CLOCK_LAG >= since);
-    let changed: Vec<_> = snapshot.files().filter(is_new).collect();
+    let changed: Vec<_> = snapshot
+        .files()
+        .filter(|path| changed_at(path).is_some_and(|at| at + CLOCK_LAG >= since))
+        .collect();
     if changed.is_empty() {
         return None;
     }
@@ -101,8 +107,8 @@ pub(crate) fn report_unfinished(
         .take(MAX_NAMED)
         .map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
     let names: Vec<_> = names.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
-    let more = changed.len() - names.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let left_out = changed.len() - names.len();
+    let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
     Some(format!(
         "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}{more}. \
          Look at them before you open the project in an editor or use git there.",
@@ -110,7 +116,7 @@ pub(crate) fn report_unfinished(
     ))
 }
 
-/// Removes the marks of commands whose agent has ended. Returns when the first of them began.
+/// Removes the marks of commands whose agent has ended. Returns the time at which the first of them began.
 fn take_first_abandoned(folder: &Path) -> Option<SystemTime> {
     let mut first: Option<SystemTime> = None;
     for entry in fs::read_dir(folder).ok()?.flatten() {

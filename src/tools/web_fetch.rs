@@ -29,7 +29,7 @@ use turnwright_workspace::web::{self, FetchedBody, WebPage};
 /// The model gets at most this many bytes of a page at once.
 const MAX_PART_BYTES: usize = 30 * 1024;
 const MAX_CARD_BYTES: usize = 2 * 1024;
-/// How many bytes of an error page are shown.
+/// The most bytes of an error page that are shown.
 const MAX_ERROR_EXCERPT: usize = 1_000;
 
 /// The text for the model about a page without text.
@@ -75,7 +75,7 @@ impl Tool for WebFetch {
         CallView { title, kind: Self::KIND, locations: Vec::new() }
     }
 
-    /// What the user has allowed at this address runs on the machine.
+    /// A server that the user has allowed at this address runs on the machine.
     fn inspect(&self, args: &mut WebFetchArgs, _: &[ResolvedPath], env: &ToolEnv) {
         let url = web::parse_url(&args.url).ok().filter(web::is_loopback);
         args.is_of_session = url.is_some_and(|url| env.shared.web.check(&url).is_err())
@@ -89,7 +89,7 @@ impl Tool for WebFetch {
             return vec![Effect::SessionState];
         }
         let url = web::parse_url(&args.url);
-        url.iter().map(|it| Effect::Fetch { host: web::permission_host(it) }).collect()
+        url.iter().map(|url| Effect::Fetch { host: web::permission_host(url) }).collect()
     }
 
     /// Addresses that are refused anyway fail here, before a question. The question shows the whole
@@ -117,7 +117,8 @@ impl Tool for WebFetch {
         if !pass.effects().contains(&needed) {
             return ToolOutcome::failed("This host was not asked about. Nothing was fetched.");
         }
-        let (raw, address) = (args.raw.unwrap_or(false), url.to_string());
+        let raw = args.raw.unwrap_or(false);
+        let address = url.to_string();
         let offset = usize::try_from(args.offset.unwrap_or(0)).unwrap_or(usize::MAX);
         if let Some(page) = ctx.env.pages.get(&address, raw).filter(|_| offset > 0) {
             return page_part(&page, offset);
@@ -161,9 +162,6 @@ async fn fetch_from_session(
     network: Arc<SessionNetwork>,
     url: Url,
 ) -> Result<FetchedBody, String> {
-    let nothing = |error: std::io::Error| {
-        format!("Nothing was fetched: {}.", turnwright_types::io_error_text::io_error_text(&error))
-    };
     let port = url.port_or_known_default().unwrap_or_default();
     if let Err(error) = command_network::connect(&network, port).await {
         return Err(format!(
@@ -171,10 +169,13 @@ async fn fetch_from_session(
             turnwright_types::io_error_text::io_error_text(&error)
         ));
     }
-    let folder = spawn_blocking(PrivateTempFolder::create).await;
-    let folder = folder.map_err(std::io::Error::other).and_then(|made| made).map_err(nothing)?;
+    let created = spawn_blocking(PrivateTempFolder::create).await;
+    let folder = created
+        .map_err(std::io::Error::other)
+        .and_then(|created| created)
+        .map_err(|error| system_failure(&error))?;
     let socket = folder.path().join("connections");
-    let listener = UnixListener::bind(&socket).map_err(nothing)?;
+    let listener = UnixListener::bind(&socket).map_err(|error| system_failure(&error))?;
     let connections = async {
         // They end with the page.
         let mut open = tokio::task::JoinSet::new();
@@ -188,6 +189,11 @@ async fn fetch_from_session(
         }
         () = connections => Err("Nothing was fetched: no connection could be made.".to_owned()),
     }
+}
+
+#[cfg(unix)]
+fn system_failure(error: &std::io::Error) -> String {
+    format!("Nothing was fetched: {}.", turnwright_types::io_error_text::io_error_text(error))
 }
 
 /// There are no such servers on this system.
@@ -264,14 +270,14 @@ fn redirect_outcome(fetched: &FetchedBody, target: &str) -> ToolOutcome {
     ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
 }
 
-/// Where a part that begins at `start` ends: after a line, unless that line is too long.
+/// The end of a part that begins at `start`: after a line, unless that line is too long.
 fn line_end(text: &str, start: usize) -> usize {
     let most = text::floor(text, start.saturating_add(MAX_PART_BYTES));
     if most == text.len() {
         return most;
     }
-    let line = text[start..most].rfind('\n').map(|it| start + it + 1);
-    line.filter(|it| it - start > MAX_PART_BYTES / 2).unwrap_or(most)
+    let line = text[start..most].rfind('\n').map(|at| start + at + 1);
+    line.filter(|end| end - start > MAX_PART_BYTES / 2).unwrap_or(most)
 }
 
 fn shortened(text: &str, most: usize) -> String {

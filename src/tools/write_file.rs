@@ -77,7 +77,7 @@ impl Tool for WriteFile {
     }
 
     fn inspect(&self, args: &mut WriteFileArgs, targets: &[ResolvedPath], _: &ToolEnv) {
-        args.is_new = targets.first().is_some_and(|it| !it.path.exists());
+        args.is_new = targets.first().is_some_and(|target| !target.path.exists());
     }
 
     fn effects(&self, _: &WriteFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
@@ -104,7 +104,8 @@ impl Tool for WriteFile {
             return Err(edit_common::stale_message(&args.path, text, &regions).into());
         }
         let path = ctx.env.files.roots().client_path(target);
-        let (content, mode) = (args.content.clone(), args.mode);
+        let content = args.content.clone();
+        let mode = args.mode;
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode));
         work.await.map_err(|error| error.to_string())?
@@ -117,8 +118,8 @@ impl Tool for WriteFile {
     ) -> Vec<ExpectedChange<'a>> {
         let before = planned.before.as_ref();
         let after =
-            Some((planned.after.as_str(), before.map(|it| it.encoding).unwrap_or_default()));
-        targets.iter().map(|it| ExpectedChange { path: &it.path, before, after }).collect()
+            Some((planned.after.as_str(), before.map(|text| text.encoding).unwrap_or_default()));
+        targets.iter().map(|target| ExpectedChange { path: &target.path, before, after }).collect()
     }
 
     async fn run(
@@ -151,7 +152,7 @@ impl Tool for WriteFile {
             let PlannedWrite { before, after } = planned;
             let diff = edit_common::whole_file_diff(
                 path,
-                before.as_ref().map(|it| it.text.as_str()),
+                before.as_ref().map(|before| before.text.as_str()),
                 &now.text,
             );
             (now.text.lines().count(), now.text != after, diff)
@@ -188,7 +189,7 @@ fn plan_write(
     content: String,
     mode: WriteMode,
 ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
-    let old = before.as_ref().map(|it| it.text.as_str());
+    let old = before.as_ref().map(|before| before.text.as_str());
     if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
         return Err(omission_error(&content, line).into());
     }
@@ -214,12 +215,12 @@ fn omission_error(content: &str, line: usize) -> String {
 }
 
 fn view(verb: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let location = |it| Location { path: roots.client_path(it), line: Some(1) };
-    CallView {
-        title: targets
-            .first()
-            .map_or(verb.to_owned(), |it| format!("{verb} {}", roots.display_path(it))),
-        kind: WriteFile::KIND,
-        locations: targets.iter().map(location).collect(),
-    }
+    let title = targets
+        .first()
+        .map_or(verb.to_owned(), |target| format!("{verb} {}", roots.display_path(target)));
+    let locations = targets
+        .iter()
+        .map(|target| Location { path: roots.client_path(target), line: Some(1) })
+        .collect();
+    CallView { title, kind: WriteFile::KIND, locations }
 }

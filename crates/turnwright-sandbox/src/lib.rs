@@ -84,7 +84,7 @@ pub use no_session_network::NoSessionNetwork as SessionNetwork;
 )))]
 pub use unsupported::UnsupportedSandbox as Sandbox;
 
-/// What a sandboxed program may do. The default may read everything, write nothing and use no
+/// The permissions of a sandboxed program. By default it may read everything, write nothing and use no
 /// network. Every profile lets the program start any other program that it can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxProfile {
@@ -116,23 +116,23 @@ pub struct SandboxProfile {
     /// [published](publish_layer). Where mounts can be made but no layers, they stay read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<PrivateLayer>,
-    /// Sockets of other programs to which the program may connect, as real paths, besides those in
-    /// `writable` and those of the services that look up names. All others are closed, with and without
+    /// Sockets of other programs to which the program may connect, as real paths, besides sockets in
+    /// `writable` and of name services. All others are closed, with and without
     /// a network, as far as [`NamespaceSupport::sockets`] says. Without a mount namespace this needs
     /// Landlock's ABI 9.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<PathBuf>,
-    /// Where mounts can be made, what the program finds at `/tmp` (Linux). It has no effect if `writable` names `/tmp`
+    /// The program's own `/tmp`, where mounts can be made (Linux). It has no effect if `writable` names `/tmp`
     /// or a folder above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_tmp: Option<PrivateTmp>,
-    /// What the program may do with the network.
+    /// The program's network access.
     pub network: Network,
-    /// Addresses outside of its private network to which the program may connect all the same, such as that of a
-    /// database of the user. They have an effect only where connections are supervised.
+    /// Addresses outside of its private network to which the program may connect all the same, such as a database of
+    /// the user. They have an effect only where connections are supervised.
     #[serde(rename = "connect", default, skip_serializing_if = "Vec::is_empty")]
     pub machine_addresses: Vec<SocketAddr>,
-    /// Whether the program may also profile and record what it has started. It may trace that anyway where it has a PID
+    /// True if the program may also profile and record its children. It may trace them anyway where it has a PID
     /// namespace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
@@ -142,20 +142,20 @@ impl SandboxProfile {
     /// The folders that stay open although they lie below this hidden path.
     fn open_below(&self, hidden: &Path) -> impl Iterator<Item = &PathBuf> {
         let open = self.writable.iter().chain(&self.unhidden);
-        open.filter(move |it| it.starts_with(hidden) && it.as_path() != hidden)
+        open.filter(move |path| path.starts_with(hidden) && path.as_path() != hidden)
     }
 
-    /// Whether something hides this path, or a folder above it, and nothing in between opens it.
+    /// Returns true if something hides this path, or a folder above it, and nothing in between opens it.
     #[cfg(target_os = "linux")]
     fn is_below_hidden<'a>(
         &self,
         path: &Path,
         mut hidden: impl Iterator<Item = &'a PathBuf>,
     ) -> bool {
-        hidden.any(|it| {
-            path.starts_with(it)
-                && path != it
-                && !self.open_below(it).any(|open| path.starts_with(open))
+        hidden.any(|hidden_path| {
+            path.starts_with(hidden_path)
+                && path != hidden_path
+                && !self.open_below(hidden_path).any(|open| path.starts_with(open))
         })
     }
 }
@@ -199,7 +199,7 @@ pub enum Network {
     /// A private loopback interface where the system supports one ([`NamespaceSupport::network`]),
     /// otherwise no network. On macOS, the loopback interface of the machine.
     Loopback,
-    /// A private loopback interface, and all addresses but those of this machine and its links. Where
+    /// A private loopback interface, and all addresses except this machine's own and those on its links. Where
     /// connections cannot be supervised ([`NamespaceSupport::supervision`]), the whole network.
     Internet,
     /// The whole network.
@@ -218,12 +218,12 @@ impl Network {
 pub struct SandboxSupport {
     /// The Landlock ABI version, which restricts access to files.
     pub landlock_abi: Option<i32>,
-    /// Whether seccomp can filter system calls, which restricts the network and the kernel
+    /// True if seccomp can filter system calls, which restricts the network and the kernel
     /// interface.
     pub seccomp: bool,
-    /// Whether the system has `sandbox-exec` (macOS).
+    /// True if the system has `sandbox-exec` (macOS).
     pub seatbelt: bool,
-    /// What is missing and what follows from it, a sentence each, to be shown to the user.
+    /// The missing mechanisms and the consequences, one sentence each, to be shown to the user.
     pub missing: Vec<String>,
 }
 
@@ -251,10 +251,10 @@ pub struct NamespaceSupport {
     /// nor see them unless a container covers parts of `/proc`.
     pub processes: bool,
     /// The sockets of other programs are out of reach also if they are moved, or made while the program runs:
-    /// Landlock's ABI 9 sees to it, or each connection of a program with a PID namespace is decided about.
+    /// Landlock's ABI 9 denies it, or each connection of a program with a PID namespace is decided on its own.
     /// In the latter case the program has no Unix sockets for datagrams.
     pub sockets: bool,
-    /// Each connection of a program with a PID namespace can be decided about, which [`Network::Internet`] needs.
+    /// Each connection of a program with a PID namespace can be decided on its own, which [`Network::Internet`] needs.
     pub supervision: bool,
 }
 
@@ -290,7 +290,7 @@ pub fn wrap_command(
     Ok(words)
 }
 
-/// What this system lacks for the full sandbox and what follows from it, a sentence each, to be
+/// The gaps of the sandbox on this system and their consequences, one sentence each, to be
 /// shown to the user. The first call probes for namespaces, which takes some milliseconds.
 pub fn limitations() -> Vec<String> {
     let support = sandbox_support();
@@ -303,7 +303,7 @@ pub fn limitations() -> Vec<String> {
     all
 }
 
-/// What follows from missing namespaces.
+/// The consequences of missing namespaces.
 fn missing_namespaces(namespaces: NamespaceSupport) -> impl Iterator<Item = String> {
     let NamespaceSupport { mounts, network, processes, sockets, supervision } = namespaces;
     let all = [
@@ -312,10 +312,10 @@ fn missing_namespaces(namespaces: NamespaceSupport) -> impl Iterator<Item = Stri
         (mounts && !sockets, LATE_SOCKETS),
         (!(network && supervision), OPEN_MACHINE),
     ];
-    all.into_iter().filter(|it| it.0).map(|it| it.1.to_owned())
+    all.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text.to_owned())
 }
 
-/// What follows from an old Landlock, unless namespaces prevent it.
+/// The consequences of an old Landlock, unless namespaces prevent them.
 fn old_landlock(abi: Option<i32>, namespaces: NamespaceSupport) -> Option<String> {
     let abi = abi.unwrap_or(i32::MAX);
     let NamespaceSupport { mounts, processes, sockets, .. } = namespaces;
@@ -324,8 +324,11 @@ fn old_landlock(abi: Option<i32>, namespaces: NamespaceSupport) -> Option<String
         (6, processes, "send signals to the user's other programs"),
         (6, sockets, "reach the abstract sockets of the user's other programs"),
     ];
-    let open = gaps.iter().filter(|(closed_by, is_closed, _)| abi < *closed_by && !is_closed);
-    let open: Vec<_> = open.map(|it| it.2).collect();
+    let open: Vec<_> = gaps
+        .iter()
+        .filter(|(closed_by, is_closed, _)| abi < *closed_by && !is_closed)
+        .map(|(_, _, gap)| *gap)
+        .collect();
     (!open.is_empty())
         .then(|| format!("Landlock is old (version {abi}): a command can {}.", open.join(", and ")))
 }
@@ -358,12 +361,12 @@ pub fn namespace_support() -> NamespaceSupport {
 /// processes of the program must have ended. What cannot be moved stays in the layer.
 ///
 /// # Errors
-/// Those of the system.
+/// When the system refuses it.
 pub fn publish_layer(layer: &PrivateLayer, folder: &File) -> io::Result<()> {
     system::publish_layer(layer, folder)
 }
 
-/// Whether a program with a PID namespace can get private layers over caches that are kept in `folder`.
+/// Returns true if a program with a PID namespace can get private layers over caches that are kept in `folder`.
 /// The first call tries it out, which takes some milliseconds; later ones return the same.
 pub fn can_layer_caches(folder: &Path) -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
@@ -375,7 +378,7 @@ static NAMESPACES: OnceLock<NamespaceSupport> = OnceLock::new();
 /// The limitation that follows from missing mount namespaces, to be shown to the user; `None` if
 /// there is none, or if [`namespace_support`] has not been called yet. Never blocks.
 pub fn known_limitation() -> Option<&'static str> {
-    NAMESPACES.get().filter(|it| can_confine() && !it.mounts).map(|_| NO_MOUNTS)
+    NAMESPACES.get().filter(|support| can_confine() && !support.mounts).map(|_| NO_MOUNTS)
 }
 
 /// True if this system can confine a program at all: to folders that it may write, and without the
@@ -383,7 +386,7 @@ pub fn known_limitation() -> Option<&'static str> {
 pub fn can_confine() -> bool {
     let support = sandbox_support();
     support.seatbelt
-        || support.seccomp && support.landlock_abi.is_some_and(|it| it >= MIN_LANDLOCK_ABI)
+        || support.seccomp && support.landlock_abi.is_some_and(|abi| abi >= MIN_LANDLOCK_ABI)
 }
 
 /// Before this version Landlock denies every move of a file from one folder to another, even if

@@ -82,8 +82,10 @@ pub(super) fn wrap_command(
     profile: &SandboxProfile,
     words: &[OsString],
 ) -> io::Result<Vec<OsString>> {
-    let error = || SetupError("a path of the profile cannot be expressed for Seatbelt".to_owned());
-    seatbelt::sandbox_exec_command(profile, words).ok_or_else(|| io::Error::other(error()))
+    seatbelt::sandbox_exec_command(profile, words).ok_or_else(|| {
+        let text = "a path of the profile cannot be expressed for Seatbelt";
+        io::Error::other(SetupError(text.to_owned()))
+    })
 }
 
 pub(super) fn probe() -> SandboxSupport {

@@ -11,7 +11,7 @@ use super::{Network, SandboxProfile};
 /// anything.
 pub(super) const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 
-/// What every program needs: executing and signalling its own processes, system information, new
+/// The needs of every program: executing and signalling its own processes, system information, new
 /// terminals, and the services for user names, time zones and certificates.
 const BASE_RULES: &str = "\
 (version 1)
@@ -41,8 +41,8 @@ const BASE_RULES: &str = "\
   (global-name \"com.apple.trustd.agent\"))
 ";
 
-/// Terminals: what the user types in that of another program may be a password. A program may use its own, and
-/// those that it makes, which the system marks. They come after the rule that allows reading everything.
+/// Other programs' terminals may receive passwords. A program may use its own terminal, and
+/// the ones that it makes, which the system marks. They come after the rule that allows reading everything.
 const TERMINAL_RULES: &str = "\
 (deny file-read-data file-write* (regex #\"^/dev/(tty|cu)[^/]+$\"))
 (allow file-ioctl (regex #\"^/dev/tty[^/]*$\"))
@@ -106,13 +106,14 @@ pub fn sandbox_exec_command(
 /// would not hide or protect that path.
 pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     let mut text = BASE_RULES.to_owned();
-    let (writable, read_only) = (quote_all(&profile.writable)?, quote_all(&profile.read_only)?);
+    let writable = quote_all(&profile.writable)?;
+    let read_only = quote_all(&profile.read_only)?;
     let hidden = quote_all(&profile.hidden)?;
     match &profile.readable {
         None => text.push_str("(allow file-read*)\n"),
         Some(list) => {
             let mut all: Vec<String> =
-                SYSTEM_FOLDERS.iter().map(|it| format!("\"{it}\"")).collect();
+                SYSTEM_FOLDERS.iter().map(|folder| format!("\"{folder}\"")).collect();
             all.extend(quote_all(list)?);
             all.extend(writable.iter().cloned());
             text.push_str(&rule("allow", "file-read*", &all));
@@ -126,21 +127,15 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     text.push_str(&rule("deny", "file-write*", &read_only));
     text.push_str(&rule("deny", "file-read* file-write*", &hidden));
     text.push_str(&pinned_rule(profile)?);
-    let below = |open: &[PathBuf]| -> Option<Vec<String>> {
-        let is_below = |it: &&PathBuf| {
-            profile.hidden.iter().any(|hidden| it.starts_with(hidden) && *it != hidden)
-        };
-        quote_all(open.iter().filter(is_below))
-    };
-    text.push_str(&rule("allow", "file-read*", &below(&profile.unhidden)?));
-    let reopened = below(&profile.writable)?;
+    text.push_str(&rule("allow", "file-read*", &quote_below_hidden(profile, &profile.unhidden)?));
+    let reopened = quote_below_hidden(profile, &profile.writable)?;
     if !reopened.is_empty() {
         text.push_str(&rule("allow", "file-read* file-write*", &reopened));
         text.push_str(&rule("deny", "file-write*", &read_only));
     }
-    let inner = profile.hidden.iter().filter(|it| {
+    let inner = profile.hidden.iter().filter(|path| {
         let mut open = profile.hidden.iter().flat_map(|hidden| profile.open_below(hidden));
-        open.any(|open| it.starts_with(open))
+        open.any(|open| path.starts_with(open))
     });
     text.push_str(&rule("deny", "file-read* file-write*", &quote_all(inner)?));
     if !writable.is_empty() {
@@ -163,14 +158,21 @@ pub fn render_profile(profile: &SandboxProfile) -> Option<String> {
     Some(text)
 }
 
-/// Keeps the folders in place that lead to what is hidden or read-only: under another name it would be
+/// The paths that lie below a hidden one, quoted.
+fn quote_below_hidden(profile: &SandboxProfile, paths: &[PathBuf]) -> Option<Vec<String>> {
+    quote_all(paths.iter().filter(|path| {
+        profile.hidden.iter().any(|hidden| path.starts_with(hidden) && *path != hidden)
+    }))
+}
+
+/// Keeps the folders above hidden and read-only paths in place: under another name a path would be
 /// neither.
 fn pinned_rule(profile: &SandboxProfile) -> Option<String> {
     let kept = profile.hidden.iter().chain(&profile.read_only);
     let above = kept.flat_map(|path| path.ancestors().skip(1));
-    let is_movable =
-        |path: &&Path| profile.writable.iter().any(|root| path.starts_with(root) && *path != root);
-    let pinned: BTreeSet<_> = above.filter(is_movable).map(Path::to_path_buf).collect();
+    let movable = above
+        .filter(|path| profile.writable.iter().any(|root| path.starts_with(root) && *path != root));
+    let pinned: BTreeSet<_> = movable.map(Path::to_path_buf).collect();
     let mut rule = String::new();
     for path in quote_all(&pinned)? {
         rule.push_str(&format!("\n  (literal {path})"));
@@ -184,13 +186,12 @@ fn rule(action: &str, operations: &str, paths: &[String]) -> String {
     if paths.is_empty() {
         return String::new();
     }
-    let filters: Vec<_> = paths.iter().map(|it| format!("\n  (subpath {it})")).collect();
-    let filters = filters.concat();
-    format!("({action} {operations}{filters})\n")
+    let filters: Vec<_> = paths.iter().map(|path| format!("\n  (subpath {path})")).collect();
+    format!("({action} {operations}{})\n", filters.concat())
 }
 
 fn quote_all<'a>(all: impl IntoIterator<Item = &'a PathBuf>) -> Option<Vec<String>> {
-    all.into_iter().map(|it| quote(&resolve_root_symlinks(it))).collect()
+    all.into_iter().map(|path| quote(&resolve_root_symlinks(path))).collect()
 }
 
 /// The path with the usual links followed: the kernel compares paths after following symlinks.
@@ -208,7 +209,7 @@ fn resolve_root_symlinks(path: &Path) -> PathBuf {
 fn quote(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     let is_plain =
-        path.components().all(|it| matches!(it, Component::RootDir | Component::Normal(_)));
+        path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !text.starts_with('/') || !is_plain || text.chars().any(char::is_control) {
         return None;
     }

@@ -63,9 +63,9 @@ pub trait Client: Send + Sync + 'static {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientConnection {
-    /// Identifies it among those of the process. Without a listener there is only 0.
+    /// Identifies it within this process. Without a listener there is only 0.
     pub number: u64,
-    /// Whether version 2 of the protocol is spoken.
+    /// True if it speaks version 2 of the protocol.
     pub is_v2: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct ServerForm {
     pub schema: Value,
 }
 
-/// What the user did with a [`ServerForm`].
+/// The user's response to a [`ServerForm`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum FormOutcome {
     /// The values as the client sent them, not yet checked against the schema.
@@ -135,7 +135,7 @@ pub struct PermissionChoice {
     pub name: String,
 }
 
-/// What a permission choice allows or rejects, and for how long.
+/// The scope and the duration of a permission choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoiceKind {
     AllowOnce,
@@ -227,11 +227,11 @@ pub trait ClientTerminals: Send + Sync + 'static {
 pub struct TerminalCommand {
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// Variables to set in addition to those of the client.
+    /// Variables to set in addition to the client's own.
     pub env: Vec<(String, String)>,
     /// Absolute.
     pub workdir: PathBuf,
-    /// The client keeps only the last so many bytes of output.
+    /// The client keeps only this many bytes at the end of the output.
     pub output_byte_limit: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a tool call may do ([`Effect`]) and how a client shows it ([`CallView`], [`CallContent`]), with
+//! The effects of a tool call ([`Effect`]) and its presentation by a client ([`CallView`], [`CallContent`]), with
 //! helpers that make untrusted text safe to show.
 
 mod secrets;
@@ -65,7 +65,7 @@ pub struct RemoteCall {
     pub tool_digest: String,
     /// True if the tool is annotated as read-only. The claim is not verified.
     pub claims_read_only: bool,
-    /// What has changed in the tool's definition since the user approved it. If set, that approval
+    /// The change of the tool's definition since the user approved it. If set, the approval
     /// does not cover the current definition.
     pub change_since_approval: Option<String>,
 }
@@ -130,8 +130,8 @@ impl From<String> for Uncertainty {
 }
 
 impl ShellCommand {
-    /// Creates a command about which only its line and folder are known. `script` is what the line
-    /// was parsed to.
+    /// Creates a command about which only its line and folder are known. `script` is the
+    /// parsed line.
     pub fn new(
         line: impl Into<String>,
         workdir: impl Into<PathBuf>,
@@ -150,8 +150,8 @@ impl ShellCommand {
     }
 }
 
-/// Access that a command requests beyond what the sandbox allows. Anything is asked about that the user has not allowed for
-/// the session.
+/// Access that a command requests beyond what the sandbox allows. The user is asked about anything that they have not
+/// allowed for the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExtraAccess {
     /// Using the network.
@@ -242,7 +242,7 @@ pub enum PathScope {
 }
 
 impl ResolvedPath {
-    /// The path by which commands in the sandbox know it: one in their `/tmp` has another name for them.
+    /// The path under which commands in the sandbox see it: files in their `/tmp` have another name there.
     pub fn name_for_commands(&self) -> Cow<'_, Path> {
         let PathScope::PrivateTmp { depth } = self.scope else {
             return Cow::Borrowed(&self.path);
@@ -292,7 +292,7 @@ pub struct Location {
     pub line: Option<u32>,
 }
 
-/// What a change does with a file besides its content.
+/// The fate of a file in a change, besides its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FileFate {
     /// It is written where it is.
@@ -303,7 +303,7 @@ pub enum FileFate {
     MovedFrom(PathBuf),
 }
 
-/// What a call's card shows below its title.
+/// Content of a call's card, below its title.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallContent {
     Text(String),
@@ -385,10 +385,11 @@ pub fn unescape_hidden_line(shown: &str) -> Option<String> {
 /// Replaces the control characters of a text with their Unicode control pictures (`␛`), so that a
 /// terminal does not interpret them. Line ends and tabs are kept.
 pub fn terminal_safe(text: String) -> String {
-    let is_control = |it: char| it.is_control() && it != '\n' && it != '\t';
     // The controls that are not ASCII begin with 0xc2.
-    let may_begin = |it: u8| it < b' ' && it != b'\n' && it != b'\t' || it == 0x7f || it == 0xc2;
-    if !text.bytes().any(may_begin) || !text.contains(is_control) {
+    let may_have_controls = text
+        .bytes()
+        .any(|byte| byte < b' ' && byte != b'\n' && byte != b'\t' || byte == 0x7f || byte == 0xc2);
+    if !may_have_controls || !text.contains(is_unsafe_control) {
         return text;
     }
     let mut safe = String::with_capacity(text.len() + 8);
@@ -399,13 +400,17 @@ pub fn terminal_safe(text: String) -> String {
             '\r' if matches!(chars.peek(), Some('\n') | None) => {}
             '\u{7f}' => safe.push('\u{2421}'),
             '\u{80}'..='\u{9f}' => safe.push('\u{fffd}'),
-            char if is_control(char) => {
+            char if is_unsafe_control(char) => {
                 safe.extend(char::from_u32(u32::from(char) + 0x2400));
             }
             char => safe.push(char),
         }
     }
     safe
+}
+
+fn is_unsafe_control(char: char) -> bool {
+    char.is_control() && char != '\n' && char != '\t'
 }
 
 /// Maximum length of a title, except for titles that are commands.
@@ -420,15 +425,15 @@ pub fn shorten_title(title: String) -> String {
 /// can pass for our own words.
 pub fn fenced(text: &str) -> String {
     let has_any = text.contains('`');
-    let runs = has_any.then(|| text.split(|it| it != '`').map(str::len));
+    let runs = has_any.then(|| text.split(|char| char != '`').map(str::len));
     let longest = runs.into_iter().flatten().max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}\n{text}{end}{fence}")
 }
 
-/// A command in a code fence, as a card has it. The language keeps a client that shows the title by itself
-/// from leaving out the block as a repetition of it.
+/// A command in a code fence, for a card. The language keeps a client that shows the title separately
+/// from dropping the block as a repetition.
 pub fn fenced_command(command: &str) -> String {
     fenced(command).replacen('\n', "console\n", 1)
 }

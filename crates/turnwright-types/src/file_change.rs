@@ -15,7 +15,7 @@ pub enum FileState {
         size: u64,
         /// The permission bits, as for `chmod`.
         mode: u32,
-        /// Whether the store has the content.
+        /// True if the store has the content.
         is_kept: bool,
     },
     Link {
@@ -46,7 +46,7 @@ pub struct FileChange {
 }
 
 impl FileChange {
-    /// Says that a command may change files, and why it is unknown which if nothing else is said of it. It
+    /// Says that a command may change files, and why they are unknown if nothing else is recorded of it. It
     /// has an empty path.
     pub fn uncovered(why: &str) -> FileChange {
         let before = FileState::Unknown { why: why.to_owned() };
@@ -54,7 +54,7 @@ impl FileChange {
     }
 }
 
-/// What is stored before a call changes files.
+/// A record that is stored before a call changes files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangeIntent {
     /// The files that the call is going to change, as far as they are known.

@@ -1,11 +1,11 @@
-//! What the names (hard links) of one file have in common.
+//! The identity that all names (hard links) of a file share.
 
 use std::path::Path;
 
 /// The device and the number of a file on it, which all names of the file share.
 pub type FileId = (u64, u64);
 
-/// The identity of the regular file at a path, and how many names it has, which some file systems do not know: then one.
+/// The identity of the regular file at a path, and its number of names; one if the file system does not know it.
 /// Does not follow a link at the end of the path.
 #[cfg(unix)]
 pub fn file_id(path: &Path) -> Option<(FileId, u64)> {
@@ -28,7 +28,7 @@ pub fn file_id(path: &Path) -> Option<(FileId, u64)> {
     let file = options.access_mode(0).custom_flags(FILE_FLAG_OPEN_REPARSE_POINT).open(path).ok()?;
     file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut found = BY_HANDLE_FILE_INFORMATION::default();
-    // SAFETY: the handle is open, and `found` is what the call fills.
+    // SAFETY: the handle is open, and the call fills `found`.
     let is_known = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut found) } != 0;
     let index = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
     let id = (u64::from(found.dwVolumeSerialNumber), index);

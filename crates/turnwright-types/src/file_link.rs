@@ -1,7 +1,7 @@
 //! Links to files as editors write them: `file://` URIs and paths, with lines and a symbol behind them,
 //! such as `file:///ws/a.rs?symbol=main#L10:20`. No I/O.
 
-/// What a link to a file means.
+/// A parsed link to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLink {
     /// A path that a tool can open.
@@ -53,13 +53,9 @@ impl FileLink {
             Some((path, place)) => format!("{path}:{}", place.replace(',', ":")),
             None => text.trim_end_matches(':').to_owned(),
         };
-        let split = |text: &'_ str| {
-            let (path, lines) = text.rsplit_once(':')?;
-            Some((path.len(), parse_lines(&format!("L{}", lines.trim_start_matches('L')))?))
-        };
-        let (end, lines) = split(&text)?;
+        let (column_start, numbers) = split_numbers(&text)?;
         // The last number is a column if another one precedes it.
-        let (end, lines) = split(&text[..end]).unwrap_or((end, lines));
+        let (end, lines) = split_numbers(&text[..column_start]).unwrap_or((column_start, numbers));
         let path = text[..end].to_owned();
         (end > 0).then_some(FileLink { path, symbol: None, lines: Some(lines) })
     }
@@ -71,13 +67,21 @@ impl FileLink {
     }
 }
 
-/// Splits `?symbol=…` and `#L10:20` off. What looks different is a part of the path: not every client
+/// The place of the last colon, and the lines behind it.
+fn split_numbers(text: &str) -> Option<(usize, (u32, u32))> {
+    let (path, lines) = text.rsplit_once(':')?;
+    Some((path.len(), parse_lines(&format!("L{}", lines.trim_start_matches('L')))?))
+}
+
+/// Splits `?symbol=…` and `#L10:20` off. Anything else is a part of the path: not every client
 /// encodes the characters of a file's name.
 fn split_suffix(text: &str) -> (&str, Option<String>, Option<(u32, u32)>) {
     let found = text.rsplit_once('#').and_then(|(rest, end)| Some((rest, parse_lines(end)?)));
     let (rest, lines) = found.map_or((text, None), |(rest, lines)| (rest, Some(lines)));
     match rest.rsplit_once("?symbol=") {
-        Some((path, symbol)) => (path, Some(decode(symbol)).filter(|it| !it.is_empty()), lines),
+        Some((path, symbol)) => {
+            (path, Some(decode(symbol)).filter(|symbol| !symbol.is_empty()), lines)
+        }
         None => (rest, None, lines),
     }
 }
@@ -94,7 +98,7 @@ fn parse_lines(fragment: &str) -> Option<(u32, u32)> {
 fn parse_line(text: &str) -> Option<u32> {
     let (line, column) = text.split_once('C').unwrap_or((text, "0"));
     column.parse::<u32>().ok()?;
-    line.parse().ok().filter(|it| *it > 0)
+    line.parse().ok().filter(|line| *line > 0)
 }
 
 /// Decodes `%20` and the like. A text that would not be UTF-8 stays as it is.
@@ -102,8 +106,9 @@ fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|it| u8::from_str_radix(std::str::from_utf8(it).ok()?, 16).ok());
+        let digits = tail.get(..2).filter(|_| *first == b'%');
+        let code = digits
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         bytes.push(code.unwrap_or(*first));
         rest = &tail[if code.is_some() { 2 } else { 0 }..];
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The entries of a folder by which git takes it for a repository, also without `.git`: `HEAD`, and `objects` and
-/// `refs` or a file that says in which folder these are. Each may be a link, also one that leads nowhere.
+/// `refs` or a file that names their folder. Each may be a link, also a dangling one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GitLayout {
     has_head: bool,
@@ -35,7 +35,7 @@ impl GitLayout {
         self.has_common_folder |= name.eq_ignore_ascii_case("commondir");
     }
 
-    /// The layout of a folder in which there is an entry of this name besides those on the disk. Blocks.
+    /// The layout of a folder with an entry of this name in addition to the ones on the disk. Blocks.
     pub fn with_entry(folder: &Path, name: &OsStr) -> GitLayout {
         let mut layout = GitLayout::of(folder);
         layout.note(name);

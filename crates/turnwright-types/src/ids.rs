@@ -71,8 +71,11 @@ impl SessionId {
 
 /// Formats bytes, such as a hash, as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    bytes.iter().flat_map(|it| [digit(it >> 4), digit(it & 15)]).collect()
+    bytes.iter().flat_map(|byte| [hex_digit(byte >> 4), hex_digit(byte & 15)]).collect()
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from(b"0123456789abcdef"[usize::from(value)])
 }
 
 /// Hashes bytes with FNV-1a, which is the same in every version and on every platform.
@@ -88,8 +91,9 @@ pub const MAX_SLUG_LEN: usize = 64;
 /// True if `name` can be the name of a note or a skill, such as `build-commands`. A slug is a valid
 /// file name on every system and cannot be a path.
 pub fn is_slug(name: &str) -> bool {
-    let fits = |it: &str| {
-        !it.is_empty() && it.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit())
-    };
-    name.len() <= MAX_SLUG_LEN && name.split('-').all(fits)
+    name.len() <= MAX_SLUG_LEN && name.split('-').all(is_slug_part)
+}
+
+fn is_slug_part(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }

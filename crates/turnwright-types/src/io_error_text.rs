@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What an I/O error says, without the numbers of the operating system, which mean nothing to people:
+/// The message of an I/O error, without the numbers of the operating system, which mean nothing to people:
 /// `Permission denied` instead of `Permission denied (os error 13)`.
 pub fn io_error_text(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData && error.to_string().ends_with(" valid UTF-8") {
@@ -19,7 +19,7 @@ pub fn without_error_numbers(message: &str) -> String {
     while let Some((before, after)) = rest.split_once(START) {
         words.push_str(before);
         let number =
-            after.find(|it: char| !it.is_ascii_digit() && it != '-').unwrap_or(after.len());
+            after.find(|char: char| !char.is_ascii_digit() && char != '-').unwrap_or(after.len());
         rest = match after[number..].strip_prefix(')') {
             Some(rest) if number > 0 => rest,
             _ => {

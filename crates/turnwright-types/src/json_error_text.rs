@@ -1,5 +1,5 @@
-//! Says in words of its fields why a document does not have the expected form. The parsers' own
-//! messages speak of the program's types, and quote values, which may be secrets.
+//! Explains, in terms of its fields, why a document does not have the expected form. The parsers' own
+//! messages name the program's types, and quote values, which may be secrets.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub fn json_error_text(text: &str, error: &Error) -> String {
         Category::Data => {
             let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
             let offset = lines.map(str::len).sum::<usize>() + error.column();
-            let message = error.to_string();
-            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |it| it.0);
+            let full = error.to_string();
+            let message = full.rsplit_once(" at line ").map_or(full.as_str(), |(start, _)| start);
             let is_about_list = message.starts_with("invalid length");
             field_error_text(&place_at(text, offset, is_about_list), message)
         }
@@ -35,19 +35,15 @@ pub fn json_error_text(text: &str, error: &Error) -> String {
 /// place of the whole document is empty.
 pub fn field_error_text(place: &str, message: &str) -> String {
     let subject = if place.is_empty() { "the value".to_owned() } else { format!("`{place}`") };
-    let below = |name: &str| {
-        let name = shorten(name);
-        if place.is_empty() { format!("`{name}`") } else { format!("`{place}.{name}`") }
-    };
     let quoted = |prefix: &str| message.strip_prefix(prefix)?.split_once('`');
     if let Some((name, _)) = quoted("missing field `") {
-        return format!("{} is missing", below(name));
+        return format!("{} is missing", field_path(place, name));
     }
     if let Some((name, _)) = quoted("unknown field `") {
-        return format!("{} is not known", below(name));
+        return format!("{} is not known", field_path(place, name));
     }
     if let Some((name, _)) = quoted("duplicate field `") {
-        return format!("{} occurs twice", below(name));
+        return format!("{} occurs twice", field_path(place, name));
     }
     if let Some((name, rest)) = quoted("unknown variant `") {
         let known: Vec<_> = rest.split('`').skip(1).step_by(2).collect();
@@ -57,7 +53,8 @@ pub fn field_error_text(place: &str, message: &str) -> String {
         return format!("{subject} has none of the possible forms");
     }
     let kinds = ["invalid type: ", "invalid value: ", "invalid length "];
-    let mismatch = kinds.iter().find_map(|it| message.strip_prefix(it)?.rsplit_once(", expected "));
+    let mismatch =
+        kinds.iter().find_map(|kind| message.strip_prefix(kind)?.rsplit_once(", expected "));
     match mismatch {
         // An object may also be written as the list of its fields.
         Some((_, expected)) if message.starts_with("invalid length ") => {
@@ -71,7 +68,13 @@ pub fn field_error_text(place: &str, message: &str) -> String {
     }
 }
 
-/// What the parser expected, as a person would say it.
+/// The field of the value at this place, in code marks.
+fn field_path(place: &str, name: &str) -> String {
+    let name = shorten(name);
+    if place.is_empty() { format!("`{name}`") } else { format!("`{place}.{name}`") }
+}
+
+/// Names the type that the parser expected, as a person would.
 fn expectation(expected: &str) -> &str {
     match expected {
         "a string" | "str" | "string" | "path string" | "a borrowed string" => "text",
@@ -84,48 +87,56 @@ fn expectation(expected: &str) -> &str {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number ≥ 0",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
-        it if it.starts_with("struct ") || it.contains("enum ") => "an object",
-        it => it,
+        other if other.starts_with("struct ") || other.contains("enum ") => "an object",
+        other => other,
     }
 }
 
-/// What was found instead. The content of a text is not repeated.
+/// Names the value that was found instead, without the content of a text.
 fn finding(found: &str) -> &str {
-    let value = || found.split('`').nth(1).unwrap_or(found);
     match found.split(' ').next().unwrap_or_default() {
         "string" => "text",
         "map" => "an object",
         "sequence" => "a list",
         "unit" => "null",
-        "integer" | "boolean" | "floating" => value(),
+        "integer" | "boolean" | "floating" => found.split('`').nth(1).unwrap_or(found),
         _ => found,
     }
 }
 
 /// The innermost value that contains this offset or begins or ends there. At the end of a list the parser
 /// may also have rejected its last item, unless the error is about the list itself.
-fn place_at(text: &str, offset: usize, is_about_list: bool) -> String {
-    let (mut place, mut here, mut offset) = (String::new(), text, offset);
+fn place_at(text: &str, mut offset: usize, is_about_list: bool) -> String {
+    let mut place = String::new();
+    let mut here = text;
     loop {
-        let start = |it: &RawValue| it.get().as_ptr().addr().wrapping_sub(here.as_ptr().addr());
-        let is_around = |it: &RawValue| (start(it)..=start(it) + it.get().len()).contains(&offset);
+        let is_around = |value: &RawValue| {
+            let start = offset_in(here, value);
+            (start..=start + value.get().len()).contains(&offset)
+        };
         let fields = serde_json::from_str::<BTreeMap<String, &RawValue>>(here).unwrap_or_default();
         let items = serde_json::from_str::<Vec<&RawValue>>(here).unwrap_or_default();
-        let (step, inner) = if let Some((name, inner)) = fields.iter().find(|it| is_around(it.1)) {
-            let dot = if place.is_empty() { "" } else { "." };
-            (format!("{dot}{}", shorten(name)), *inner)
-        } else if let Some(number) = items.iter().position(|it| is_around(it)) {
-            (format!("[{number}]"), items[number])
-        } else {
-            if offset == here.len() && !items.is_empty() && !is_about_list {
-                place.push_str(&format!("[{}]", items.len() - 1));
-            }
-            return place;
-        };
+        let (step, inner) =
+            if let Some((name, inner)) = fields.iter().find(|field| is_around(field.1)) {
+                let dot = if place.is_empty() { "" } else { "." };
+                (format!("{dot}{}", shorten(name)), *inner)
+            } else if let Some(number) = items.iter().position(|item| is_around(item)) {
+                (format!("[{number}]"), items[number])
+            } else {
+                if offset == here.len() && !items.is_empty() && !is_about_list {
+                    place.push_str(&format!("[{}]", items.len() - 1));
+                }
+                return place;
+            };
         place.push_str(&step);
-        offset -= start(inner);
+        offset -= offset_in(here, inner);
         here = inner.get();
     }
+}
+
+/// The place of a value in the text that it borrows from.
+fn offset_in(text: &str, value: &RawValue) -> usize {
+    value.get().as_ptr().addr().wrapping_sub(text.as_ptr().addr())
 }
 
 fn shorten(name: &str) -> String {

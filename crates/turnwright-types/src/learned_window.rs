@@ -30,13 +30,13 @@ impl LearnedWindow {
         self.limit(model).is_some() && self.credible.is_none()
     }
 
-    /// Records that the model has refused a request without a number, and is taken to hold at most so many
+    /// Records that the model has refused a request without naming a number, and the assumed limit in
     /// tokens.
     pub fn refuse(&mut self, model: &str, limit: u64) {
         *self = LearnedWindow { limit: Some(limit), ..LearnedWindow::of(model) };
     }
 
-    /// Records what the count of a request and its answer is worth. Returns true if two that agree show that
+    /// Records the worth of the count of a request and its answer. Returns true if two counts that agree show that
     /// requests are cut, which limits the window if `may_limit` is set.
     pub fn add_count(
         &mut self,
@@ -51,7 +51,7 @@ impl LearnedWindow {
             }
             let before = self.cut.replace(tokens).unwrap_or_default();
             let limit = tokens.max(before).next_multiple_of(1_024);
-            let is_known = self.limit.is_some_and(|it| it <= limit);
+            let is_known = self.limit.is_some_and(|known| known <= limit);
             let is_cut = tokens.abs_diff(before) <= before / 4 && !is_known;
             if is_cut && may_limit {
                 self.limit = Some(limit);
@@ -70,7 +70,7 @@ impl LearnedWindow {
             self.cut = self.cut.filter(|_| self.is_lifted);
             return;
         };
-        self.credible = self.credible.map(|it| it + 1);
+        self.credible = self.credible.map(|count| count + 1);
         let is_refuted = !self.is_lifted && self.credible >= Some(COUNTS_THAT_LIFT);
         if tokens > limit || is_refuted {
             self.limit = None;

@@ -20,9 +20,9 @@ pub fn align<T: Eq + Hash>(
     deadline: Option<Instant>,
 ) -> Vec<DiffOp> {
     let mut numbers = HashMap::new();
-    let mut number = |it: T| {
+    let mut number = |element: T| {
         let next = numbers.len();
-        *numbers.entry(it).or_insert(next)
+        *numbers.entry(element).or_insert(next)
     };
     let old: Vec<usize> = old.into_iter().map(&mut number).collect();
     let new: Vec<usize> = new.into_iter().map(&mut number).collect();
@@ -49,19 +49,21 @@ pub fn unified_diff(old: &str, new: &str, context: usize, deadline: Option<Insta
     let new: Vec<&str> = new.split_inclusive('\n').collect();
     // Comparing lines as numbers costs more than comparing their bytes.
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let (old_rest, new_rest) = (&old[same..], &new[same..]);
+    let old_rest = &old[same..];
+    let new_rest = &new[same..];
     let ends = old_rest.iter().rev().zip(new_rest.iter().rev());
     let same_end = ends.take_while(|(old, new)| old == new).count();
     let margin = COMPARED_LINES.max(context);
-    let (start, cut) = (same.saturating_sub(margin), same_end.saturating_sub(margin));
-    let (old, new) = (&old[start..old.len() - cut], &new[start..new.len() - cut]);
+    let start = same.saturating_sub(margin);
+    let cut = same_end.saturating_sub(margin);
+    let old = &old[start..old.len() - cut];
+    let new = &new[start..new.len() - cut];
     let ops = align(old.iter().copied(), new.iter().copied(), deadline);
     let mut text = String::new();
     for hunk in group_diff_ops(ops, context) {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
-        let before = first.old_range().start..last.old_range().end;
-        let after = first.new_range().start..last.new_range().end;
-        let (before, after) = (hunk_range(start, before), hunk_range(start, after));
+        let before = hunk_range(start, first.old_range().start..last.old_range().end);
+        let after = hunk_range(start, first.new_range().start..last.new_range().end);
         text.push_str(&format!("@@ -{before} +{after} @@\n"));
         for (tag, range) in hunk.iter().flat_map(changes) {
             let (sign, lines) = match tag {
@@ -83,7 +85,8 @@ pub fn unified_diff(old: &str, new: &str, context: usize, deadline: Option<Insta
 
 /// The parts of an operation: which lines of which text are kept, removed or added.
 fn changes(op: &DiffOp) -> impl Iterator<Item = (ChangeTag, Range<usize>)> {
-    let (old, new) = (op.old_range(), op.new_range());
+    let old = op.old_range();
+    let new = op.new_range();
     let parts = match op {
         DiffOp::Equal { .. } => [Some((ChangeTag::Equal, old)), None],
         _ => [Some((ChangeTag::Delete, old)), Some((ChangeTag::Insert, new))],
@@ -91,7 +94,7 @@ fn changes(op: &DiffOp) -> impl Iterator<Item = (ChangeTag, Range<usize>)> {
     parts.into_iter().flatten()
 }
 
-/// A range of lines as unified diffs write it. The first of the compared lines is that with this index.
+/// A range of lines as unified diffs write it. `first` is the index of the first compared line.
 fn hunk_range(first: usize, lines: Range<usize>) -> String {
     let start = first + lines.start;
     match lines.len() {

@@ -8,7 +8,7 @@ use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed}
 
 use crate::effect::is_hidden_char;
 
-/// How much two different names have in common, the closest first.
+/// The resemblance of two different names, the closest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resemblance {
     /// They are canonically equivalent, such as `ü` and `u` with a diaeresis.
@@ -63,7 +63,8 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
     if composed(one) == composed(other) {
         return Some(Resemblance::Composition);
     }
-    let (one, other) = (plain_blanks(one), plain_blanks(other));
+    let one = plain_blanks(one);
+    let other = plain_blanks(other);
     if one == other {
         return Some(Resemblance::Blanks);
     }
@@ -79,7 +80,7 @@ pub fn with_code_points(name: &str) -> String {
     written.collect()
 }
 
-/// True for a character that is drawn as nothing, among them joiners and those that select an emoji's colours.
+/// True for a character that is not drawn, such as a joiner or a selector of an emoji's colours.
 pub fn is_invisible(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0f}') || is_hidden_char(char) && !char.is_control()
 }

@@ -211,7 +211,7 @@ impl TokenUsage {
         self.input + self.output
     }
 
-    /// What was used since the other, earlier state of the same count.
+    /// The tokens used since an earlier state of the same count.
     #[must_use]
     pub fn since(&self, earlier: &TokenUsage) -> TokenUsage {
         TokenUsage {
@@ -268,7 +268,7 @@ impl ReasoningEffort {
 
     /// The inverse of [`ReasoningEffort::id`].
     pub fn parse(id: &str) -> Option<ReasoningEffort> {
-        ReasoningEffort::ALL.into_iter().find(|it| it.id() == id)
+        ReasoningEffort::ALL.into_iter().find(|effort| effort.id() == id)
     }
 }
 
@@ -307,7 +307,7 @@ impl StopReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptEnd {
     pub stop: StopReason,
-    /// The tokens of its requests, those of helpers included, as far as they were counted.
+    /// The tokens of its requests, including its helpers', as far as they were counted.
     pub usage: TokenUsage,
 }
 
@@ -318,14 +318,14 @@ impl From<StopReason> for PromptEnd {
     }
 }
 
-/// What a session has used up besides its cost.
+/// The resources that a session has used, besides its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spending {
     /// Requests that were answered.
     pub requests: u64,
     /// The tokens of all requests and answers, as far as they were counted.
     pub usage: TokenUsage,
-    /// How long its turns took.
+    /// The duration of its turns.
     pub time: Duration,
 }
 
@@ -343,7 +343,7 @@ pub struct History {
     /// The size of the model's window, as far as this conversation has shown it.
     pub learned_window: LearnedWindow,
     pub failed_summaries: FailedSummaries,
-    /// What the session has used up so far.
+    /// The resources used so far.
     pub spent: Spending,
     /// True if any message has ever contained an image or audio. Kept as a flag because scanning
     /// all messages is the slowest part of making a request late in a session.
@@ -367,7 +367,9 @@ impl History {
 impl Message {
     pub fn has_images(&self) -> bool {
         match self {
-            Message::User(user) => user.parts.iter().any(|it| matches!(it, PromptPart::Image(_))),
+            Message::User(user) => {
+                user.parts.iter().any(|part| matches!(part, PromptPart::Image(_)))
+            }
             Message::Tool(tool) => !tool.images.is_empty(),
             Message::Assistant(_) => false,
         }
@@ -375,7 +377,9 @@ impl Message {
 
     pub fn has_audio(&self) -> bool {
         match self {
-            Message::User(user) => user.parts.iter().any(|it| matches!(it, PromptPart::Audio(_))),
+            Message::User(user) => {
+                user.parts.iter().any(|part| matches!(part, PromptPart::Audio(_)))
+            }
             Message::Tool(_) | Message::Assistant(_) => false,
         }
     }
@@ -418,12 +422,13 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
         PromptPart::Link { name, uri } => {
             let (target, link) = link_target(uri);
             text.push_str(&format!("[{name}]({target})"));
-            text.extend(selection_text(link.as_ref()).map(|it| format!(" ({it})")));
+            text.extend(selection_text(link.as_ref()).map(|selection| format!(" ({selection})")));
         }
         PromptPart::Resource { uri, text: content } => {
             let (source, link) = link_target(uri);
-            let chosen = selection_text(link.as_ref()).map(|it| format!(" part=\"{it}\""));
-            let chosen = chosen.unwrap_or_default();
+            let chosen = selection_text(link.as_ref())
+                .map(|selection| format!(" part=\"{selection}\""))
+                .unwrap_or_default();
             text.push_str(&format!(
                 "\n<attachment source=\"{source}\"{chosen}>\n{content}\n</attachment>\n"
             ));
@@ -439,8 +444,8 @@ pub fn omitted_media_note(kind: &str, mime: &str) -> String {
 /// The text of an attached file that is a picture. The picture follows it, for models that take pictures.
 pub const ATTACHED_PICTURE: &str = "[picture]";
 
-/// What a link or an attachment refers to, as the model reads it: for a file its path and what the
-/// user has chosen in it.
+/// The target of a link or an attachment, as the model reads it: for a file its path and the
+/// user's selection in it.
 fn link_target(uri: &str) -> (Cow<'_, str>, Option<FileLink>) {
     match FileLink::from_uri(uri) {
         Some(link) => (link.path.clone().into(), Some(link)),
@@ -448,10 +453,10 @@ fn link_target(uri: &str) -> (Cow<'_, str>, Option<FileLink>) {
     }
 }
 
-/// Describes what the user has selected in a linked file.
+/// Describes the user's selection in a linked file.
 fn selection_text(link: Option<&FileLink>) -> Option<String> {
     let link = link?;
-    let lines = link.line_range().map(|it| format!("lines {it}"));
+    let lines = link.line_range().map(|range| format!("lines {range}"));
     let parts: Vec<_> = link.symbol.iter().cloned().chain(lines).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long to wait for another process that holds a lock. It only writes one small file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Creates a folder with mode 0700, and those above it, unless they exist.
+/// Creates a folder and its missing parents with mode 0700.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     let mut folders = fs::DirBuilder::new();
     folders.recursive(true);

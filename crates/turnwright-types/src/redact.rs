@@ -34,7 +34,7 @@ const MIN_WORDLIKE_KEY_BYTES: usize = 20;
 const MIN_ENCODED_KEY_BYTES: usize = 16;
 /// The number of key forms that can be searched for.
 const MAX_KEY_FORMS: usize = 4096;
-/// The automaton knows so many bytes of each form; the others are compared. To build it from long
+/// The number of bytes of each form that the automaton knows; the others are compared. Building it from long
 /// keys would take seconds.
 const INDEXED_BYTES: usize = 16;
 
@@ -46,7 +46,7 @@ static LOADED: RwLock<Option<Arc<KeySet>>> = RwLock::new(None);
 #[error("more keys are loaded than can be kept out of logs and messages ({MAX_KEY_FORMS})")]
 pub struct TooManyKeys;
 
-/// Adds keys to those that are redacted from now on.
+/// Adds keys, which are redacted from now on.
 ///
 /// # Errors
 /// If there is no room for them. Then none of them is redacted, so none of them may be used.
@@ -84,7 +84,7 @@ pub fn without_partial_key(text: &str) -> &str {
     crate::text::prefix(text, text.len() - loaded().partial_key_len(text.as_bytes()))
 }
 
-/// Returns the text with all keys replaced, and with those that are recognised by their place, as in the output of a
+/// Returns the text with all keys replaced, also keys that are recognised by their place, as in the output of a
 /// command.
 pub fn text_with_placed_keys(text: &str) -> Cow<'_, str> {
     let bytes = match self::text(text) {
@@ -105,7 +105,8 @@ pub fn bytes(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Replaces each key by what `replace` returns for it. Returns `None` if keys overlap.
 pub fn replace_keys(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
     let keys = loaded();
-    let (mut replaced, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    let mut replaced = Vec::with_capacity(bytes.len());
+    let mut from = 0;
     while let Some(found) = keys.find(bytes, from) {
         if found.first.end != found.end {
             return None;
@@ -118,9 +119,10 @@ pub fn replace_keys(bytes: &[u8], replace: impl Fn(&[u8]) -> Vec<u8>) -> Option<
     Some(replaced)
 }
 
-/// Returns where the secrets are that would be hidden in the output of a command.
+/// Returns the places of the secrets that would be hidden in the output of a command.
 pub fn secrets(text: &str) -> Vec<Range<usize>> {
-    let (keys, bytes) = (loaded(), text.as_bytes());
+    let keys = loaded();
+    let bytes = text.as_bytes();
     let loaded = std::iter::successors(keys.find(bytes, 0), |found| keys.find(bytes, found.end));
     loaded.map(|found| found.first).chain(placed_keys(bytes, true).0).collect()
 }
@@ -131,7 +133,7 @@ pub fn find_key(is_wanted: impl Fn(&[u8]) -> bool) -> Option<SecretString> {
     keys.forms.iter().find(|form| is_wanted(form.expose_secret().as_bytes())).cloned()
 }
 
-/// Returns what stands for a secret. The random state of this process keeps it from telling anything of
+/// Returns the placeholder of a secret. The random state of this process keeps it from revealing anything about
 /// the secret.
 fn placeholder(secret: &[u8]) -> String {
     static STATE: OnceLock<RandomState> = OnceLock::new();
@@ -149,7 +151,9 @@ pub fn placeholders(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_placeholder(text: &str) -> bool {
     let digits = text.strip_prefix(PLACEHOLDER_START).and_then(|rest| rest.strip_suffix(']'));
-    digits.is_some_and(|it| it.len() == 4 && it.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    digits.is_some_and(|digits| {
+        digits.len() == 4 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
 }
 
 /// Keys that were found in a text.
@@ -175,14 +179,12 @@ struct KeySet {
 impl KeySet {
     /// Returns these keys with more, or `None` if all of them are known.
     fn with(&self, keys: &[String]) -> Result<Option<KeySet>, TooManyKeys> {
-        let is_new = |form: &String| {
-            let place = self.forms.binary_search_by(|it| it.expose_secret().cmp(form));
-            is_key(form) && place.is_err()
-        };
-        let is_loaded = |key: &str| self.keys.iter().any(|it| it.expose_secret() == key);
-        let unknown: Vec<_> = keys.iter().filter(|it| !is_loaded(it)).collect();
-        let new = unknown.iter().flat_map(|it| forms(it)).filter(is_new).map(SecretString::from);
-        let mut all: Vec<_> = new.collect();
+        let unknown: Vec<_> = keys.iter().filter(|key| !self.has_key(key)).collect();
+        let new = unknown
+            .iter()
+            .flat_map(|key| forms(key))
+            .filter(|form| is_key(form) && !self.has_form(form));
+        let mut all: Vec<_> = new.map(SecretString::from).collect();
         if all.is_empty() {
             return Ok(None);
         }
@@ -192,36 +194,44 @@ impl KeySet {
         if all.len() > MAX_KEY_FORMS {
             return Err(TooManyKeys);
         }
-        let longest = all.iter().map(|it| it.expose_secret().len()).max().unwrap_or_default();
-        let beginning = |it: &SecretString| {
-            let bytes = it.expose_secret().as_bytes();
-            bytes[..bytes.len().min(INDEXED_BYTES)].to_vec()
-        };
+        let longest = all.iter().map(|form| form.expose_secret().len()).max().unwrap_or_default();
         let mut beginnings: Vec<_> = all.iter().map(beginning).collect();
         beginnings.dedup();
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(beginnings);
-        let finder = Some(finder.map_err(|_| TooManyKeys)?);
-        let added = unknown.into_iter().map(|it| SecretString::from(it.clone()));
+        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(beginnings);
+        let finder = Some(built.map_err(|_| TooManyKeys)?);
+        let added = unknown.into_iter().map(|key| SecretString::from(key.clone()));
         let keys = self.keys.iter().cloned().chain(added).collect();
         Ok(Some(KeySet { keys, forms: all, longest, finder }))
     }
 
+    fn has_key(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| known.expose_secret() == key)
+    }
+
+    fn has_form(&self, form: &str) -> bool {
+        self.forms.binary_search_by(|known| known.expose_secret().cmp(form)).is_ok()
+    }
+
     fn partial_key_len(&self, text: &[u8]) -> usize {
-        let first_byte = |it: &SecretString| it.expose_secret().as_bytes()[0];
         let (Some(low), Some(high)) = (self.forms.first(), self.forms.last()) else { return 0 };
         let first_bytes = first_byte(low)..=first_byte(high);
-        let is_partial = |suffix: &[u8]| {
-            let next = || self.forms.get(self.forms_up_to(suffix).len());
-            first_bytes.contains(&suffix[0])
-                && next().is_some_and(|it| it.expose_secret().as_bytes().starts_with(suffix))
-        };
         let longest = text.len().min(self.longest.saturating_sub(1));
-        (1..=longest).rev().find(|len| is_partial(&text[text.len() - len..])).unwrap_or_default()
+        let partial = (1..=longest).rev().find(|length| {
+            let suffix = &text[text.len() - length..];
+            first_bytes.contains(&suffix[0]) && self.has_form_longer_than(suffix)
+        });
+        partial.unwrap_or_default()
+    }
+
+    /// Returns true if a form begins with `bytes` and goes on.
+    fn has_form_longer_than(&self, bytes: &[u8]) -> bool {
+        let next = self.forms.get(self.forms_up_to(bytes).len());
+        next.is_some_and(|form| form.expose_secret().as_bytes().starts_with(bytes))
     }
 
     /// Returns the forms that sort before `bytes` or are equal.
     fn forms_up_to(&self, bytes: &[u8]) -> &[SecretString] {
-        let end = self.forms.partition_point(|it| it.expose_secret().as_bytes() <= bytes);
+        let end = self.forms.partition_point(|form| form.expose_secret().as_bytes() <= bytes);
         &self.forms[..end]
     }
 
@@ -233,7 +243,9 @@ impl KeySet {
     /// of the last one. What is before `part` belongs to a key that is replaced already. `None` if
     /// there is no key.
     fn redact_part(&self, bytes: &[u8], part: Range<usize>) -> Option<(Vec<u8>, usize)> {
-        let (mut clean, mut from, mut next) = (None, part.start, 0);
+        let mut clean = None;
+        let mut from = part.start;
+        let mut next = 0;
         while let Some(keys) = self.find(bytes, next)
             && keys.first.start < part.end
         {
@@ -254,7 +266,8 @@ impl KeySet {
     /// one of them would leave a part of another.
     fn find(&self, bytes: &[u8], from: usize) -> Option<FoundKeys> {
         let first = self.find_one(bytes, from)?;
-        let (mut last, mut end) = (first.start, first.end);
+        let mut last = first.start;
+        let mut end = first.end;
         while let Some(found) = self.find_one(bytes, last + 1)
             && found.start < end
         {
@@ -270,16 +283,26 @@ impl KeySet {
         while let Some(beginning) = finder.find(Input::new(bytes).range(from..)) {
             let start = beginning.start();
             let rest = &bytes[start..];
-            let similar =
-                self.forms_up_to(rest).iter().rev().map(|it| it.expose_secret().as_bytes());
-            let mut similar = similar.take_while(|it| rest.starts_with(&it[..MIN_KEY_BYTES]));
-            if let Some(key) = similar.find(|it| rest.starts_with(it)) {
+            let forms =
+                self.forms_up_to(rest).iter().rev().map(|form| form.expose_secret().as_bytes());
+            let mut similar = forms.take_while(|form| rest.starts_with(&form[..MIN_KEY_BYTES]));
+            if let Some(key) = similar.find(|form| rest.starts_with(form)) {
                 return Some(start..start + key.len());
             }
             from = start + 1;
         }
         None
     }
+}
+
+/// The part of a form that the automaton knows.
+fn beginning(form: &SecretString) -> Vec<u8> {
+    let bytes = form.expose_secret().as_bytes();
+    bytes[..bytes.len().min(INDEXED_BYTES)].to_vec()
+}
+
+fn first_byte(form: &SecretString) -> u8 {
+    form.expose_secret().as_bytes()[0]
 }
 
 /// The key as it is, as escaped in JSON and by Rust's `Debug`, and as it is written in headers and URLs.
@@ -296,13 +319,14 @@ fn forms(key: &str) -> Vec<String> {
     forms
 }
 
-/// What stands for the key in Base64, in both alphabets, wherever it begins in the encoded text.
+/// The key in Base64, in both alphabets, for each place where it may begin in the encoded text.
 fn base64_forms(key: &[u8]) -> impl Iterator<Item = String> {
     [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD].into_iter().flat_map(move |engine| {
         (0..3).map(move |before| {
             let all = [&[0; 2][..before], key].concat();
             // The characters that hold bits of the key and no others.
-            let (start, end) = ((before * 8).div_ceil(6), all.len() * 8 / 6);
+            let start = (before * 8).div_ceil(6);
+            let end = all.len() * 8 / 6;
             engine.encode(all)[start..end].to_owned()
         })
     })
@@ -324,19 +348,20 @@ fn percent_encoded(key: &str) -> String {
 /// True if a value looks like a key. Servers that need no key are configured with placeholder words
 /// such as `lm-studio`; redacting those would damage ordinary text.
 fn is_key(text: &str) -> bool {
-    let has = |is_class: fn(&char) -> bool| text.chars().any(|char| is_class(&char));
-    let is_mixed =
-        has(char::is_ascii_digit) || has(char::is_ascii_uppercase) && has(char::is_ascii_lowercase);
+    let has_digit = text.bytes().any(|byte| byte.is_ascii_digit());
+    let has_upper = text.bytes().any(|byte| byte.is_ascii_uppercase());
+    let has_lower = text.bytes().any(|byte| byte.is_ascii_lowercase());
+    let is_mixed = has_digit || has_upper && has_lower;
     text.len() >= MIN_WORDLIKE_KEY_BYTES || text.len() >= MIN_KEY_BYTES && is_mixed
 }
 
-/// Redacts keys in a stream of chunks, also where a key is split between chunks, and what is recognised as
-/// one by its place: in URLs (`scheme://user:password@`) and `Authorization` headers. Bytes that may be
+/// Redacts keys in a stream of chunks, also keys that are split between chunks, and keys that are recognised
+/// by their place: in URLs (`scheme://user:password@`) and `Authorization` headers. Bytes that may be
 /// the beginning of a key are held back until the following bytes decide.
 #[derive(Debug, Default)]
 pub struct StreamRedactor {
     held: Vec<u8>,
-    /// So many of the held bytes also belong to a key that is replaced already.
+    /// The number of held bytes that also belong to a key that is replaced already.
     covered: usize,
     placed: PlacedKeys,
 }
@@ -389,15 +414,16 @@ struct PlacedKeys {
     held: Vec<u8>,
 }
 
-/// What comes before such a key: a scheme, or the name of a header.
+/// The text before such a key: a scheme, or the name of a header.
 const PLACES: [&str; 2] = ["://", "authorization:"];
-/// A longer text behind a place is none that holds a key.
+/// A longer text behind a place holds no key.
 const MAX_PLACED_BYTES: usize = 4_096;
 
 fn find_place(bytes: &[u8], from: usize) -> Option<aho_corasick::Match> {
     static FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
-    let build = || AhoCorasick::builder().ascii_case_insensitive(true).build(PLACES).ok();
-    FINDER.get_or_init(build).as_ref()?.find(Input::new(bytes).range(from..))
+    let finder = FINDER
+        .get_or_init(|| AhoCorasick::builder().ascii_case_insensitive(true).build(PLACES).ok());
+    finder.as_ref()?.find(Input::new(bytes).range(from..))
 }
 
 impl PlacedKeys {
@@ -412,7 +438,8 @@ impl PlacedKeys {
             return bytes;
         }
         self.held = bytes[certain..].to_vec();
-        let (mut clean, mut from) = (Vec::with_capacity(certain), 0);
+        let mut clean = Vec::with_capacity(certain);
+        let mut from = 0;
         for key in keys {
             clean.extend_from_slice(&bytes[from..key.start]);
             clean.extend_from_slice(placeholder(&bytes[key.clone()]).as_bytes());
@@ -425,14 +452,16 @@ impl PlacedKeys {
 
 /// The keys in a text, and the length of the part in which all of them are known.
 fn placed_keys(bytes: &[u8], is_last: bool) -> (Vec<Range<usize>>, usize) {
-    let (mut keys, mut from) = (Vec::new(), 0);
+    let mut keys = Vec::new();
+    let mut from = 0;
     while let Some(place) = find_place(bytes, from) {
-        let (start, is_url) = (place.end(), place.pattern().as_usize() == 0);
+        let start = place.end();
+        let is_url = place.pattern().as_usize() == 0;
         let rest = &bytes[start..];
         let is_end: fn(&u8) -> bool = if is_url {
-            |it| *it <= b' ' || b"/?#\"'<>`|\\^{}".contains(it)
+            |byte| *byte <= b' ' || b"/?#\"'<>`|\\^{}".contains(byte)
         } else {
-            |it| b"\r\n\"'<>`|\\".contains(it)
+            |byte| b"\r\n\"'<>`|\\".contains(byte)
         };
         let found = rest.iter().take(MAX_PLACED_BYTES).position(is_end);
         let length = match found {
@@ -442,34 +471,33 @@ fn placed_keys(bytes: &[u8], is_last: bool) -> (Vec<Range<usize>>, usize) {
         };
         let text = with_equal_places(&rest[..length]);
         let key = if is_url { key_in_authority(&text) } else { key_in_header(&text) };
-        keys.extend(key.map(|it| start + it.start..start + it.end));
+        keys.extend(key.map(|key| start + key.start..start + key.end));
         from = start + length;
     }
     // A place may go on in the next chunk.
-    let is_partial = |length: &usize| {
-        let end = &bytes[bytes.len() - length..];
-        PLACES
-            .iter()
-            .any(|it| it.as_bytes().get(..*length).is_some_and(|it| it.eq_ignore_ascii_case(end)))
-    };
     let longest = (bytes.len() - from).min(PLACES[1].len() - 1);
-    let partial = (1..=longest).rev().find(is_partial).filter(|_| !is_last).unwrap_or_default();
-    (keys, bytes.len() - partial)
+    let partial = (1..=longest).rev().find(|length| {
+        let end = &bytes[bytes.len() - length..];
+        let mut starts = PLACES.iter().filter_map(|place| place.as_bytes().get(..*length));
+        starts.any(|start| start.eq_ignore_ascii_case(end))
+    });
+    (keys, bytes.len() - partial.filter(|_| !is_last).unwrap_or_default())
 }
 
-/// A text in which everything has the place that it has in the bytes.
+/// A text in which everything is at the same place as in the bytes.
 fn with_equal_places(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => {
-            let plain = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };
-            Cow::Owned(bytes.iter().map(plain).collect())
+            let chars =
+                bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
+            Cow::Owned(chars.collect())
         }
     }
 }
 
-/// The password in `user:password@host`, or a key in its place. A plain word is a placeholder or that of
-/// a database for tests.
+/// The password in `user:password@host`, or a key in its place. A plain word is a placeholder or the password of
+/// a test database.
 fn key_in_authority(text: &str) -> Option<Range<usize>> {
     let end = text.rfind('@')?;
     let key = match text[..end].find(':') {
@@ -487,7 +515,7 @@ fn key_in_authority(text: &str) -> Option<Range<usize>> {
 /// The last word of `basic KEY`.
 fn key_in_header(text: &str) -> Option<Range<usize>> {
     let end = text.trim_end().len();
-    let start = text[..end].rfind(' ').map_or(0, |it| it + 1);
+    let start = text[..end].rfind(' ').map_or(0, |space| space + 1);
     let value = &text[start..end];
     (is_key(value) && !is_placeholder(value)).then_some(start..end)
 }

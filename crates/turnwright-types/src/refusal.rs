@@ -1,11 +1,11 @@
-//! Why a tool call was not executed, said once for the model and once for the user.
+//! The reason why a tool call was not executed, once for the model and once for the user.
 
 /// The reason why a tool call was not executed. The model gets instructions on what to do instead, the user a short statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRefusal {
     /// The result of the call that the model reads.
     pub for_model: String,
-    /// What the call's card shows.
+    /// The text on the call's card.
     pub for_user: String,
 }
 
@@ -37,10 +37,10 @@ impl From<String> for ToolRefusal {
     }
 }
 
-/// How a card states a failure that was described to the model.
+/// The text of a card for a failure that was described to the model.
 pub fn failure(for_model: &str) -> String {
     let line = for_model.trim().lines().next().unwrap_or_default();
-    let sentence = line.split_once(". ").map_or(line, |it| it.0);
+    let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
     format!("Failed: {}", sentence.trim_end_matches(['.', ':']))
 }
 

@@ -20,15 +20,15 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
         };
         repaired.push(Arc::clone(message));
         let mut results = Vec::new();
-        while let Some(result) = rest.next_if(|it| matches!(it.as_ref(), Message::Tool(_))) {
+        while let Some(result) = rest.next_if(|next| matches!(next.as_ref(), Message::Tool(_))) {
             results.push(Arc::clone(result));
         }
         for call in &assistant.calls {
-            let answers_call = |it: &&Arc<Message>| match it.as_ref() {
+            let answer = results.iter().find(|result| match result.as_ref() {
                 Message::Tool(tool) => tool.call == call.id,
                 _ => false,
-            };
-            repaired.push(results.iter().find(answers_call).cloned().unwrap_or_else(|| {
+            });
+            repaired.push(answer.cloned().unwrap_or_else(|| {
                 Arc::new(Message::Tool(ToolMessage {
                     call: call.id.clone(),
                     provider_id: call.provider_id.clone(),
@@ -58,8 +58,8 @@ pub fn every_call_has_its_result(messages: &[Arc<Message>]) -> bool {
                 unanswered.remove(0);
             }
             _ if !unanswered.is_empty() => return false,
-            Message::Assistant(it) => {
-                unanswered = it.calls.iter().map(|it| it.provider_id.clone()).collect();
+            Message::Assistant(answer) => {
+                unanswered = answer.calls.iter().map(|call| call.provider_id.clone()).collect();
             }
             Message::User(_) => {}
         }

@@ -9,20 +9,25 @@ use crate::effect::is_hidden_char;
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The key in a text that was typed, pasted or read from a file, without what comes along then: blanks,
-    /// marks of the encoding, and quotes around it. `None` if nothing is left.
+    /// The key in a text that was typed, pasted or read from a file, without surrounding blanks,
+    /// marks of the encoding, and quotes. `None` if nothing is left.
     pub fn from_copied(text: &str) -> Option<Secret> {
         const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
-        let is_blank = |char: char| char.is_whitespace() || is_hidden_char(char);
         let text = text.trim_matches(is_blank);
-        let inside = |(open, close)| text.strip_prefix(open)?.strip_suffix(close);
-        let key = QUOTES.into_iter().find_map(inside).unwrap_or(text).trim_matches(is_blank);
+        let quoted = QUOTES
+            .into_iter()
+            .find_map(|(open, close)| text.strip_prefix(open)?.strip_suffix(close));
+        let key = quoted.unwrap_or(text).trim_matches(is_blank);
         (!key.is_empty()).then(|| key.into())
     }
 
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
+}
+
+fn is_blank(char: char) -> bool {
+    char.is_whitespace() || is_hidden_char(char)
 }
 
 impl PartialEq for Secret {

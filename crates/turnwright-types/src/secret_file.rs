@@ -49,11 +49,11 @@ impl SecretFile {
     }
 }
 
-/// Tells the other agents of this user, by files in a folder of theirs, from which files this process has secrets: their
-/// commands and servers could use what is in them. Blocks.
+/// Tells the other agents of this user, by files in their common folder, from which files this process has secrets:
+/// their commands and servers could use the content. Blocks.
 ///
 /// # Errors
-/// Those of the system.
+/// When a file or folder cannot be created or removed.
 pub fn share(folder: &Path) -> io::Result<()> {
     let folder = folder.join(SHARED_FOLDER);
     private_file::create_folder(&folder)?;
@@ -75,7 +75,7 @@ pub fn share(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Learns which files the user's other agents have told of. Blocks.
+/// Learns the files that the user's other agents have shared. Blocks.
 pub fn learn_shared(folder: &Path) {
     for (_, path) in shared_places(&folder.join(SHARED_FOLDER)) {
         if !is_secret_file(&path) {
@@ -84,15 +84,15 @@ pub fn learn_shared(folder: &Path) {
     }
 }
 
-/// The paths that agents have told of, each behind the file that tells so.
+/// The paths that agents have shared, each after the file that names it.
 fn shared_places(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let entries = entries.map(|entry| entry.path()).take(MAX_SHARED);
-    let place = |entry: PathBuf| {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_SHARED);
+    let places = entries.filter_map(|entry| {
+        let entry = entry.path();
         let path = private_file::read(&entry, MAX_PATH_BYTES).ok()?;
         Some((entry, PathBuf::from(path)))
-    };
-    entries.filter_map(place).collect()
+    });
+    places.collect()
 }
 
 /// All files that secrets of this process come from.

@@ -25,13 +25,13 @@ pub struct SimpleCommand {
     /// The folder in which it runs: absolute, or relative to the folder of the line. `None` if that
     /// is unknown.
     pub folder: Option<PathBuf>,
-    /// Whether a `cd` before it has gone to the user's home folder, whose path the line does not tell.
+    /// True if a `cd` before it has gone to the user's home folder, whose path is not in the line.
     pub is_in_home: bool,
     /// The files that the shell opens for it.
     pub redirects: Vec<Redirect>,
     /// The wrappers that were taken off, outermost first.
     pub wrappers: Vec<String>,
-    /// Whether it gets further arguments that are unknown, because `xargs` runs it.
+    /// True if it gets further arguments that are unknown, because `xargs` runs it.
     pub has_unknown_args: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct SimpleCommand {
 pub struct Word {
     /// The text without quotes and escapes.
     pub text: String,
-    /// Whether it is a glob, which the shell replaces by file names. These may begin with a dash.
+    /// True if it is a glob, which the shell replaces by file names. These may begin with a dash.
     pub is_glob: bool,
 }
 
@@ -49,18 +49,18 @@ pub struct Word {
 pub struct Redirect {
     /// The path: absolute, or relative to the folder of the command.
     pub path: PathBuf,
-    /// Whether the file is written; otherwise it is read.
+    /// True if the file is written; otherwise it is read.
     pub is_write: bool,
 }
 
 impl SimpleCommand {
     /// The name of the program; empty if there are no words.
     pub fn program(&self) -> &str {
-        self.words.first().map_or("", |it| &it.text)
+        self.words.first().map_or("", |word| &word.text)
     }
 
     /// The program and its arguments.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().map(|it| it.text.as_str())
+        self.words.iter().map(|word| word.text.as_str())
     }
 }

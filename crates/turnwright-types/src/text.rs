@@ -10,12 +10,12 @@ pub fn ceil(text: &str, at: usize) -> usize {
     (at..text.len()).find(|place| text.is_char_boundary(*place)).unwrap_or(text.len())
 }
 
-/// Returns the beginning of a text, of at most so many bytes.
+/// Returns the beginning of a text, of at most `most` bytes.
 pub fn prefix(text: &str, most: usize) -> &str {
     &text[..floor(text, most)]
 }
 
-/// Returns the end of a text, of at most so many bytes.
+/// Returns the end of a text, of at most `most` bytes.
 pub fn suffix(text: &str, most: usize) -> &str {
     &text[ceil(text, text.len().saturating_sub(most))..]
 }

@@ -68,9 +68,9 @@ fn parse_in<Z: TimeZone>(zone: &Z, text: &str, now: SystemTime) -> Option<System
     } else {
         // A clock that is set forward skips an hour, in some places the one after midnight.
         let local = shown.and_local_timezone(zone.clone()).earliest();
-        let after_gap =
-            || (shown + TimeDelta::hours(1)).and_local_timezone(zone.clone()).earliest();
-        local.or_else(after_gap)?.to_utc()
+        let time = local
+            .or_else(|| (shown + TimeDelta::hours(1)).and_local_timezone(zone.clone()).earliest());
+        time?.to_utc()
     };
     let seconds = u64::try_from(time.timestamp()).ok().filter(|_| time.year() < 10_000)?;
     Some(UNIX_EPOCH + Duration::from_secs(seconds))

@@ -1,4 +1,4 @@
-//! Estimates the tokens of a conversation without a tokenizer. What the server counts corrects the
+//! Estimates the tokens of a conversation without a tokenizer. The server's counts correct the
 //! estimate.
 
 use std::sync::Arc;
@@ -20,16 +20,16 @@ const TEMPLATE_TOKENS: u64 = 512;
 const MAX_WINDOW: u64 = 10_000_000;
 /// Below this many tokens the estimate is too coarse to say that a count is too low.
 const MIN_COMPARABLE_TOKENS: u64 = 4_000;
-/// What an image or a recording weighs, in bytes: about a thousand tokens.
+/// The weight of an image or a recording, in bytes: about a thousand tokens.
 const MEDIA_WEIGHT: u64 = 4_000;
-/// What the frame of a message or a call weighs.
+/// The weight of the frame of a message or a call.
 const FRAME_WEIGHT: u64 = 16;
 
 /// Estimates how many tokens the messages of one conversation take.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenMeter {
     counted: Option<CountedRequest>,
-    /// The last count, if it contradicts those before. The next one can confirm it.
+    /// The last count, if it contradicts earlier ones. The next one can confirm it.
     doubted: Option<CountedRequest>,
     /// The bytes of a token according to the last credible count.
     bytes_per_token: Option<f64>,
@@ -51,7 +51,7 @@ struct CountedRequest {
 pub enum CountFinding {
     /// It is the size of the request.
     Credible,
-    /// It is not, as with servers that count only what they had not in their cache, or add up all requests.
+    /// It is not, as with servers that count only what was not in their cache, or add up all requests.
     Odd,
     /// It is as low as if the server had read only a part of the request.
     LooksCut,
@@ -59,7 +59,7 @@ pub enum CountFinding {
 
 impl TokenMeter {
     /// Records the server's count of a request of this weight. The request and its answer are these
-    /// messages. A count that contradicts those before is not used unless the next one confirms it.
+    /// messages. A count that contradicts earlier ones is not used unless the next one confirms it.
     pub fn record(
         &mut self,
         usage: &TokenUsage,
@@ -79,11 +79,12 @@ impl TokenMeter {
         // Some servers count what was in their cache twice, and some leave it out.
         let readings =
             [usage.input, usage.input.saturating_sub(usage.cached), usage.input + usage.cached];
-        let Some(input) = readings.into_iter().find(|it| self.is_credible(*it, weight, messages))
+        let Some(input) =
+            readings.into_iter().find(|input| self.is_credible(*input, weight, messages))
         else {
             let looks_cut = self.looks_cut(usage.input, weight, messages);
             if !self.may_be_whole(usage.input, weight, messages) {
-                self.counted = self.counted.filter(|it| !it.is_coarse);
+                self.counted = self.counted.filter(|counted| !counted.is_coarse);
             }
             self.doubted = Some(counted(usage.input));
             return if looks_cut { CountFinding::LooksCut } else { CountFinding::Odd };
@@ -104,7 +105,8 @@ impl TokenMeter {
             None => input <= most_tokens(weight),
         };
         // A gateway may add much to a request, which two counts show, but leaves nothing out.
-        let is_confirmed = self.doubted.is_some_and(|it| it.is_continued_by(input, messages));
+        let is_confirmed =
+            self.doubted.is_some_and(|doubted| doubted.is_continued_by(input, messages));
         let is_whole = self.may_be_whole(input, weight, messages);
         input > 0 && is_whole && (is_expected || is_confirmed)
     }
@@ -120,13 +122,14 @@ impl TokenMeter {
         let estimate = self.tokens(weight - media_weight(asked).min(weight));
         let factor = if self.bytes_per_token.is_some() { 2 } else { 3 };
         // The count of a part of the conversation proves nothing.
-        let is_partial = self.counted.is_some_and(|it| input < it.input);
+        let is_partial = self.counted.is_some_and(|counted| input < counted.input);
         if estimate <= MIN_COMPARABLE_TOKENS || input * factor >= estimate || is_partial {
             return false;
         }
-        // Nor does one of only the messages that the server had not in its cache.
-        let is_answer = |it: &Arc<Message>| matches!(it.as_ref(), Message::Assistant(_));
-        let first_new = asked.iter().rposition(is_answer).map_or(0, |it| it + 1);
+        // Nor does a count of only the messages that were not in the server's cache.
+        let last_answer =
+            asked.iter().rposition(|message| matches!(message.as_ref(), Message::Assistant(_)));
+        let first_new = last_answer.map_or(0, |position| position + 1);
         let new = self.tokens(weight_of(&asked[first_new..]));
         !(new * 6..=new * 14 + TEMPLATE_TOKENS * 10).contains(&(input * 10))
     }
@@ -159,13 +162,15 @@ impl TokenMeter {
 
     /// The tokens of the last request and its answer, if they were counted.
     pub fn last_count(&self) -> Option<u64> {
-        self.counted.map(|it| it.input + it.output)
+        self.counted.map(|counted| counted.input + counted.output)
     }
 
     /// Estimates the tokens of a request with these messages. `fixed_weight` returns the weight of
     /// everything else in it: the system prompt and the tools.
     pub fn estimate(&self, messages: &[Arc<Message>], fixed_weight: impl FnOnce() -> u64) -> u64 {
-        match self.counted.and_then(|it| Some((it, messages.get(it.messages..)?))) {
+        let counted =
+            self.counted.and_then(|counted| Some((counted, messages.get(counted.messages..)?)));
+        match counted {
             Some((counted, new)) => counted.input + counted.output + self.tokens(weight_of(new)),
             None => self.tokens(fixed_weight() + weight_of(messages)),
         }
@@ -195,7 +200,7 @@ impl TokenMeter {
 }
 
 impl CountedRequest {
-    /// True if this may be the count of the first part of these messages, and `input` that of all but the
+    /// True if this may be the count of the first part of these messages, and `input` the count of all but the
     /// answer at their end.
     fn is_continued_by(&self, input: u64, messages: &[Arc<Message>]) -> bool {
         let Some(new) = messages.get(self.messages..) else { return false };
@@ -220,16 +225,15 @@ fn without_answer(messages: &[Arc<Message>]) -> &[Arc<Message>] {
 }
 
 pub fn weight_of(messages: &[Arc<Message>]) -> u64 {
-    messages.iter().map(|it| message_weight(it)).sum()
+    messages.iter().map(|message| message_weight(message)).sum()
 }
 
 /// The part of the weight that is images and recordings, which servers count in many ways.
 fn media_weight(messages: &[Arc<Message>]) -> u64 {
-    let media = messages.iter().map(|it| match it.as_ref() {
+    let media = messages.iter().map(|message| match message.as_ref() {
         Message::User(user) => {
-            let is_media =
-                |it: &&PromptPart| matches!(it, PromptPart::Image(_) | PromptPart::Audio(_));
-            user.parts.iter().filter(is_media).count()
+            let parts = user.parts.iter();
+            parts.filter(|part| matches!(part, PromptPart::Image(_) | PromptPart::Audio(_))).count()
         }
         Message::Tool(tool) => tool.images.len(),
         Message::Assistant(_) => 0,
@@ -241,11 +245,10 @@ fn media_weight(messages: &[Arc<Message>]) -> u64 {
 /// is what tokenizers make of Chinese or Japanese.
 pub fn text_weight(text: &str) -> u64 {
     let (words, rest) = text.as_bytes().as_chunks::<8>();
-    // The highest bit of each byte. Most words have none, and no bits to count.
-    let high_bits = |it: &[u8; 8]| u64::from_ne_bytes(*it) & 0x8080_8080_8080_8080;
-    let mut others = rest.iter().filter(|it| !it.is_ascii()).count() as u64;
+    let mut others = rest.iter().filter(|byte| !byte.is_ascii()).count() as u64;
     for word in words {
-        let bits = high_bits(word);
+        // The highest bit of each byte. Most words have none, and no bits to count.
+        let bits = u64::from_ne_bytes(*word) & 0x8080_8080_8080_8080;
         if bits != 0 {
             others += u64::from(bits.count_ones());
         }
@@ -256,7 +259,7 @@ pub fn text_weight(text: &str) -> u64 {
 pub fn json_weight(value: &Value) -> u64 {
     match value {
         Value::String(text) => text_weight(text) + 2,
-        Value::Array(all) => all.iter().map(|it| json_weight(it) + 1).sum::<u64>() + 2,
+        Value::Array(all) => all.iter().map(|item| json_weight(item) + 1).sum::<u64>() + 2,
         Value::Object(all) => {
             all.iter().map(|(key, value)| key.len() as u64 + json_weight(value) + 4).sum::<u64>()
                 + 2
@@ -267,10 +270,10 @@ pub fn json_weight(value: &Value) -> u64 {
 
 /// The weight of the descriptions of tools.
 pub fn specs_weight(specs: &[Arc<ToolSpec>]) -> u64 {
-    let weight = |it: &Arc<ToolSpec>| {
-        text_weight(&it.name) + text_weight(&it.description) + json_weight(&it.parameters)
-    };
-    specs.iter().map(weight).sum()
+    let weights = specs.iter().map(|spec| {
+        text_weight(&spec.name) + text_weight(&spec.description) + json_weight(&spec.parameters)
+    });
+    weights.sum()
 }
 
 pub fn message_weight(message: &Message) -> u64 {
@@ -281,12 +284,12 @@ pub fn message_weight(message: &Message) -> u64 {
                 text_weight(&tool.text) + tool.images.len() as u64 * MEDIA_WEIGHT
             }
             Message::Assistant(answer) => {
-                let calls = answer.calls.iter().map(|it| {
-                    let arguments = match &it.arguments {
+                let calls = answer.calls.iter().map(|call| {
+                    let arguments = match &call.arguments {
                         Arguments::Object(value) => json_weight(value),
                         Arguments::Unusable { text, .. } => text_weight(text),
                     };
-                    FRAME_WEIGHT + it.name.len() as u64 + arguments
+                    FRAME_WEIGHT + call.name.len() as u64 + arguments
                 });
                 let state: u64 = answer.provider_state.blobs.iter().map(json_weight).sum();
                 text_weight(&answer.text) + calls.sum::<u64>() + state

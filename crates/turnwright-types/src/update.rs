@@ -12,7 +12,7 @@ use crate::message::PromptPart;
 /// The name of the tool that runs commands, whose cards show a terminal.
 pub const COMMAND_TOOL: &str = "exec";
 
-/// Identifies a prompt among those of one connection.
+/// Identifies a prompt within one connection.
 pub type PromptKey = u64;
 
 /// One message to the client about a session.
@@ -44,12 +44,12 @@ pub enum Update {
         view: CallView,
         /// The arguments, if they are complete.
         raw_input: Option<Value>,
-        /// Whether the user can cancel it from now on without cancelling the turn.
+        /// True if the user can cancel it from now on without cancelling the turn.
         can_cancel: bool,
     },
     /// New values for some fields of a tool call.
     CallUpdate(Box<CallUpdate>),
-    /// A command has ended that went on in the background after its call. Only a client whose terminals
+    /// A command that went on in the background after its call has ended. Only a client whose terminals
     /// outlive their cards shows it.
     TerminalEnded { call: CallId, exit: TerminalExit },
     /// Replaces the plan.
@@ -66,7 +66,7 @@ pub enum Update {
     },
     /// The id of the new mode.
     Mode(&'static str),
-    /// How full the context window is.
+    /// The usage of the context window.
     ContextUsage {
         /// Tokens in use.
         used: u64,
@@ -79,7 +79,7 @@ pub enum Update {
     },
     /// Replaces the list of configuration options.
     ConfigOptions(Vec<ConfigOption>),
-    /// How far a compaction of the conversation has come.
+    /// The progress of a compaction of the conversation.
     Compaction {
         id: MessageId,
         state: CompactionState,
@@ -156,7 +156,7 @@ impl ConfigOptionId {
 
     /// The inverse of [`ConfigOptionId::id`].
     pub fn parse(id: &str) -> Option<ConfigOptionId> {
-        ConfigOptionId::ALL.into_iter().find(|it| it.id() == id)
+        ConfigOptionId::ALL.into_iter().find(|option| option.id() == id)
     }
 }
 
@@ -178,7 +178,7 @@ pub struct CallUpdate {
     pub raw_output: Option<Value>,
     /// New output, for a client that draws terminals from what we send.
     pub terminal: Option<TerminalDelta>,
-    /// Whether the user can cancel the call from now on without cancelling the turn.
+    /// True if the user can cancel the call from now on without cancelling the turn.
     pub can_cancel: bool,
 }
 
@@ -225,7 +225,7 @@ pub enum ToolCallStatus {
 }
 
 impl ToolCallStatus {
-    /// Whether the call is over.
+    /// Returns true if the call is over.
     pub fn is_final(self) -> bool {
         match self {
             ToolCallStatus::Pending | ToolCallStatus::InProgress => false,

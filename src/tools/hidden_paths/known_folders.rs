@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-#[cfg(unix)]
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 #[cfg(unix)]
@@ -20,7 +18,7 @@ const MAX_KNOWN: usize = 20_000;
 /// count whole seconds.
 const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 
-/// What the last search has found.
+/// The findings of the last search.
 #[derive(Debug)]
 pub(crate) struct KnownFolders {
     folders: Mutex<HashMap<PathBuf, KnownFolder>>,
@@ -45,16 +43,17 @@ struct KnownFolder {
 }
 
 impl KnownFolders {
-    /// The secrets below these folders, and whether these are all. At most `limit` entries are visited.
+    /// The secrets below these folders, and true if these are all. At most `limit` entries are visited.
     pub(super) fn search(&self, roots: &[PathBuf], limit: usize) -> (Vec<PathBuf>, bool) {
         // A search at the same time finds nothing known, and visits everything.
         let mut before = std::mem::take(&mut *self.folders.lock());
         let mut known = HashMap::new();
-        let (mut secrets, mut count) = (Vec::new(), 0);
+        let mut secrets = Vec::new();
+        let mut count = 0;
         let mut pending = roots.to_vec();
         while let Some(path) = pending.pop() {
             let stamp = stamp(&path, self.least_age);
-            let same = before.remove(&path).filter(|it| stamp.is_some() && stamp == it.stamp);
+            let same = before.remove(&path).filter(|known| stamp.is_some() && stamp == known.stamp);
             let found = same.unwrap_or_else(|| list(&path, stamp));
             count += found.entry_count;
             if count > limit {
@@ -94,14 +93,13 @@ type FolderStamp = (u64, u64, (i64, i64), (i64, i64));
 #[cfg(unix)]
 fn stamp(folder: &Path, least_age: Duration) -> Option<FolderStamp> {
     use std::os::unix::fs::MetadataExt;
-    let of = |it: Metadata| {
-        let (modified, changed) = ((it.mtime(), it.mtime_nsec()), (it.ctime(), it.ctime_nsec()));
-        let seconds = u64::try_from(changed.0).ok()?;
-        let then = UNIX_EPOCH + Duration::new(seconds, u32::try_from(changed.1).ok()?);
-        let is_past = then.elapsed().is_ok_and(|it| it >= least_age);
-        is_past.then_some((it.dev(), it.ino(), modified, changed))
-    };
-    fs::symlink_metadata(folder).ok().and_then(of)
+    let found = fs::symlink_metadata(folder).ok()?;
+    let modified = (found.mtime(), found.mtime_nsec());
+    let changed = (found.ctime(), found.ctime_nsec());
+    let seconds = u64::try_from(changed.0).ok()?;
+    let then = UNIX_EPOCH + Duration::new(seconds, u32::try_from(changed.1).ok()?);
+    let is_past = then.elapsed().is_ok_and(|age| age >= least_age);
+    is_past.then_some((found.dev(), found.ino(), modified, changed))
 }
 
 #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! Finds out whether a git repository has lost what git needs of it, compared with the files that were kept: its
+//! Finds out if a git repository has lost parts that git needs, compared with the files that were kept: its
 //! folders, packs, branches, or the commits that the branches name.
 
 use std::fs::{self, File};
@@ -13,12 +13,12 @@ const MAX_TIPS: usize = 32;
 /// Lists of branches are read up to here.
 const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
 const MAX_NAME_BYTES: usize = 256;
-/// The list of packs' names begins so, in the format that git has written since 2008.
+/// The beginning of an index of a pack, in the format that git has written since 2008.
 const INDEX_START: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_BYTES: u64 = 4 * 256;
 
-/// Returns what `git` no longer has that `kept` has, and without which git would not take the folder for a repository or
-/// not find its commits.
+/// Returns a part that `kept` has and `git` no longer has, and without which git would not take the folder for a
+/// repository or not find its commits.
 pub(super) fn lost_part(kept: &Path, git: &Path) -> Option<&'static str> {
     let is_lost = |has: fn(&Path) -> bool| has(kept) && !has(git);
     // Git itself removes the last branch with its log, but never the log of `HEAD`.
@@ -43,12 +43,13 @@ pub(super) fn has_log(git: &Path) -> bool {
 
 /// The names and commits in `packed-refs`.
 pub(super) fn packed_branches(git: &Path) -> String {
-    read_head(&git.join("packed-refs"), None, MAX_LIST_BYTES).map_or_else(String::new, |it| it.text)
+    read_head(&git.join("packed-refs"), None, MAX_LIST_BYTES)
+        .map_or_else(String::new, |head| head.text)
 }
 
 /// The commit that the file of a branch names.
 pub(super) fn commit_in(branch: &Path) -> Option<String> {
-    read_head(branch, None, MAX_NAME_BYTES).map(|it| it.text.trim().to_owned())
+    read_head(branch, None, MAX_NAME_BYTES).map(|head| head.text.trim().to_owned())
 }
 
 fn has_branch(git: &Path) -> bool {
@@ -84,8 +85,8 @@ pub(super) fn each_file(folder: &Path, goes_on: &mut dyn FnMut(&Path) -> bool) {
 
 /// Returns true if a table that the list of them names is gone.
 fn lacks_table(kept: &Path, git: &Path) -> bool {
-    let list = git.join("reftable/tables.list");
-    let list = read_head(&list, None, MAX_LIST_BYTES).map_or_else(String::new, |it| it.text);
+    let path = git.join("reftable/tables.list");
+    let list = read_head(&path, None, MAX_LIST_BYTES).map_or_else(String::new, |head| head.text);
     let mut tables = list.lines().map(|name| Path::new("reftable").join(name.trim()));
     tables.any(|table| kept.join(&table).is_file() && !git.join(&table).is_file())
 }
@@ -98,15 +99,15 @@ fn lacks_commit(kept: &Path, git: &Path) -> bool {
         names.extend(commit_in(path));
         names.len() < MAX_TIPS
     });
-    let packed = packed_branches(git);
-    let packed = packed.lines().filter_map(|line| line.split_once(" refs/heads/"));
+    let list = packed_branches(git);
+    let packed = list.lines().filter_map(|line| line.split_once(" refs/heads/"));
     names.extend(packed.take(MAX_TIPS).map(|(name, _)| name.to_owned()));
     names.iter().any(|name| !has_object(git, name) && has_object(kept, name))
 }
 
 /// Returns true if a repository has the object of this name itself.
 fn has_object(git: &Path, name: &str) -> bool {
-    if !matches!(name.len(), 40 | 64) || !name.bytes().all(|it| it.is_ascii_hexdigit()) {
+    if !matches!(name.len(), 40 | 64) || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return false;
     }
     let objects = git.join(OBJECTS);
@@ -118,7 +119,7 @@ fn has_object(git: &Path, name: &str) -> bool {
         digits.filter_map(|at| u8::from_str_radix(&name[at..at + 2], 16).ok()).collect();
     let packs = fs::read_dir(objects.join("pack")).into_iter().flatten().flatten();
     packs.map(|entry| entry.path()).any(|path| {
-        path.extension().is_some_and(|it| it == "idx")
+        path.extension().is_some_and(|extension| extension == "idx")
             && path.with_extension("pack").is_file()
             && index_has(&path, &name).unwrap_or(false)
     })
@@ -132,7 +133,7 @@ fn index_has(index: &Path, name: &[u8]) -> io::Result<bool> {
     if start != INDEX_START {
         return Ok(false);
     }
-    // How many names begin with a smaller byte, and with this one.
+    // The numbers of names that begin with a smaller byte, and with at most this one.
     let first = u64::from(name[0]);
     let mut count_at = |byte: u64| -> io::Result<u64> {
         let mut count = [0; 4];

@@ -1,5 +1,5 @@
 //! The layers into which a command writes instead of into folders whose files are shared with other projects. When it
-//! has ended, what is in them becomes the content of the folders, as new files.
+//! has ended, the layers become the content of the folders, as new files.
 
 use std::fs::File;
 use std::io;
@@ -51,7 +51,7 @@ impl ChangedLayers {
     /// Publishes what the command has changed. Returns messages about what failed; that stays in the layer. All processes of
     /// the command must have ended. Blocks.
     pub(in super::super) fn publish(&self) -> Vec<String> {
-        let failed = self.layers.iter().filter_map(|(layer, folder)| {
+        let messages = self.layers.iter().filter_map(|(layer, folder)| {
             let error = publish_layer(layer, folder).err()?;
             // A command that never began has changed nothing.
             let is_there = error.kind() != io::ErrorKind::NotFound || layer.private.exists();
@@ -65,7 +65,7 @@ impl ChangedLayers {
                 )
             })
         });
-        let failed: Vec<_> = failed.collect();
+        let failed: Vec<_> = messages.collect();
         if let Some(place) = self.place.as_ref().filter(|_| failed.is_empty())
             && let Err(error) = private_caches::remove(place, &|| false)
         {

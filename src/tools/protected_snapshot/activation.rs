@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use super::environment::{FixedPlaces, entries, read_start};
 use turnwright_workspace::nofollow;
 
-/// The longest template, and how many of them are looked at.
+/// The longest template, and the number of them that are looked at.
 const MAX_TEMPLATE_BYTES: usize = 32 << 10;
 const MAX_TEMPLATES: usize = 256;
-/// With this, and what begins the line, begins each of the templates in the program `uv`.
+/// Each template in the program `uv` begins with a line that contains this.
 const UV_TEMPLATE: &[u8] = b"Copyright (c) 2020-202x The virtualenv developers";
 /// Not more of a program than this is searched for templates.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
@@ -26,18 +26,18 @@ const MAKERS: &[&str] =
 pub(super) struct Templates(Vec<Vec<u8>>);
 
 impl Templates {
-    /// Those that belong to an interpreter in this folder.
+    /// The templates that belong to an interpreter in this folder.
     pub(super) fn of_interpreter(home: &Path, places: &FixedPlaces) -> Templates {
         Templates::below(home.parent().map(Path::to_path_buf), places)
     }
 
-    /// Those that the programs in these folders bring along.
+    /// The templates that the programs in these folders bring along.
     pub(super) fn of_programs(folders: &[PathBuf], places: &FixedPlaces) -> Templates {
         let mut prefixes = BTreeSet::new();
         for folder in folders.iter().filter(|folder| places.leads_to(folder).is_some()) {
             prefixes.extend(folder.parent().map(Path::to_path_buf));
             prefixes.extend(MAKERS.iter().filter_map(|maker| prefix_of(&folder.join(maker))));
-            // The programs of pyenv start those of its versions.
+            // The programs of pyenv start the programs of its versions.
             if let Some(pyenv) = folder.parent().filter(|_| folder.ends_with("shims")) {
                 prefixes.extend(entries(&pyenv.join("versions")));
             }
@@ -99,7 +99,7 @@ impl Templates {
                 }
                 let before = &window[..at];
                 let comment =
-                    ["@REM ", "# "].into_iter().find(|it| before.ends_with(it.as_bytes()));
+                    ["@REM ", "# "].into_iter().find(|mark| before.ends_with(mark.as_bytes()));
                 let start = at - comment.map_or(0, str::len);
                 from = at + UV_TEMPLATE.len();
                 let rest = &window[from..window.len().min(at + MAX_TEMPLATE_BYTES)];
@@ -116,7 +116,7 @@ impl Templates {
         }
     }
 
-    /// Returns true if a script is what one of the templates gives for this environment, or the first lines of it, as
+    /// Returns true if a script is one of the templates filled in for this environment, or its first lines, as
     /// long as it is being written.
     pub(super) fn accept(&self, script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
         script.is_empty()
@@ -153,7 +153,7 @@ fn gives(template: &[u8], script: &[u8], environment: &Path, places: &FixedPlace
         let before = &line_start[..line_start.len() - (template.len() - variable.start)];
         let name = &template[variable.start..variable.end];
         template = &template[variable.end..];
-        // The value ends where the text goes on that follows in the template.
+        // The value ends where the following text of the template begins.
         let following = next_variable(template).map_or(template, |next| &template[..next.start]);
         let line = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
         let following = &following[..following
@@ -180,30 +180,33 @@ fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Where the next variable of a template is: `__VENV_DIR__`, `{{ VIRTUAL_ENV_DIR }}`.
+/// The place of the next variable of a template: `__VENV_DIR__`, `{{ VIRTUAL_ENV_DIR }}`.
 fn next_variable(template: &[u8]) -> Option<std::ops::Range<usize>> {
     let forms = [("__", "__"), ("{{ ", " }}")];
-    let first = |(open, close): (&str, &str)| {
-        let mut from = 0;
-        while let Some(at) = find(&template[from..], open.as_bytes()).map(|at| from + at) {
-            let name = &template[at + open.len()..];
-            let is_of_name = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
-            let length = name.iter().take_while(|byte| is_of_name(byte)).count();
-            let whole = &name[..length];
-            let bare = if open == "__" { whole.strip_suffix(b"__") } else { Some(whole) };
-            if let Some(bare) = bare.filter(|bare| !bare.is_empty())
-                && (open == "__" || name[length..].starts_with(close.as_bytes()))
-            {
-                return Some(at..at + open.len() + bare.len() + close.len());
-            }
-            from = at + 1;
-        }
-        None
-    };
-    forms.into_iter().filter_map(first).min_by_key(|range| range.start)
+    let found =
+        forms.into_iter().filter_map(|(open, close)| variable_between(template, open, close));
+    found.min_by_key(|range| range.start)
 }
 
-/// Returns true if what follows this part of a line is in quotes.
+fn variable_between(template: &[u8], open: &str, close: &str) -> Option<std::ops::Range<usize>> {
+    let mut from = 0;
+    while let Some(at) = find(&template[from..], open.as_bytes()).map(|at| from + at) {
+        let name = &template[at + open.len()..];
+        let is_part = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';
+        let length = name.iter().take_while(is_part).count();
+        let whole = &name[..length];
+        let bare = if open == "__" { whole.strip_suffix(b"__") } else { Some(whole) };
+        if let Some(bare) = bare.filter(|bare| !bare.is_empty())
+            && (open == "__" || name[length..].starts_with(close.as_bytes()))
+        {
+            return Some(at..at + open.len() + bare.len() + close.len());
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// Returns true if the text after this part of a line is in quotes.
 fn is_quoted(line: &[u8]) -> bool {
     let mut quote = None;
     for byte in line {
@@ -238,11 +241,11 @@ fn is_harmless_value(
     });
     let is_text = is_quoted || bare.is_some();
     let value = bare.unwrap_or(value);
-    let is_plain = |letter: char| {
+    let is_plain = value.chars().all(|letter| {
         letter.is_alphanumeric() || "._-/+@:,".contains(letter) || is_text && " ()".contains(letter)
-    };
+    });
     let has = |part: &[u8]| find(name, part).is_some();
-    value.chars().all(is_plain)
+    is_plain
         && if has(b"BIN_NAME") {
             matches!(value, "bin" | "Scripts")
         } else if has(b"RELOCATABLE") {

@@ -1,4 +1,4 @@
-//! The programs of virtual environments of Python: which of them are what an installer makes, whoever made them.
+//! Tells which programs of a virtual environment of Python are as an installer makes them, whoever made them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,7 +22,8 @@ const MAX_INTERPRETER_BYTES: u64 = 256 << 20;
 /// More links than this lead nowhere.
 const MAX_LINKS: usize = 40;
 
-/// What the file of an environment may say. The first ones are folders or programs outside of what commands can write.
+/// The keys that the file of an environment may have. The first ones name folders or programs that commands cannot
+/// write.
 const KNOWN_PLACES: &[&str] =
     &["home", "executable", "base-prefix", "base-exec-prefix", "base-executable"];
 const KNOWN_SETTINGS: &[&str] = &[
@@ -48,7 +49,7 @@ impl FixedPlaces {
         FixedPlaces { writable }
     }
 
-    /// Where a path leads, if neither a command can change any step of the way nor the program that goes it.
+    /// The target of a path, if no command can change a step of the way, and the way is the same for all programs.
     pub(super) fn leads_to(&self, path: &Path) -> Option<PathBuf> {
         let mut place = PathBuf::new();
         let mut links_left = MAX_LINKS;
@@ -103,7 +104,7 @@ fn parts_reversed(path: &Path) -> Vec<OsString> {
     parts.rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// Knows what installers and programs that make environments write there.
+/// Judges whether the files of an environment are as installers and programs that make environments write them.
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentJudge {
     pub(super) places: FixedPlaces,
@@ -117,7 +118,7 @@ impl EnvironmentJudge {
         EnvironmentJudge { places, folders, templates: OnceLock::new() }
     }
 
-    /// The paths of an environment at which there is what belongs there: links to an interpreter that no command can
+    /// The paths of an environment with the content that belongs there: links to an interpreter that no command can
     /// have written, or copies of it, scripts that activate it, its own file, and the programs that its packages name,
     /// or all other programs, as long as the lists of the packages are not complete.
     /// Blocks: not for the runtime's thread.
@@ -127,28 +128,29 @@ impl EnvironmentJudge {
         let home = self.home(&file);
         accepted.extend(home.is_some().then_some(file));
         for folder in ProtectedPaths::environment_programs(environment) {
-            let programs = entries(&folder).take(MAX_PROGRAMS);
-            let is_accepted = |program: &PathBuf| {
-                let name = program.file_name().unwrap_or_default().to_string_lossy();
-                if !is_of_environment(&name) {
-                    return is_installing;
-                }
-                match fs::symlink_metadata(program) {
-                    Ok(found) if found.is_symlink() => self.places.is_link_to_python(program),
-                    Ok(found) if found.is_file() && is_interpreter(&name) => {
-                        home.as_ref().is_some_and(|home| {
-                            is_copy(program, &home.join(program.file_name().unwrap_or_default()))
-                        })
-                    }
-                    Ok(found) if found.is_file() => {
-                        self.activates(program, environment, home.as_deref())
-                    }
-                    _ => false,
-                }
-            };
-            accepted.extend(programs.filter(is_accepted));
+            for program in entries(&folder).take(MAX_PROGRAMS) {
+                let name = program.file_name().unwrap_or_default();
+                let is_accepted = if is_of_environment(&name.to_string_lossy()) {
+                    self.is_own_program(&program, environment, home.as_deref())
+                } else {
+                    is_installing
+                };
+                accepted.extend(is_accepted.then_some(program));
+            }
         }
         accepted
+    }
+
+    fn is_own_program(&self, program: &Path, environment: &Path, home: Option<&Path>) -> bool {
+        let name = program.file_name().unwrap_or_default();
+        match fs::symlink_metadata(program) {
+            Ok(found) if found.is_symlink() => self.places.is_link_to_python(program),
+            Ok(found) if found.is_file() && is_interpreter(&name.to_string_lossy()) => {
+                home.is_some_and(|home| is_copy(program, &home.join(name)))
+            }
+            Ok(found) if found.is_file() => self.activates(program, environment, home),
+            _ => false,
+        }
     }
 
     fn activates(&self, script: &Path, environment: &Path, home: Option<&Path>) -> bool {
@@ -156,19 +158,21 @@ impl EnvironmentJudge {
         let accepts = |templates: &Templates| templates.accept(&text, environment, &self.places);
         // `uv` writes the scripts before the file of the environment.
         let of_interpreter = home.map(|home| Templates::of_interpreter(home, &self.places));
-        let of_programs = || Templates::of_programs(&self.folders, &self.places);
         of_interpreter.as_ref().is_some_and(accepts)
-            || accepts(self.templates.get_or_init(of_programs))
+            || accepts(
+                self.templates.get_or_init(|| Templates::of_programs(&self.folders, &self.places)),
+            )
     }
 
-    /// The folder of the interpreter, if the file of an environment says nothing but what is usual, and no command can
-    /// have written what it names.
+    /// The folder of the interpreter, if the file of an environment has only the usual settings, and no command can
+    /// have written the places that it names.
     fn home(&self, file: &Path) -> Option<PathBuf> {
         let text = read_whole(file, MAX_SETTINGS_BYTES)?;
         let mut home = None;
         for line in str::from_utf8(&text).ok()?.lines().filter(|line| !line.trim().is_empty()) {
             let (key, value) = line.split_once('=')?;
-            let (key, value) = (key.trim().to_lowercase(), value.trim());
+            let key = key.trim().to_lowercase();
+            let value = value.trim();
             if KNOWN_PLACES.contains(&key.as_str()) {
                 self.places.leads_to(Path::new(value))?;
                 if key == "home" {
@@ -182,7 +186,7 @@ impl EnvironmentJudge {
     }
 }
 
-/// Whether a path has the name of an interpreter.
+/// Returns true if a path has the name of an interpreter.
 pub(super) fn is_python(path: &Path) -> bool {
     path.file_name().is_some_and(is_python_name)
 }
@@ -195,10 +199,13 @@ pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// The first bytes of a file.
 pub(super) fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
-    let file = nofollow::open_file(&real_path(path).ok()?).ok()?;
     let mut bytes = Vec::new();
-    file.take(limit as u64).read_to_end(&mut bytes).ok()?;
+    open(path)?.take(limit as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+fn open(path: &Path) -> Option<fs::File> {
+    nofollow::open_file(&real_path(path).ok()?).ok()
 }
 
 /// All bytes of a file that is not longer than this.
@@ -208,10 +215,11 @@ fn read_whole(path: &Path, limit: usize) -> Option<Vec<u8>> {
 
 /// Returns true if one file is a copy of the other.
 fn is_copy(path: &Path, original: &Path) -> bool {
-    let open = |path: &Path| nofollow::open_file(&real_path(path).ok()?).ok();
-    let (Some(one), Some(other)) = (open(path), open(original)) else { return false };
-    let (mut one, mut other) = (one.take(MAX_INTERPRETER_BYTES), other.take(MAX_INTERPRETER_BYTES));
-    let (mut piece, mut same) = (Vec::new(), Vec::new());
+    let (Some(file), Some(original)) = (open(path), open(original)) else { return false };
+    let mut one = file.take(MAX_INTERPRETER_BYTES);
+    let mut other = original.take(MAX_INTERPRETER_BYTES);
+    let mut piece = Vec::new();
+    let mut same = Vec::new();
     loop {
         piece.clear();
         same.clear();
@@ -226,13 +234,13 @@ fn is_copy(path: &Path, original: &Path) -> bool {
     }
 }
 
-/// Whether this is the file of an environment whose programs are still there.
+/// Returns true if this is the file of an environment whose programs are still there.
 pub(super) fn is_without_file(file: &Path) -> bool {
     let programs = file.parent().into_iter().flat_map(ProtectedPaths::environment_programs);
-    ProtectedPaths::is_environment_file(file) && programs.into_iter().any(|it| it.is_dir())
+    ProtectedPaths::is_environment_file(file) && programs.into_iter().any(|folder| folder.is_dir())
 }
 
-/// The programs of an environment that its packages name as their files. Those that belong to the environment itself
+/// The programs of an environment that its packages name as their files. The environment's own programs
 /// (`activate`, `python`) are none of them, whatever a package says.
 fn installed_programs(environment: &Path) -> Vec<PathBuf> {
     let mut programs = Vec::new();
@@ -254,23 +262,21 @@ fn packages(environment: &Path) -> Vec<PathBuf> {
     let folders = versions.take(MAX_VERSIONS).chain([environment.join("Lib")]);
     let packages = folders.map(|folder| folder.join("site-packages"));
     let described = packages.flat_map(|folder| entries(&folder));
-    let is_description = |path: &PathBuf| {
-        path.extension().is_some_and(|end| end == "dist-info" || end == "egg-info")
-    };
-    described.filter(is_description).collect()
+    let descriptions = described
+        .filter(|path| path.extension().is_some_and(|end| end == "dist-info" || end == "egg-info"));
+    descriptions.collect()
 }
 
 fn read_list(path: &Path, limit: u64) -> Option<String> {
-    let file = nofollow::open_file(&real_path(path).ok()?).ok()?;
     let mut text = String::new();
-    file.take(limit).read_to_string(&mut text).ok()?;
+    open(path)?.take(limit).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
 /// The program that a line of a package's list of files names, relative to the environment: `../../../bin/ruff,…`.
 fn program_of_package(line: &str) -> Option<&str> {
-    let path = line.split(',').next()?.trim();
-    let path = path.trim_start_matches("../").trim_start_matches("..\\");
+    let listed = line.split(',').next()?.trim();
+    let path = listed.trim_start_matches("../").trim_start_matches("..\\");
     let (folder, program) = path.split_once(['/', '\\'])?;
     let is_folder = program.trim_end_matches(['.', ' ']).is_empty();
     let is_program =
@@ -278,7 +284,8 @@ fn program_of_package(line: &str) -> Option<&str> {
     (is_program && !is_of_environment(program)).then_some(path)
 }
 
-/// Returns true if shells and editors take a program for the environment's own: its interpreter, or what activates it.
+/// Returns true if shells and editors take a program for the environment's own: its interpreter, or a script that
+/// activates it.
 fn is_of_environment(program: &str) -> bool {
     let program = program.trim_end_matches(['.', ' ']).to_lowercase();
     let stem = program.split('.').next().unwrap_or_default();
@@ -289,10 +296,10 @@ fn is_of_environment(program: &str) -> bool {
 
 /// Returns true for `python`, `python3.12`, `pypy3` and `pythonw.exe`; not for `python-argcomplete`.
 fn is_interpreter(program: &str) -> bool {
-    let program = program.to_lowercase();
-    let program = program.strip_suffix(".exe").unwrap_or(&program);
+    let lowercase = program.to_lowercase();
+    let stem = lowercase.strip_suffix(".exe").unwrap_or(&lowercase);
     let version =
-        ["python", "pypy", "\u{1d70b}thon"].iter().find_map(|name| program.strip_prefix(name));
+        ["python", "pypy", "\u{1d70b}thon"].iter().find_map(|name| stem.strip_prefix(name));
     version.is_some_and(|version| {
         version.bytes().all(|byte| byte.is_ascii_digit() || b".w".contains(&byte))
     })
@@ -301,7 +308,7 @@ fn is_interpreter(program: &str) -> bool {
 fn is_python_name(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     // Python 3.14 makes the last one.
-    ["python", "pypy", "\u{1d70b}thon"].iter().any(|it| name.starts_with(it.as_bytes()))
+    ["python", "pypy", "\u{1d70b}thon"].iter().any(|known| name.starts_with(known.as_bytes()))
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl Quarantine {
     pub(super) fn quarantine_path(&mut self, path: &Path) -> io::Result<()> {
         let (_held, path) = pin_parent(path)?;
         let kind = match fs::symlink_metadata(&path) {
-            Ok(it) => it.file_type(),
+            Ok(metadata) => metadata.file_type(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -48,7 +48,7 @@ impl Quarantine {
         }
         let kept = if kind.is_file() { self.keep(&path) } else { Ok(()) };
         fs::remove_file(&path)?;
-        // What can be run is gone in any case.
+        // Nothing that can be run is left in any case.
         kept.map_err(|error| io::Error::new(error.kind(), "it is gone, but no copy could be kept"))
     }
 

@@ -1,4 +1,4 @@
-//! Scans the protected paths: what is at each of them, with copies of short files.
+//! Scans the protected paths: the entry at each of them, with copies of short files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -12,7 +12,7 @@ use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::{FolderNames, nofollow, real_path};
 
-/// Limits on the copies: how many files, bytes of each, and bytes of all.
+/// Limits on the copies: the number of files, the bytes of each, and the bytes of all.
 pub(super) const MAX_COPIES: usize = 1_000;
 pub(super) const MAX_COPY_BYTES: u64 = 256 * 1024;
 const MAX_TOTAL_BYTES: u64 = 8 * 1024 * 1024;
@@ -20,7 +20,7 @@ const MAX_TOTAL_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) const MAX_ENTRIES: usize = 2_000;
 /// At most this many repositories are visited.
 const MAX_REPOSITORIES: usize = 2_000;
-/// At most this many linked working trees and submodules of one repository are visited, besides those that were known.
+/// At most this many linked working trees and submodules of one repository are visited, besides known ones.
 const MAX_SUBMODULES: usize = 2_000;
 
 /// Metadata that shows that a file has changed, without reading it.
@@ -32,7 +32,7 @@ pub(super) struct FileStamp {
     changed: (i64, i64),
 }
 
-/// What was at a path.
+/// The entry that was at a path.
 #[derive(Clone, Debug)]
 pub(super) enum SnapshotEntry {
     Folder,
@@ -44,7 +44,7 @@ pub(super) enum SnapshotEntry {
 }
 
 impl SnapshotEntry {
-    /// Whether the entry cannot be restored.
+    /// Returns true if the entry cannot be restored.
     pub(super) fn has_no_copy(&self) -> bool {
         matches!(self, SnapshotEntry::File(_, None))
     }
@@ -54,7 +54,7 @@ impl SnapshotEntry {
 #[derive(Default)]
 pub(super) struct ProtectedScan<'a> {
     pub(super) entries: BTreeMap<PathBuf, SnapshotEntry>,
-    /// Whether the contents of files are kept.
+    /// True if the contents of files are kept.
     pub(super) copies_contents: bool,
     /// An earlier snapshot, whose copies of unchanged files are reused.
     pub(super) previous: Option<&'a ProtectedSnapshot>,
@@ -72,8 +72,8 @@ impl ProtectedScan<'_> {
     ) {
         let mut workspaces = Vec::new();
         for root in protected.roots() {
-            let paths = self.names.list(root).into_iter().map(|it| root.join(it));
-            workspaces.extend(paths.filter(|it| ProtectedPaths::is_workspace_file(it)));
+            let paths = self.names.list(root).into_iter().map(|name| root.join(name));
+            workspaces.extend(paths.filter(|path| ProtectedPaths::is_workspace_file(path)));
         }
         for place in protected.paths() {
             self.scan_path(place);
@@ -81,12 +81,11 @@ impl ProtectedScan<'_> {
         for path in workspaces {
             self.scan_existing(&path);
         }
-        let roots = protected.roots().iter().map(|it| it.join(".git"));
-        let repositories: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
-        let repositories = ProtectedPaths::git_first(repositories.into_iter().collect());
-        let is_environment = |it: &&PathBuf| ProtectedPaths::environment_of(it).is_some();
-        let watched = || repositories.iter().take(MAX_REPOSITORIES);
-        for git in watched().filter(|it| !is_environment(it)) {
+        let roots = protected.roots().iter().map(|root| root.join(".git"));
+        let all: BTreeSet<_> = repositories.iter().cloned().chain(roots).collect();
+        let repositories = ProtectedPaths::git_first(all.into_iter().collect());
+        let watched = repositories.iter().take(MAX_REPOSITORIES);
+        for git in watched.clone().filter(|path| !is_in_environment(path)) {
             self.scan_repository(git);
             self.scan_target(git, protected);
         }
@@ -94,7 +93,7 @@ impl ProtectedScan<'_> {
         for place in protected.leaf_paths() {
             self.scan_below(place);
         }
-        for path in watched().filter(is_environment) {
+        for path in watched.filter(|path| is_in_environment(path)) {
             self.scan_environment(path);
         }
     }
@@ -111,7 +110,7 @@ impl ProtectedScan<'_> {
         }
     }
 
-    /// Records what says what git runs in a repository and its submodules.
+    /// Records the settings that decide what git runs in a repository and its submodules.
     fn scan_repository(&mut self, git: &Path) {
         if !self.scan_path(git) && !git.ends_with(".git") {
             // A file in a subfolder that programs obey.
@@ -122,8 +121,8 @@ impl ProtectedScan<'_> {
         let mut folders = self.known_folders(&modules, "config");
         folders.extend(configs.iter().filter_map(|config| config.parent()).map(Path::to_owned));
         // A new one shares the folder of another repository, which is known or looked at on its own.
-        let shared = repository::shared_folder(git);
-        let shared = shared.filter(|it| self.copies_contents || self.entries.contains_key(it));
+        let shared = repository::shared_folder(git)
+            .filter(|folder| self.copies_contents || self.entries.contains_key(folder));
         folders.extend([git.to_owned()].into_iter().chain(shared));
         for folder in &folders {
             self.scan_path(folder);
@@ -146,8 +145,8 @@ impl ProtectedScan<'_> {
         }
     }
 
-    /// Records the same where a `.git` file leads, if commands may write there. Where a new one leads it is not
-    /// known who has made what is there.
+    /// Records the same at the target of a `.git` file, if commands may write there. It is not known who has made the
+    /// target of a new one.
     fn scan_target(&mut self, git: &Path, protected: &ProtectedPaths) {
         if !git.ends_with(".git") || !matches!(self.entries.get(git), Some(SnapshotEntry::File(..)))
         {
@@ -198,7 +197,7 @@ impl ProtectedScan<'_> {
         }
     }
 
-    /// Records the entry at one path. Returns whether it is a folder.
+    /// Records the entry at one path. Returns true if it is a folder.
     pub(super) fn scan_path(&mut self, path: &Path) -> bool {
         self.names.may_exist(path) && self.scan_existing(path)
     }
@@ -226,14 +225,14 @@ impl ProtectedScan<'_> {
 
     fn below(&mut self, folder: &Path, left: &mut usize) {
         if !self.names.may_exist(folder)
-            || !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir())
+            || !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir())
         {
             return;
         }
         let Ok(entries) = fs::read_dir(folder) else { return };
         // The folder is closed before the next one is opened, because folders may be nested very
         // deep.
-        let paths: Vec<_> = entries.flatten().take(*left).map(|it| it.path()).collect();
+        let paths: Vec<_> = entries.flatten().take(*left).map(|entry| entry.path()).collect();
         *left -= paths.len();
         for path in paths {
             if self.scan_existing(&path) {
@@ -249,13 +248,17 @@ impl ProtectedScan<'_> {
         }
         self.copies += 1;
         self.bytes += stamp.length;
-        match self.previous.and_then(|it| it.entries.get(path)) {
+        match self.previous.and_then(|snapshot| snapshot.entries.get(path)) {
             Some(SnapshotEntry::File(known, Some(content))) if known == stamp => {
                 Some(Arc::clone(content))
             }
             _ => read(path, stamp.length),
         }
     }
+}
+
+fn is_in_environment(path: &Path) -> bool {
+    ProtectedPaths::environment_of(path).is_some()
 }
 
 /// The whole content of a file; `None` if its length is not `length` any more.
@@ -284,9 +287,10 @@ fn stamp(metadata: &Metadata) -> FileStamp {
 
 #[cfg(not(unix))]
 fn stamp(metadata: &Metadata) -> FileStamp {
-    let changed =
-        metadata.modified().ok().and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
-    let changed = changed.unwrap_or_default();
+    let modified = metadata.modified().ok();
+    let changed = modified
+        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+        .unwrap_or_default();
     let seconds = i64::try_from(changed.as_secs()).unwrap_or_default();
     let mode = u32::from(metadata.permissions().readonly());
     FileStamp {

@@ -65,13 +65,15 @@ const DEFINITION_KEYWORDS: &[&str] = &[
 
 /// The outline of a text with its line numbers; `None` if it is too short to be useful.
 pub(super) fn outline(name: &str, text: &str) -> Option<String> {
-    let extension = name.rsplit_once('.').map(|it| it.1.to_lowercase()).unwrap_or_default();
+    let extension =
+        name.rsplit_once('.').map(|(_, extension)| extension.to_lowercase()).unwrap_or_default();
     let is_prose = ["md", "markdown", "mdx"].contains(&extension.as_str());
-    let is_listed = |line: &str| if is_prose { is_heading(line) } else { is_definition(line) };
-    let mut found: Vec<(usize, &str)> =
-        (1..).zip(text.lines()).filter(|it| is_listed(it.1)).collect();
+    let listed = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| if is_prose { is_heading(line) } else { is_definition(line) });
+    let mut found: Vec<(usize, &str)> = listed.collect();
     if found.len() > MAX_LINES && !is_prose {
-        found.retain(|it| !it.1.starts_with([' ', '\t']));
+        found.retain(|(_, line)| !line.starts_with([' ', '\t']));
     }
     if found.len() < MIN_LINES {
         return None;
@@ -88,7 +90,7 @@ pub(super) fn outline(name: &str, text: &str) -> Option<String> {
 }
 
 fn is_heading(line: &str) -> bool {
-    let level = line.bytes().take_while(|it| *it == b'#').count();
+    let level = line.bytes().take_while(|byte| *byte == b'#').count();
     (1..=6).contains(&level) && line[level..].starts_with(' ')
 }
 
@@ -97,17 +99,18 @@ fn is_definition(line: &str) -> bool {
     if line.len() - code.len() > MAX_INDENT {
         return false;
     }
-    let mut words = code.split([' ', '<', '{']).filter(|it| !it.is_empty());
-    let is_modifier = |it: &&str| {
-        // As in `pub(crate) fn` and `extern "C" fn`.
-        MODIFIERS.contains(it) || it.ends_with(')') || it.starts_with('"')
-    };
-    let first = words.find(|it| !is_modifier(it)).unwrap_or_default();
+    let mut words = code.split([' ', '<', '{']).filter(|word| !word.is_empty());
+    let first = words.find(|word| !is_modifier(word)).unwrap_or_default();
     // `const fn` is a definition, a constant is not.
-    let first = if first == "const" { words.next().unwrap_or_default() } else { first };
+    let keyword = if first == "const" { words.next().unwrap_or_default() } else { first };
     let name = words.next().unwrap_or_default();
-    DEFINITION_KEYWORDS.contains(&first)
-        && name.starts_with(|it: char| it.is_alphanumeric() || "_$'&*(".contains(it))
+    DEFINITION_KEYWORDS.contains(&keyword)
+        && name.starts_with(|letter: char| letter.is_alphanumeric() || "_$'&*(".contains(letter))
+}
+
+fn is_modifier(word: &str) -> bool {
+    // As in `pub(crate) fn` and `extern "C" fn`.
+    MODIFIERS.contains(&word) || word.ends_with(')') || word.starts_with('"')
 }
 
 #[cfg(test)]

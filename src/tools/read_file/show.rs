@@ -12,7 +12,7 @@ const OUTLINE_BYTES: usize = 100 * 1024;
 /// If more characters than this of a line are cut, another tool is suggested.
 const MAX_CUT_CHARS: usize = 20_000;
 
-/// The requested range and the limits on what is shown of it.
+/// The requested range and the limits of the shown part.
 pub(super) fn window((start, end): (Option<i64>, Option<i64>)) -> LineWindow {
     LineWindow {
         start,
@@ -29,7 +29,7 @@ pub(super) enum ShownText {
     Outline { lines: usize, bytes: usize, text: String },
 }
 
-/// Selects what is shown of a text. Slow for large texts.
+/// Selects the shown part of a text. Slow for large texts.
 pub(super) fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ShownText {
     let text = match look {
         ReadContent::Excerpt(excerpt) => return ShownText::Lines(excerpt),
@@ -72,7 +72,7 @@ pub(super) fn show_lines(
         excerpt;
     let about = if *is_exact { format!("{total}") } else { format!("at least {total}") };
     text.push_str(&format!("[File: {name} | Lines: {about}]\n"));
-    let after_end = usize::try_from(*first).is_ok_and(|it| it > *total);
+    let after_end = usize::try_from(*first).is_ok_and(|first| first > *total);
     if lines.is_empty() && after_end && *total > 0 {
         text.push_str(&format!("[line {first} is after the end: there are {total} lines]\n"));
         return;
@@ -98,7 +98,7 @@ pub(super) fn show_lines(
         shown += 1;
     }
     let next = first + shown;
-    if *more || usize::try_from(shown).is_ok_and(|it| it < lines.len()) {
+    if *more || usize::try_from(shown).is_ok_and(|shown| shown < lines.len()) {
         text.push_str(&format!(
             "[showing lines {first}–{} of {about}; continue with start_line={next}]\n",
             next - 1
@@ -107,15 +107,16 @@ pub(super) fn show_lines(
     if *first < 0 && numbered {
         text.push_str("[The file is too large to count its lines: -1 is the last one.]\n");
     }
-    if lines.iter().any(|it| it.omitted_chars > MAX_CUT_CHARS) {
+    if lines.iter().any(|line| line.omitted_chars > MAX_CUT_CHARS) {
         text.push_str("[A line is very long: use grep, or exec with cut -c, for parts of it.]\n");
     }
 }
 
-/// Appends what `{number:>5}| ` stands for, which takes a fifth of the time that formatting takes.
+/// Appends `{number:>5}| ` in a fifth of the time that formatting takes.
 fn push_number(text: &mut String, number: i64) {
     let mut digits = [b' '; 24];
-    let (mut at, mut rest) = (digits.len(), number.unsigned_abs());
+    let mut at = digits.len();
+    let mut rest = number.unsigned_abs();
     let mut put = |byte: u8| {
         at -= 1;
         digits[at] = byte;
@@ -136,7 +137,7 @@ fn push_number(text: &mut String, number: i64) {
 }
 
 pub(super) fn describe_binary(name: &str, binary: &BinaryFile) -> String {
-    let bytes: Vec<_> = binary.head.iter().map(|it| format!("{it:02x}")).collect();
+    let bytes: Vec<_> = binary.head.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("[File: {name} | {}]\nFirst bytes: {}\n", binary_kind(binary), bytes.join(" "))
 }
 

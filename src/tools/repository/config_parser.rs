@@ -53,7 +53,7 @@ impl GitConfigParser {
     }
 
     fn skip_line(&mut self) {
-        while self.next().is_some_and(|it| it != '\n') {}
+        while self.next().is_some_and(|char| char != '\n') {}
     }
 
     /// Parses a section header; `[` is consumed.
@@ -102,7 +102,9 @@ impl GitConfigParser {
     /// Parses a key and its value; the first letter of the key is consumed.
     fn setting(&mut self, first: char) -> Result<(String, Option<String>), GitConfigError> {
         let mut key = String::from(first.to_ascii_lowercase());
-        while let Some(char) = self.peek().filter(|it| it.is_ascii_alphanumeric() || *it == '-') {
+        while let Some(char) =
+            self.peek().filter(|char| char.is_ascii_alphanumeric() || *char == '-')
+        {
             key.push(char.to_ascii_lowercase());
             self.next();
         }

@@ -1,4 +1,4 @@
-//! Reads from a git index which files and submodules it lists. Pure.
+//! Reads the files and submodules that a git index lists. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(super) fn submodules(index: &[u8], hash_bytes: usize) -> Result<Vec<PathBuf>
     read(index, hash_bytes, |entry| entry.is_submodule())
 }
 
-/// The paths of the files that are wanted, or only those of them that git assumes to be unchanged.
+/// The paths of the wanted files, or only the ones that git assumes to be unchanged.
 pub(super) fn files(
     index: &[u8],
     hash_bytes: usize,

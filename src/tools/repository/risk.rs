@@ -18,9 +18,9 @@ use super::{
 /// Which settings of a repository are obeyed.
 #[derive(Clone, Copy)]
 pub(in crate::tools) enum Obeyed<'a> {
-    /// Those that matter to any program of git, now or later.
+    /// Settings that matter to any program of git, now or later.
     Always,
-    /// Those that matter to one command. One that only reads gets settings in place of the repository's hooks
+    /// Settings that matter to one command. A command that only reads gets settings in place of the repository's hooks
     /// and file system monitor.
     By { git: &'a GitUse, only_reads: bool },
 }
@@ -108,24 +108,26 @@ pub(super) fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<U
         return Some(not_understood());
     };
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
-    let is_own_risk = |it: &&GitSetting| {
-        let is_known_tree = is_its_tree && it.key == "core.worktree";
-        !is_known_tree && !obeyed.is_replaced(it) && obeyed.is_risky(it, fetches_on_demand)
-    };
-    let is_risk_of_module =
-        |it: &&GitSetting| it.key != "core.worktree" && obeyed.is_risky(it, fetches_on_demand);
-    let risky = own.iter().find(is_own_risk);
-    risky.or_else(|| of_modules.iter().find(is_risk_of_module)).map(setting_risk)
+    let risky = own.iter().find(|setting| {
+        let is_known_tree = is_its_tree && setting.key == "core.worktree";
+        !is_known_tree
+            && !obeyed.is_replaced(setting)
+            && obeyed.is_risky(setting, fetches_on_demand)
+    });
+    let mut risky_of_modules = of_modules.iter().filter(|setting| {
+        setting.key != "core.worktree" && obeyed.is_risky(setting, fetches_on_demand)
+    });
+    risky.or_else(|| risky_of_modules.next()).map(setting_risk)
 }
 
 fn setting_risk(setting: &GitSetting) -> Uncertainty {
     Uncertainty { reason: setting.reason(), only_runs_programs: setting.is_program() }
 }
 
-/// All settings of config files. Those that are not there have none.
+/// All settings of config files. Missing files have none.
 fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, GitConfigError> {
     let mut all = Vec::new();
-    for file in files.iter().filter(|it| fs::symlink_metadata(it).is_ok()) {
+    for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
         let text = read_text(file, MAX_CONFIG_BYTES).ok_or(GitConfigError)?;
         all.extend(config_parser::parse(&text)?);
     }
@@ -135,11 +137,11 @@ fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, GitConfigError> {
 /// Why git may start a program because of the settings in the own folder of a repository that has just
 /// appeared. Any folder of hooks counts, because it may be in the repository.
 pub(in crate::tools) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
-    let is_submodule = git.ancestors().any(|it| it.ends_with(".git/modules"));
+    let is_submodule = git.ancestors().any(|folder| folder.ends_with(".git/modules"));
     let config = git.join("config");
     settings_file_risk(&config, is_submodule).or_else(|| {
         let all = read_settings(&[config]).ok()?;
-        all.iter().find(|it| it.key == "core.hookspath").map(setting_risk)
+        all.iter().find(|setting| setting.key == "core.hookspath").map(setting_risk)
     })
 }
 
@@ -147,9 +149,9 @@ pub(in crate::tools) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
 /// file names is the repository's own.
 pub(in crate::tools) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
     let Ok(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
-    let risky = all.iter().find(|it| {
-        let is_known_tree = is_tree && it.key == "core.worktree";
-        !is_known_tree && !it.is_harmless()
+    let risky = all.iter().find(|setting| {
+        let is_known_tree = is_tree && setting.key == "core.worktree";
+        !is_known_tree && !setting.is_harmless()
     });
     risky.map(setting_risk)
 }

@@ -1,4 +1,4 @@
-//! Tells which settings of git are harmless, and for which commands the others matter. Pure. A setting that
+//! Tells which settings of git are harmless, and for which commands the others matter. Pure. Any setting that
 //! is not known to be harmless may start a program.
 
 use std::path::{Component, Path, PathBuf};
@@ -374,23 +374,23 @@ impl GitSetting {
         if self.program().is_none() || section == "alias" && !line.starts_with('!') {
             return Vec::new();
         }
-        let words =
-            line.split(|letter: char| letter.is_whitespace() || "\"'`!;|&()<>=".contains(letter));
-        // A program that is not there yet is told by its path.
-        let is_file = |word: &&str| {
+        let words = line
+            .split(|letter: char| letter.is_whitespace() || "\"'`!;|&()<>=".contains(letter))
+            .filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
+        let files = words.filter_map(|word| {
             let path = top.join(word);
-            match path.symlink_metadata() {
+            let is_file = match path.symlink_metadata() {
                 Ok(found) => !found.is_dir(),
+                // A program that is not there yet is recognised by its path.
                 Err(_) => word.contains('/') && section != "alias",
-            }
-        };
-        let words =
-            words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~', '$', '%']));
-        words.filter(is_file).map(|word| top.join(word)).collect()
+            };
+            is_file.then_some(path)
+        });
+        files.collect()
     }
 
-    /// Returns true if the setting does nothing but name a program, so that the sandbox bounds what it can do. An alias
-    /// may also stand for what destroys something.
+    /// Returns true if the setting only names a program, so that the sandbox bounds its effects. An alias
+    /// may also stand for a command that destroys something.
     pub(super) fn is_program(&self) -> bool {
         self.program().is_some() && !self.key.starts_with("alias.")
     }
@@ -398,9 +398,10 @@ impl GitSetting {
     /// The kind of the program that the setting names.
     fn program(&self) -> Option<GitProgram> {
         let section = self.key.split('.').next().unwrap_or_default();
-        let named = PROGRAM_KEYS.iter().find(|(key, _)| *key == self.key);
-        let named = named.or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|it| it.0 == section));
-        named
+        PROGRAM_KEYS
+            .iter()
+            .find(|(key, _)| *key == self.key)
+            .or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|(name, _)| *name == section))
             .map(|(_, kind)| *kind)
             .or((self.key == SUBMODULE_UPDATE).then_some(GitProgram::Interactive))
     }
@@ -426,9 +427,12 @@ impl GitSetting {
         let connects =
             CONNECTION_KEYS.contains(&self.key.as_str()) || CONNECTION_SECTIONS.contains(&section);
         let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
-        let kind = self.program().or(hooks).or(connects.then_some(GitProgram::Connection));
-        let kind =
-            kind.or(INTERACTIVE_SECTIONS.contains(&section).then_some(GitProgram::Interactive));
+        let is_interactive = INTERACTIVE_SECTIONS.contains(&section);
+        let kind = self
+            .program()
+            .or(hooks)
+            .or(connects.then_some(GitProgram::Connection))
+            .or(is_interactive.then_some(GitProgram::Interactive));
         kind.is_none_or(|kind| git.may_start(kind))
     }
 
@@ -444,7 +448,7 @@ impl GitSetting {
         };
         let path = Path::new(self.value.as_deref().unwrap_or_default());
         let is_inside =
-            path.components().all(|it| matches!(it, Component::Normal(_) | Component::CurDir));
+            path.components().all(|step| matches!(step, Component::Normal(_) | Component::CurDir));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         is_inside && !path.starts_with("~") || name.contains(part)
     }
@@ -466,7 +470,7 @@ impl GitSetting {
         }
     }
 
-    /// Whether the setting cannot make git start a program.
+    /// Returns true if the setting cannot make git start a program.
     pub(super) fn is_harmless(&self) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
         let section = self.key.split('.').next().unwrap_or_default();
@@ -492,37 +496,38 @@ impl GitSetting {
 /// makes it an address of a remote helper (`ext::…`).
 fn is_usual_address(base: &str) -> bool {
     let schemes = ["https://", "http://", "ssh://", "git://"];
-    let user = base.split_once('@').map_or("", |it| it.0);
-    schemes.iter().any(|it| base.starts_with(it))
+    let user = base.split_once('@').map_or("", |(user, _)| user);
+    schemes.iter().any(|scheme| base.starts_with(scheme))
         || !user.is_empty()
-            && user.bytes().all(|it| it.is_ascii_alphanumeric())
+            && user.bytes().all(|byte| byte.is_ascii_alphanumeric())
             && is_plain_url(base)
 }
 
-/// Whether a URL names no remote helper (`ext::…`) and is no option.
+/// Returns true if a URL names no remote helper (`ext::…`) and is no option.
 fn is_plain_url(address: &str) -> bool {
     !address.contains("::") && !address.starts_with('-')
 }
 
-/// Whether the only changes from `before` to `after` let branches track remotes that `before`
+/// Returns true if the only changes from `before` to `after` let branches track remotes that `before`
 /// knows.
 pub(crate) fn only_changes_tracking(before: &str, after: &str) -> bool {
     let (Ok(before), Ok(after)) = (parse(before), parse(after)) else { return false };
-    let is_remote = |name: &str| {
-        name == "."
-            || before
-                .iter()
-                .any(|it| it.key == "remote.url" && it.subsection.as_deref() == Some(name))
-    };
-    let follows = |it: &GitSetting| match (it.key.as_str(), it.value.as_deref()) {
-        ("branch.remote", Some(name)) => is_remote(name),
+    let mut new = after.iter().filter(|setting| !before.contains(setting));
+    let mut gone = before.iter().filter(|setting| !after.contains(setting));
+    new.all(|setting| tracks_known_remote(setting, &before))
+        && gone.all(|setting| setting.key.starts_with("branch."))
+}
+
+fn tracks_known_remote(setting: &GitSetting, known: &[GitSetting]) -> bool {
+    match (setting.key.as_str(), setting.value.as_deref()) {
+        ("branch.remote", Some(name)) => {
+            let mut remotes = known.iter().filter(|setting| setting.key == "remote.url");
+            name == "." || remotes.any(|remote| remote.subsection.as_deref() == Some(name))
+        }
         ("branch.merge", Some(name)) => name.starts_with("refs/heads/"),
         ("branch.rebase" | "branch.description" | "branch.vscode-merge-base", _) => true,
         _ => false,
-    };
-    let new = after.iter().filter(|it| !before.contains(it));
-    let mut gone = before.iter().filter(|it| !after.contains(it));
-    new.into_iter().all(follows) && gone.all(|it| it.key.starts_with("branch."))
+    }
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn create_private_folder(path: &Path) -> io::Result<()> {
 /// A path as the value of an option, in which these characters would have a meaning.
 fn option(path: &Path) -> io::Result<CString> {
     let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|it| b":,\\".contains(it)) {
+    if bytes.iter().any(|byte| b":,\\".contains(byte)) {
         return Err(io::Error::other("the path has characters with a meaning for overlays"));
     }
     Ok(CString::new(bytes)?)

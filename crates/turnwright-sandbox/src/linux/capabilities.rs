@@ -7,7 +7,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::syscalls;
 
-/// What root keeps: access to files and processes, which the rest of the sandbox restricts.
+/// The capabilities that root keeps: access to files and processes, which the rest of the sandbox restricts.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -27,7 +27,7 @@ pub(super) fn drop_capabilities(is_root: bool) -> io::Result<()> {
     keep_only(before, kept_by_program(is_root))
 }
 
-/// What the program keeps. Without root, a process has capabilities only in its own user namespace.
+/// The capabilities that the program keeps. Without root, a process has capabilities only in its own user namespace.
 fn kept_by_program(is_root: bool) -> CapabilitySet {
     if is_root { KEPT } else { CapabilitySet::empty() }
 }
@@ -41,14 +41,14 @@ fn keep_only(before: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Drops all but those of the program and the one to look at its processes, which a process needs that
-/// acts for it. Makes system calls only.
+/// Drops all but the program's capabilities and the one to inspect its processes, which a process that acts
+/// for it needs. Makes system calls only.
 pub(super) fn keep_tracing(is_root: bool) -> io::Result<()> {
     let kept = kept_by_program(is_root) | CapabilitySet::SYS_PTRACE;
     keep_only(rustix::thread::capabilities(None)?, kept)
 }
 
-/// Whether this process may look at all processes of its namespace.
+/// Returns true if this process may inspect all processes of its namespace.
 pub(super) fn can_trace() -> io::Result<bool> {
     Ok(rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SYS_PTRACE))
 }

@@ -19,7 +19,7 @@ pub(super) struct ConnectionNotes {
     writer: PipeWriter,
 }
 
-/// What the supervisor has noted already.
+/// The addresses that the supervisor has noted already.
 #[derive(Default)]
 pub(super) struct NotedConnections([Option<SocketAddr>; MAX_NOTED]);
 

@@ -15,12 +15,12 @@ use rustix::process::{Pid, PidfdGetfdFlags, pidfd_getfd};
 use super::socket_address::format_path;
 use super::syscalls;
 
-/// What links in `/proc` to epoll instances lead to.
+/// The target of links in `/proc` to epoll instances.
 const EPOLL: &[u8] = b"anon_inode:[eventpoll]";
 /// At most this many descriptors of a program are looked at.
 const MAX_DESCRIPTORS: usize = 4_096;
 
-/// What an epoll instance waits for.
+/// An entry in the interest list of an epoll instance.
 #[derive(Debug, PartialEq, Eq)]
 struct EpollEntry {
     descriptor: RawFd,
@@ -59,7 +59,7 @@ pub(super) fn transfer(
     Ok(())
 }
 
-/// The number of a descriptor, if it is that of an epoll instance.
+/// The number of a descriptor, if it refers to an epoll instance.
 fn epoll_number(folder: BorrowedFd<'_>, name: &CStr) -> Option<RawFd> {
     let mut target = [0; EPOLL.len() + 1];
     let length = rustix::fs::readlinkat_raw(folder, name, &mut target[..]).ok()?;
@@ -67,7 +67,7 @@ fn epoll_number(folder: BorrowedFd<'_>, name: &CStr) -> Option<RawFd> {
 }
 
 impl EpollEntry {
-    /// What an epoll instance of a thread waits for at a descriptor.
+    /// The entry for a descriptor in an epoll instance of a thread.
     fn find(thread: Pid, epoll: RawFd, descriptor: RawFd) -> io::Result<Option<EpollEntry>> {
         let mut name = [0; 48];
         let path = format_args!("/proc/{}/fdinfo/{epoll}", thread.as_raw_pid());
@@ -107,13 +107,13 @@ impl EpollEntry {
 
     fn add(&self, epoll: &OwnedFd, socket: BorrowedFd<'_>) -> io::Result<()> {
         // The number may be in use here, but not in a process that ends at once. The entry stays for as long as the file.
-        let in_child = || {
+        syscalls::succeeds_in_fork(|| {
             let epoll = syscalls::duplicate_above(epoll.as_fd(), self.descriptor)?;
             let socket = syscalls::duplicate_above(socket, self.descriptor)?;
             syscalls::duplicate_as(socket.as_fd(), self.descriptor)?;
             syscalls::watch(epoll.as_fd(), self.descriptor, self.events, self.data)
-        };
-        syscalls::succeeds_in_fork(in_child).map(drop)
+        })
+        .map(drop)
     }
 }
 

@@ -26,9 +26,9 @@ const DAEMONS: &[&str] = &[
 /// The folder where the user's own programs listen: buses, editors, containers.
 const USER_RUNTIME_FOLDER: &str = "/run/user/UID";
 
-/// Where daemons make their sockets, at any time. Nothing is seen of it but [`OPEN_FOLDERS`].
+/// The folder where daemons make their sockets, at any time. Only [`OPEN_FOLDERS`] stay visible in it.
 const RUNTIME_FOLDER: &str = "/run";
-/// What programs need of it: how names are looked up, devices, drives, and where some systems have their programs.
+/// The parts of it that programs need: name resolution, devices, drives, and the programs of some systems.
 const OPEN_FOLDERS: &[&str] = &[
     "/run/NetworkManager",
     "/run/booted-system",
@@ -45,7 +45,7 @@ const OPEN_FOLDERS: &[&str] = &[
 /// Daemons that only look up the names of users, groups and hosts.
 pub(super) const NAME_SERVICES: &[&str] =
     &["/run/systemd/userdb", "/run/systemd/resolve", "/run/nscd", "/var/lib/sss/pipes"];
-/// Those among them that ask other machines about names of hosts, which may carry anything away.
+/// The daemons among them that ask other machines about host names, through which data can leak.
 pub(super) const HOST_SERVICES: &[&str] = &["/run/systemd/resolve", "/run/nscd"];
 /// The kernel's table of sockets is seldom larger.
 const TABLE_SIZE: usize = 32 * 1024;
@@ -58,31 +58,37 @@ const MAX_BESIDE: usize = 2_000;
 /// [`open_runtime_folders`] has named what stays open.
 pub(super) fn find(profile: &SandboxProfile, hides_runtime_folder: bool) -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw().to_string();
-    let path = |it: &str| real_path(Path::new(&it.replace("UID", &user)));
-    let mut found: Vec<_> = DAEMONS.iter().filter_map(|it| path(it)).collect();
-    if let Some(folder) = path(USER_RUNTIME_FOLDER) {
+    let mut found: Vec<_> = DAEMONS.iter().filter_map(|path| path_of_user(path, &user)).collect();
+    if let Some(folder) = path_of_user(USER_RUNTIME_FOLDER, &user) {
         // Sockets in there that the profile allows stay visible, with the folders that lead to them.
         if holds_open(profile, &folder) {
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            let others = entries.map(|it| it.path()).filter(|it| !holds_open(profile, it));
+            let others =
+                entries.map(|entry| entry.path()).filter(|path| !holds_open(profile, path));
             found.extend(others);
         } else {
             found.push(folder);
         }
     }
-    found.extend(hides_runtime_folder.then(|| path(RUNTIME_FOLDER)).flatten());
-    found.retain(|it| !is_open(profile, it));
+    found.extend(hides_runtime_folder.then(|| real_path(Path::new(RUNTIME_FOLDER))).flatten());
+    found.retain(|path| !is_open(profile, path));
     found.extend(listening_sockets(profile));
     found
 }
 
-/// What stays open of the folder where daemons make their sockets; `None` if all of it has to.
+/// The real path with the user's number in place of `UID`.
+fn path_of_user(path: &str, user: &str) -> Option<PathBuf> {
+    real_path(Path::new(&path.replace("UID", user)))
+}
+
+/// The parts of [`RUNTIME_FOLDER`] that stay open; `None` if all of it has to.
 pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathBuf>> {
     let runtime = real_path(Path::new(RUNTIME_FOLDER))?;
-    let known = OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|it| real_path(Path::new(it)));
-    let mut open: Vec<_> = known.filter(|it| it.starts_with(&runtime)).collect();
+    let known =
+        OPEN_FOLDERS.iter().chain(NAME_SERVICES).filter_map(|path| real_path(Path::new(path)));
+    let mut open: Vec<_> = known.filter(|path| path.starts_with(&runtime)).collect();
     let allowed = profile.writable.iter().chain(&profile.sockets);
-    for path in allowed.filter(|it| it.starts_with(&runtime)) {
+    for path in allowed.filter(|path| path.starts_with(&runtime)) {
         // The folder of a socket, in which the others are hidden one by one.
         let folder = if path.is_dir() { path } else { path.parent()? };
         open.push(folder.to_path_buf());
@@ -90,35 +96,37 @@ pub(super) fn open_runtime_folders(profile: &SandboxProfile) -> Option<Vec<PathB
     (!open.contains(&runtime)).then_some(open)
 }
 
-/// Whether the program may connect to what is at a path.
+/// Returns true if the program may connect to a socket at this path.
 fn is_open(profile: &SandboxProfile, path: &Path) -> bool {
     let mut open = profile.writable.iter().chain(&profile.sockets);
-    open.any(|it| path.starts_with(it))
+    open.any(|allowed| path.starts_with(allowed))
 }
 
-/// Whether a folder contains, or lies in, a path that the program may connect to.
+/// Returns true if a folder contains, or lies in, a path that the program may connect to.
 fn holds_open(profile: &SandboxProfile, folder: &Path) -> bool {
     let mut open = profile.writable.iter().chain(&profile.sockets);
-    open.any(|it| it.starts_with(folder) || folder.starts_with(it))
+    open.any(|allowed| allowed.starts_with(folder) || folder.starts_with(allowed))
 }
 
 /// All other sockets in the file system on which a process listens now.
 fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
     // The kernel does not tell its size.
-    let mut all = Vec::with_capacity(TABLE_SIZE);
-    drop(fs::File::open("/proc/self/net/unix").and_then(|mut it| it.read_to_end(&mut all)));
-    let named: Vec<_> = all.split(|it| *it == b'\n').filter_map(socket_path).collect();
-    let is_relative = |it: &&PathBuf| it.is_relative();
+    let mut table = Vec::with_capacity(TABLE_SIZE);
+    fs::File::open("/proc/self/net/unix").and_then(|mut file| file.read_to_end(&mut table)).ok();
+    let named = table.split(|byte| *byte == b'\n').filter_map(socket_path);
+    let (relative, absolute): (Vec<PathBuf>, Vec<PathBuf>) =
+        named.partition(|path| path.is_relative());
     // A relative path begins where its process was. Which process it is, the table does not say.
-    let folders =
-        if named.iter().any(|it| is_relative(&it)) { working_folders() } else { Vec::new() };
-    let relative = named.iter().filter(is_relative);
-    let relative = relative.flat_map(|it| folders.iter().map(move |folder| folder.join(it)));
-    let found = named.iter().filter(|it| it.is_absolute()).cloned().chain(relative);
-    let found = found.filter(|it| !NAME_SERVICES.iter().any(|service| it.starts_with(service)));
-    let found: BTreeSet<_> = found.flat_map(|it| existing(&it)).collect();
-    let found = found.iter().filter_map(|it| real_path(it));
-    found.filter(|it| !is_open(profile, it)).take(MAX_SOCKETS).collect()
+    let folders = if relative.is_empty() { Vec::new() } else { working_folders() };
+    let possible =
+        relative.iter().flat_map(|path| folders.iter().map(move |folder| folder.join(path)));
+    let others = absolute
+        .into_iter()
+        .chain(possible)
+        .filter(|path| !NAME_SERVICES.iter().any(|service| path.starts_with(service)));
+    let sockets: BTreeSet<_> = others.flat_map(|path| existing(&path)).collect();
+    let real_paths = sockets.iter().filter_map(|socket| real_path(socket));
+    real_paths.filter(|path| !is_open(profile, path)).take(MAX_SOCKETS).collect()
 }
 
 /// The socket at a path; if there is none, all sockets beside it: some programs rename theirs once they
@@ -128,18 +136,22 @@ fn existing(path: &Path) -> Vec<PathBuf> {
         return vec![path.to_owned()];
     }
     let entries = path.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
-    let is_socket = |it: &fs::DirEntry| it.file_type().is_ok_and(|it| it.is_socket());
-    entries.take(MAX_BESIDE).filter(is_socket).map(|it| it.path()).collect()
+    let sockets = entries
+        .take(MAX_BESIDE)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+    sockets.map(|entry| entry.path()).collect()
 }
 
 /// The working folders of all processes, as far as this user may see them.
 fn working_folders() -> Vec<PathBuf> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_process = |it: &fs::DirEntry| {
-        it.file_name().to_str().is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()))
-    };
-    let folders =
-        processes.filter(is_process).filter_map(|it| fs::read_link(it.path().join("cwd")).ok());
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter(|entry| {
+        entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    let folders = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     folders.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
@@ -150,7 +162,8 @@ fn socket_path(line: &[u8]) -> Option<PathBuf> {
     const DATAGRAMS: &str = "0002";
     let line = str::from_utf8(line).ok()?;
     let mut fields = line.split_ascii_whitespace().skip(3);
-    let (flags, socket_type) = (fields.next()?, fields.next()?);
+    let flags = fields.next()?;
+    let socket_type = fields.next()?;
     let inode = fields.nth(1)?;
     let (_, path) = line.split_once(&format!(" {inode} "))?;
     let is_open = flags == LISTENS || socket_type == DATAGRAMS;

@@ -24,7 +24,7 @@ const MAX_RULES: usize = 4096;
 /// Devices that every program may write to: they store nothing.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// What every program may read: programs, libraries and the configuration of the system.
+/// The paths that every program may read: programs, libraries and the configuration of the system.
 const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
@@ -109,17 +109,17 @@ struct RulesetBuilder {
 
 impl RulesetBuilder {
     fn new(abi: i32) -> io::Result<RulesetBuilder> {
-        let ruleset = create_ruleset().map_err(io::Error::other)?;
-        let ruleset = ruleset.ok_or_else(|| io::Error::other("this system has no Landlock"))?;
+        let created = create_ruleset().map_err(io::Error::other)?;
+        let ruleset = created.ok_or_else(|| io::Error::other("this system has no Landlock"))?;
         Ok(RulesetBuilder { ruleset, known: AccessFs::from_all(ABI::from(abi)), rules: 0 })
     }
 
-    /// Grants those of the rights that the kernel knows and that apply to this kind of file.
+    /// Grants the rights that the kernel knows and that apply to this kind of file.
     fn allow(&mut self, place: &OwnedFd, rights: BitFlags<AccessFs>) -> io::Result<()> {
         let is_folder = rustix::fs::fstat(place)
-            .is_ok_and(|it| rustix::fs::FileType::from_raw_mode(it.st_mode).is_dir());
-        let possible = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST_ABI) };
-        let possible = possible & self.known;
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
+        let applicable = if is_folder { rights } else { rights & AccessFs::from_file(NEWEST_ABI) };
+        let possible = applicable & self.known;
         if possible.is_empty() {
             return Ok(());
         }
@@ -152,14 +152,14 @@ impl RulesetBuilder {
         for place in SYSTEM_PATHS.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
             // Symlinks are resolved, because `hidden` are real paths.
             let Some((place, opened)) = resolve(place) else { continue };
-            // What is below a place is allowed with it.
-            if allowed.iter().any(|it| place.starts_with(it)) {
+            // Everything below a place is allowed with it.
+            if allowed.iter().any(|outer| place.starts_with(outer)) {
                 continue;
             }
-            if hidden.iter().any(|it| place.starts_with(it)) {
+            if hidden.iter().any(|path| place.starts_with(path)) {
                 continue;
             }
-            if hidden.iter().any(|it| it.starts_with(&place)) {
+            if hidden.iter().any(|path| path.starts_with(&place)) {
                 // The names beside what is hidden are no secret either.
                 self.allow_if_accessible(&place, traversal)?;
                 self.allow_all_but(&place, hidden, all)?;
@@ -183,15 +183,17 @@ impl RulesetBuilder {
     ) -> io::Result<()> {
         let mut pending = vec![top.to_owned()];
         while let Some(place) = pending.pop() {
-            if hidden.iter().any(|it| place.starts_with(it)) {
+            if hidden.iter().any(|path| place.starts_with(path)) {
                 continue;
             }
-            if !hidden.iter().any(|it| it.starts_with(&place)) {
+            if !hidden.iter().any(|path| path.starts_with(&place)) {
                 self.allow_if_accessible(&place, rights)?;
             } else if let Ok(entries) = fs::read_dir(&place) {
                 // The target of a symlink has its own rule, or none.
-                let is_real = |it: &fs::DirEntry| it.file_type().is_ok_and(|it| !it.is_symlink());
-                pending.extend(entries.flatten().filter(is_real).map(|it| it.path()));
+                let real = entries
+                    .flatten()
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+                pending.extend(real.map(|entry| entry.path()));
             }
             if self.rules + pending.len() > MAX_RULES {
                 return Err(io::Error::other(format!(

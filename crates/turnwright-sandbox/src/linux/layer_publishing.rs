@@ -96,8 +96,7 @@ impl Publishing {
     ) -> Result<(), Errno> {
         let changed = openat(upper, name, FOLDER, Mode::empty())?;
         let is_opaque = fgetxattr(&changed, OPAQUE, &mut [0_u8; 1]).is_ok();
-        let published = folder_at(lower, name)?.filter(|_| !is_opaque);
-        let published = match published {
+        let published = match folder_at(lower, name)?.filter(|_| !is_opaque) {
             Some(published) => published,
             None => {
                 self.take_away(lower, name)?;

@@ -64,7 +64,7 @@ pub struct LinuxSandbox {
     ruleset: OwnedFd,
     filter: &'static BpfProgram,
     may_debug: bool,
-    /// Where the profile lets the program connect to sockets.
+    /// The places where the profile lets the program connect to sockets.
     open_sockets: Vec<PathBuf>,
     network: Network,
     /// `None` if the program uses the network of the machine.
@@ -88,16 +88,16 @@ const STEPS: &[SetupStep] = &[
     ("entering the PID namespace", LinuxSandbox::enter_process_namespace),
     // After the supervisor was started, which stays in the network of the machine.
     ("entering the network", LinuxSandbox::enter_network),
-    ("dropping capabilities", |it| capabilities::drop_capabilities(it.is_root)),
+    ("dropping capabilities", |sandbox| capabilities::drop_capabilities(sandbox.is_root)),
     ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
-    ("Landlock", |it| syscalls::restrict_self(it.ruleset.as_fd())),
+    ("Landlock", |sandbox| syscalls::restrict_self(sandbox.ruleset.as_fd())),
     // Last, because it denies the system calls of the other steps.
     ("seccomp", LinuxSandbox::install_filter),
 ];
 
 impl LinuxSandbox {
-    /// Prepares a sandbox for the profile, in the parent process. Its network, if it has a private one, is no other
-    /// program's.
+    /// Prepares a sandbox for the profile, in the parent process. A private network is not shared with any other
+    /// program.
     ///
     /// # Errors
     /// When it cannot be built. The command must not be run then.
@@ -105,7 +105,7 @@ impl LinuxSandbox {
         Self::prepare_in(profile, None)
     }
 
-    /// Prepares a sandbox whose program shares this network, unless its profile gives it that of the machine.
+    /// Prepares a sandbox whose program shares this network, unless its profile gives it the machine's.
     ///
     /// # Errors
     /// When it cannot be built. The command must not be run then.
@@ -127,8 +127,8 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let hidden = profile.hidden.iter().filter_map(|it| real_path::real_path(it));
-        let mut hidden: Vec<_> = hidden.collect();
+        let mut hidden: Vec<_> =
+            profile.hidden.iter().filter_map(|path| real_path::real_path(path)).collect();
         if !namespaces.mounts || !raw_devices::are_private(profile) {
             hidden.extend(raw_devices::find(profile));
         }
@@ -149,7 +149,7 @@ impl LinuxSandbox {
             };
             MountNamespace::plan(profile, &hidden, rights, session_network.clone())
         });
-        // What the mount namespace does not hide, the ruleset has to.
+        // The ruleset has to hide them if there is no mount namespace.
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
         Ok(Self {
             ruleset: landlock_ruleset::build(profile, hidden, abi)?,
@@ -186,7 +186,7 @@ impl LinuxSandbox {
             })?;
             let supervisor = if needs_supervisor {
                 let mut partly_open = namespace.layered_caches();
-                // What is shown of the machine's is read-only there.
+                // Places of the machine's `/tmp` that are shown are read-only there.
                 partly_open.extend(namespace.private_tmp().map(|_| PathBuf::from("/tmp")));
                 let sockets = OpenSockets::new(
                     std::mem::take(&mut self.open_sockets),
@@ -215,7 +215,7 @@ impl LinuxSandbox {
         namespace_support().supervision && is_needed
     }
 
-    /// Whether the program gets a PID namespace.
+    /// Returns true if the program gets a PID namespace.
     pub fn has_process_namespace(&self) -> bool {
         self.process_namespace.is_some()
     }
@@ -279,7 +279,9 @@ impl LinuxSandbox {
     }
 
     fn enter_mount_namespace(&self) -> io::Result<()> {
-        self.mount_namespace.as_ref().map_or(Ok(()), |it| it.enter(Some(self.ruleset.as_fd())))
+        self.mount_namespace
+            .as_ref()
+            .map_or(Ok(()), |namespace| namespace.enter(Some(self.ruleset.as_fd())))
     }
 }
 
@@ -293,7 +295,7 @@ fn possible_network(wanted: Network, namespaces: NamespaceSupport) -> Network {
 }
 
 fn can_landlock_close_sockets() -> bool {
-    sandbox_support().landlock_abi.is_some_and(|it| it >= 9)
+    sandbox_support().landlock_abi.is_some_and(|abi| abi >= 9)
 }
 
 fn setup_error(why: &str) -> io::Error {
@@ -318,7 +320,8 @@ fn to_io_error(error: &seccompiler::Error) -> io::Error {
 }
 
 pub(super) fn probe() -> SandboxSupport {
-    let (landlock_abi, seccomp) = (syscalls::landlock_abi(), syscalls::seccomp_can_return_errno());
+    let landlock_abi = syscalls::landlock_abi();
+    let seccomp = syscalls::seccomp_can_return_errno();
     let mut missing = Vec::new();
     let files = match landlock_abi {
         None => Some(
@@ -341,34 +344,35 @@ pub(super) fn probe() -> SandboxSupport {
 
 /// Tries out the namespaces in child processes that never become a command.
 pub(super) fn probe_namespaces() -> NamespaceSupport {
-    let works = |has_processes: bool, is_supervised: bool| {
-        let mut mount_namespace =
-            MountNamespace::plan(&SandboxProfile::default(), &[], PrivateRights::default(), None);
-        if has_processes {
-            drop(mount_namespace.isolate_processes());
-        }
-        succeeds_in_child(move || {
-            mount_namespace.enter(None)?;
-            if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
-        })
-    };
-    let supervision = works(true, true);
-    let mounts = supervision || works(false, false);
+    let supervision = can_enter_namespaces(true, true);
+    let mounts = supervision || can_enter_namespaces(false, false);
     NamespaceSupport {
         mounts,
         network: mounts && SessionNetwork::create().is_ok(),
-        processes: supervision || mounts && works(true, false),
+        processes: supervision || mounts && can_enter_namespaces(true, false),
         sockets: supervision || can_landlock_close_sockets(),
         supervision,
     }
+}
+
+fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
+    let mut mount_namespace =
+        MountNamespace::plan(&SandboxProfile::default(), &[], PrivateRights::default(), None);
+    if has_processes {
+        mount_namespace.isolate_processes();
+    }
+    succeeds_in_child(move || {
+        mount_namespace.enter(None)?;
+        if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
+    })
 }
 
 /// Tries out an overlay in a folder, in a child process that never becomes a command.
 pub(super) fn can_layer_caches(folder: &Path) -> bool {
     let place = folder.join(format!("probe-{}", std::process::id()));
     let cache = PrivateLayer { path: place.join("cache"), private: place.join("private") };
-    let works = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
-    let works = works.is_ok_and(|overlay| {
+    let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
+    let works = prepared.is_ok_and(|overlay| {
         let profile = SandboxProfile::default();
         let namespace = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
         succeeds_in_child(move || {
@@ -376,13 +380,13 @@ pub(super) fn can_layer_caches(folder: &Path) -> bool {
             overlay.open().map(drop)
         })
     });
-    // What the kernel has made in there can be removed, but not opened.
-    drop(fs::remove_dir(cache.private.join("work-0/work")));
-    drop(fs::remove_dir_all(&place));
+    // The kernel's folder in there can be removed, but not opened.
+    fs::remove_dir(cache.private.join("work-0/work")).ok();
+    fs::remove_dir_all(&place).ok();
     works
 }
 
-/// Whether something succeeds in a child process.
+/// Returns true if `work` succeeds in a child process.
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
 #[expect(
     clippy::disallowed_methods,

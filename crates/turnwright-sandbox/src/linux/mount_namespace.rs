@@ -24,7 +24,7 @@ use super::{hidden_sockets, raw_devices, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets a private one.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
-/// What a program stores there is no memory of any process, so it is limited here.
+/// Limits the content, which does not count as memory of any process.
 const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
 /// An unreadable file and folder that are mounted over what is hidden. They exist in there only
 /// during the setup.
@@ -81,12 +81,12 @@ pub(super) struct MountNamespace {
     id_maps: Option<(String, String)>,
     /// The network whose user namespace the process enters instead.
     session_network: Option<Arc<SessionNetwork>>,
-    /// What stays writable when everything else is made read-only.
+    /// The paths that stay writable when everything else is made read-only.
     writable: Vec<CString>,
     /// The caches that are to get a private layer, if there is a PID namespace.
     caches: Vec<PrivateLayer>,
     overlays: Vec<CacheOverlay>,
-    /// The writable folders of which the program changes a layer only.
+    /// The writable folders whose changes go into a layer.
     layered_folders: Vec<LayeredFolder>,
     private_tmp: Option<TmpMounts>,
     /// The mounts, in order.
@@ -95,7 +95,7 @@ pub(super) struct MountNamespace {
     has_private_devices: bool,
 }
 
-/// The Landlock rights on what only the program has.
+/// The Landlock rights on the program's private places.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrivateRights {
     /// On the private shared memory and on caches with a private layer.
@@ -104,7 +104,7 @@ pub(super) struct PrivateRights {
     pub(super) terminals: u64,
 }
 
-/// A writable folder of which the program changes a layer only. Without a layer it is read-only.
+/// A writable folder whose changes go into a layer. Without a layer it is read-only.
 #[derive(Debug)]
 struct LayeredFolder {
     layer: PrivateLayer,
@@ -124,7 +124,7 @@ enum MountStep {
     HideFile(CString),
     /// A folder that cannot be read.
     HideFolder(CString),
-    /// A folder in which nothing is to be seen but the way to these folders.
+    /// A folder in which only the way to these folders is visible.
     HideAround(CString, Vec<OpenFolder>),
 }
 
@@ -146,7 +146,8 @@ impl MountNamespace {
     ) -> MountNamespace {
         // System V shared memory, message queues and semaphores are private, too.
         let mut clone_flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-        let has_user_namespace = session_network.as_ref().is_some_and(|it| it.has_user_namespace());
+        let has_user_namespace =
+            session_network.as_ref().is_some_and(|network| network.has_user_namespace());
         let id_maps = NamespaceMethod::of_this_process().id_maps().filter(|_| !has_user_namespace);
         if id_maps.is_some() {
             clone_flags |= libc::CLONE_NEWUSER;
@@ -157,17 +158,16 @@ impl MountNamespace {
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());
         // Nothing is below a file.
-        let folders: Vec<_> = hidden.iter().filter(|it| it.is_dir()).collect();
+        let folders: Vec<_> = hidden.iter().filter(|path| path.is_dir()).collect();
         let writable = writable(profile);
         let private_tmp = TmpMounts::plan(profile).filter(|_| writable.len() <= MAX_WRITABLE);
-        let is_seen = |it: &&PathBuf| {
-            !open.is_below_hidden(it, folders.iter().copied())
-                && private_tmp.as_ref().is_none_or(|tmp| tmp.shows(it))
-        };
-        let seen: Vec<_> = hidden.iter().filter(is_seen).collect();
+        let visible = hidden.iter().filter(|path| {
+            !open.is_below_hidden(path, folders.iter().copied())
+                && private_tmp.as_ref().is_none_or(|tmp| tmp.shows(path))
+        });
+        let seen: Vec<_> = visible.collect();
         let mut steps = read_only_steps(profile, &seen);
-        let step = |it: &&PathBuf| hide_step(&open, it, folders.contains(it));
-        steps.extend(seen.iter().filter_map(step));
+        steps.extend(seen.iter().filter_map(|path| hide_step(&open, path, folders.contains(path))));
         MountNamespace {
             clone_flags,
             id_maps,
@@ -189,7 +189,7 @@ impl MountNamespace {
         self.clone_flags |= libc::CLONE_NEWPID;
         // A cache without a layer stays read-only.
         self.overlays =
-            self.caches.iter().filter_map(|it| CacheOverlay::prepare(it).ok()).collect();
+            self.caches.iter().filter_map(|cache| CacheOverlay::prepare(cache).ok()).collect();
         for folder in &mut self.layered_folders {
             folder.overlay = CacheOverlay::prepare(&folder.layer).ok();
         }
@@ -203,7 +203,7 @@ impl MountNamespace {
 
     /// The caches that are to get a private layer.
     pub(super) fn layered_caches(&self) -> Vec<PathBuf> {
-        self.caches.iter().map(|it| it.path.clone()).collect()
+        self.caches.iter().map(|cache| cache.path.clone()).collect()
     }
 
     /// Moves this process into the namespace, in which nothing is different yet.
@@ -244,7 +244,7 @@ impl MountNamespace {
     /// Makes everything read-only except for the writable paths. Their mounts are cloned before and
     /// put back afterwards, so that nothing becomes more writable than it was.
     fn make_rest_read_only(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let is_all = self.writable.iter().any(|it| it.as_c_str() == c"/");
+        let is_all = self.writable.iter().any(|path| path.as_c_str() == c"/");
         if is_all || self.writable.len() > MAX_WRITABLE {
             return Ok(());
         }
@@ -269,9 +269,11 @@ impl MountNamespace {
                 syscalls::add_rule(ruleset, mount.as_fd(), self.rights.write)?;
             }
         }
-        let is_in_tmp = |path: &CStr| self.private_tmp.is_some() && TmpMounts::holds(path);
-        for (path, clone) in self.writable.iter().zip(&clones).filter(|it| !is_in_tmp(it.0)) {
-            put_mounts(clone.as_ref(), path)?;
+        for (path, clone) in self.writable.iter().zip(&clones) {
+            let is_in_tmp = self.private_tmp.is_some() && TmpMounts::holds(path);
+            if !is_in_tmp {
+                put_mounts(clone.as_ref(), path)?;
+            }
         }
         Ok(())
     }
@@ -303,7 +305,7 @@ impl MountNamespace {
         rustix::fs::mkdir(EMPTY_FOLDER, Mode::empty())?;
         for step in &self.steps {
             match step.mount() {
-                // It was deleted in the meantime, with everything that it should protect.
+                // It was deleted in the meantime, with everything below it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 result => result?,
             }
@@ -338,18 +340,20 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
     if !is_folder {
         return Some(MountStep::HideFile(name));
     }
-    let open = profile.open_below(path).filter(|it| it.is_dir());
-    let open = open.filter_map(|it| {
-        let way = it.ancestors().take_while(|above| *above != path).map(c_string);
-        let mut way: Vec<_> = way.collect::<Option<_>>()?;
-        way.reverse();
-        Some(OpenFolder { path: c_string(it)?, way })
-    });
+    let folders = profile.open_below(path).filter(|folder| folder.is_dir());
+    let all: BTreeSet<_> = folders
+        .filter_map(|folder| {
+            let above = folder.ancestors().take_while(|above| *above != path);
+            let mut way: Vec<_> = above.map(c_string).collect::<Option<_>>()?;
+            way.reverse();
+            Some(OpenFolder { path: c_string(folder)?, way })
+        })
+        .collect();
     // An outer folder brings the inner ones along.
-    let open: BTreeSet<_> = open.collect();
-    let is_inner =
-        |it: &OpenFolder| open.iter().any(|other| it.way.contains(&other.path) && it != other);
-    let open: Vec<_> = open.iter().filter(|it| !is_inner(it)).take(MAX_OPEN).cloned().collect();
+    let outer = all.iter().filter(|folder| {
+        !all.iter().any(|other| folder.way.contains(&other.path) && *folder != other)
+    });
+    let open: Vec<_> = outer.take(MAX_OPEN).cloned().collect();
     Some(if open.is_empty() {
         MountStep::HideFolder(name)
     } else {
@@ -357,7 +361,7 @@ fn hide_step(profile: &SandboxProfile, path: &Path, is_folder: bool) -> Option<M
     })
 }
 
-/// Puts an empty folder over one, and what stays open into it.
+/// Puts an empty folder over one, and mounts the open folders into it.
 fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     let mut clones = [const { None }; MAX_OPEN];
     for (place, clone) in open.iter().zip(&mut clones) {
@@ -365,7 +369,7 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", folder, c"tmpfs", flags, c"mode=755,size=64k")?;
-    for step in open.iter().flat_map(|it| &it.way) {
+    for step in open.iter().flat_map(|folder| &folder.way) {
         match rustix::fs::mkdir(step.as_c_str(), Mode::RWXU) {
             Err(rustix::io::Errno::EXIST) => {}
             made => made?,
@@ -378,7 +382,7 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of what is mounted at and below a path, or `None` if it does not exist.
+/// A copy of the mounts at and below a path, or `None` if it does not exist.
 pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -420,59 +424,71 @@ fn write_file(path: &CStr, bytes: &[u8]) -> io::Result<()> {
 /// The mounts that keep `read_only` paths unchanged and the `hidden` ones where they are, because under another name
 /// they would not be hidden. Outer ones first.
 fn read_only_steps(profile: &SandboxProfile, hidden: &[&PathBuf]) -> Vec<MountStep> {
-    let (mut pinned, mut read_only) = (BTreeSet::new(), BTreeSet::new());
-    let kept = profile.read_only.iter().filter(|it| fs::symlink_metadata(it).is_ok());
-    let kept = kept.map(|it| (it.as_path(), true));
-    for (path, is_read_only) in kept.chain(hidden.iter().map(|it| (it.as_path(), false))) {
-        let roots = profile.writable.iter().filter(|it| path.starts_with(it));
+    let mut pinned = BTreeSet::new();
+    let mut read_only = BTreeSet::new();
+    let kept = profile
+        .read_only
+        .iter()
+        .filter(|path| fs::symlink_metadata(path).is_ok())
+        .map(|path| (path.as_path(), true));
+    for (path, is_read_only) in kept.chain(hidden.iter().map(|path| (path.as_path(), false))) {
+        let roots = profile.writable.iter().filter(|root| path.starts_with(root));
         // Outside of the writable folders nothing can be changed anyway.
-        let Some(root) = roots.min_by_key(|it| it.as_os_str().len()) else { continue };
-        let above = path.ancestors().skip(1).take_while(|it| *it != root);
+        let Some(root) = roots.min_by_key(|root| root.as_os_str().len()) else { continue };
+        let above = path.ancestors().skip(1).take_while(|folder| *folder != root);
         pinned.extend(above.map(Path::to_owned));
         read_only.extend(is_read_only.then(|| path.to_owned()));
     }
-    let is_outer = |it: &&PathBuf| !it.ancestors().skip(1).any(|above| read_only.contains(above));
-    let outer = read_only.iter().filter(is_outer);
-    let pins = pinned.iter().filter(|it| !it.ancestors().any(|above| read_only.contains(above)));
+    let outer = read_only
+        .iter()
+        .filter(|path| !path.ancestors().skip(1).any(|above| read_only.contains(above)));
+    let pins =
+        pinned.iter().filter(|path| !path.ancestors().any(|above| read_only.contains(above)));
     // A path sorts before what is below it.
     let steps: std::collections::BTreeMap<&Path, fn(CString) -> MountStep> = pins
-        .map(|it| (it.as_path(), MountStep::Pin as fn(CString) -> MountStep))
-        .chain(outer.map(|it| (it.as_path(), MountStep::ReadOnly as fn(CString) -> MountStep)))
+        .map(|path| (path.as_path(), MountStep::Pin as fn(CString) -> MountStep))
+        .chain(outer.map(|path| (path.as_path(), MountStep::ReadOnly as fn(CString) -> MountStep)))
         .collect();
     steps.into_iter().filter_map(|(path, step)| Some(step(c_string(path)?))).collect()
 }
 
-/// The caches that are to get a layer: those that are not writable anyway.
+/// The caches that are to get a layer: all that are not writable anyway.
 fn layered_caches(profile: &SandboxProfile) -> Vec<PrivateLayer> {
-    let is_writable = |it: &Path| profile.writable.iter().any(|path| it.starts_with(path));
-    let layered = profile.caches.iter().filter(|it| it.path.is_dir() && !is_writable(&it.path));
-    let layered = layered.filter(|it| {
-        let outer = profile.caches.iter().filter(|other| other.path != it.path);
-        !outer.into_iter().any(|other| it.path.starts_with(&other.path))
+    let layered = profile.caches.iter().filter(|cache| {
+        let mut others = profile.caches.iter().filter(|other| other.path != cache.path);
+        cache.path.is_dir()
+            && !is_writable(profile, &cache.path)
+            && !others.any(|other| cache.path.starts_with(&other.path))
     });
     layered.take(MAX_CACHES).cloned().collect()
 }
 
 fn layered_folders(profile: &SandboxProfile) -> Vec<LayeredFolder> {
-    let is_writable = |path: &Path| profile.writable.iter().any(|it| path.starts_with(it));
-    let layers = profile.layers.iter().filter(|it| it.path.is_dir() && is_writable(&it.path));
-    let folder = |layer: &PrivateLayer| {
+    let layers = profile
+        .layers
+        .iter()
+        .filter(|layer| layer.path.is_dir() && is_writable(profile, &layer.path));
+    let folders = layers.filter_map(|layer| {
         let path = c_string(&layer.path)?;
         Some(LayeredFolder { layer: layer.clone(), path, overlay: None })
-    };
-    layers.filter_map(folder).take(MAX_LAYERS).collect()
+    });
+    folders.take(MAX_LAYERS).collect()
 }
 
-/// The writable paths that exist, without those inside another one.
+fn is_writable(profile: &SandboxProfile, path: &Path) -> bool {
+    profile.writable.iter().any(|writable| path.starts_with(writable))
+}
+
+/// The writable paths that exist, without paths inside another one.
 fn writable(profile: &SandboxProfile) -> Vec<CString> {
-    let is_inner = |path: &Path| {
-        profile.writable.iter().any(|it| path.starts_with(it) && path != it.as_path())
-    };
-    let mut paths: Vec<_> =
-        profile.writable.iter().filter(|it| it.exists() && !is_inner(it)).collect();
+    let outer = profile.writable.iter().filter(|path| {
+        let mut writable = profile.writable.iter();
+        path.exists() && !writable.any(|other| path.starts_with(other) && *path != other)
+    });
+    let mut paths: Vec<_> = outer.collect();
     paths.sort();
     paths.dedup();
-    paths.into_iter().filter_map(|it| c_string(it)).collect()
+    paths.into_iter().filter_map(|path| c_string(path)).collect()
 }
 
 pub(super) fn c_string(path: &Path) -> Option<CString> {

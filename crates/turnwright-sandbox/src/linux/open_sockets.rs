@@ -20,9 +20,9 @@ const SHARED_MEMORY: &str = "/dev/shm";
 pub(super) struct OpenSockets {
     /// Folders and sockets, as real paths.
     open: Vec<PathBuf>,
-    /// Folders in which those on a writable mount are: caches that have a private layer, and a private `/tmp`.
+    /// Folders in which only sockets on a writable mount are open: caches with a private layer, and a private `/tmp`.
     partly_open: Vec<PathBuf>,
-    /// Whether the program has a private network. Abstract sockets belong to the network that they are in.
+    /// True if the program has a private network. Abstract sockets belong to the network that they are in.
     has_private_network: bool,
 }
 
@@ -34,8 +34,9 @@ impl OpenSockets {
         has_private_network: bool,
         reaches_other_machines: bool,
     ) -> OpenSockets {
-        let is_open = |service: &&&str| reaches_other_machines || !HOST_SERVICES.contains(service);
-        let services = NAME_SERVICES.iter().filter(is_open);
+        let services = NAME_SERVICES
+            .iter()
+            .filter(|service| reaches_other_machines || !HOST_SERVICES.contains(service));
         open.extend(services.chain([&SHARED_MEMORY]).map(PathBuf::from));
         OpenSockets { open, partly_open, has_private_network }
     }
@@ -53,18 +54,21 @@ impl OpenSockets {
         }
     }
 
-    /// Opens what a path leads to, if the program may connect to it.
+    /// Opens the target of a path, if the program may connect to it.
     pub(super) fn resolve(&self, folder: Option<&OwnedFd>, path: &CStr) -> io::Result<OwnedFd> {
         let folder = folder.map_or(CWD, AsFd::as_fd);
-        let (how, resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::NO_MAGICLINKS);
+        let how = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_MAGICLINKS;
         let target = rustix::fs::openat2(folder, path, how, Mode::empty(), resolve)?;
         let mut buffer = [0; libc::PATH_MAX as usize];
-        let mut link = [0; 32];
-        let link = format_path(&mut link, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
+        let mut link_bytes = [0; 32];
+        let link =
+            format_path(&mut link_bytes, format_args!("/proc/self/fd/{}", target.as_raw_fd()))?;
         let length = rustix::fs::readlinkat_raw(CWD, link, &mut buffer[..])?;
         let place = Path::new(OsStr::from_bytes(&buffer[..length]));
-        let is_below = |folders: &[PathBuf]| folders.iter().any(|it| place.starts_with(it));
-        if is_below(&self.open) || is_below(&self.partly_open) && is_writable(&target)? {
+        if is_below(place, &self.open)
+            || is_below(place, &self.partly_open) && is_writable(&target)?
+        {
             Ok(target)
         } else {
             Err(io::Error::from_raw_os_error(libc::EACCES))
@@ -72,7 +76,11 @@ impl OpenSockets {
     }
 }
 
-/// Whether a file is on a mount that is not read-only.
+fn is_below(place: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| place.starts_with(folder))
+}
+
+/// Returns true if a file is on a mount that is not read-only.
 fn is_writable(file: &OwnedFd) -> io::Result<bool> {
     let flags = rustix::fs::fstatvfs(file)?.f_flag;
     Ok(!flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))

@@ -32,8 +32,8 @@ const CLOUD_SERVICES: &[IpAddr] = &[
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// The addresses that a private network has besides those of loopback: resolvers look up names only for the families
-/// of which there is one. The first is the dummy address of RFC 7600.
+/// The addresses that a private network has besides loopback: resolvers look up names only for families with such an
+/// address. The first is the dummy address of RFC 7600.
 pub(super) const PRIVATE_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 pub(super) const PRIVATE_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x7477, 0, 0, 0, 0, 0, 8);
 const PRIVATE_ADDRESSES: [IpAddr; 2] = [IpAddr::V4(PRIVATE_IPV4), IpAddr::V6(PRIVATE_IPV6)];
@@ -70,11 +70,11 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 /// The port of nameservers.
 pub(super) const NAMESERVER_PORT: u16 = 53;
 
-/// What a program in a private network reaches outside of it. The default is nothing.
+/// The addresses that a program in a private network reaches outside of it; by default none.
 #[derive(Debug, Default)]
 pub(super) struct OutsideConnections {
     has_internet: bool,
-    /// The addresses that are reached although they are those of this machine.
+    /// The addresses of this machine that are reached all the same.
     named: Vec<SocketAddr>,
 }
 
@@ -187,12 +187,11 @@ pub(super) fn own_network() -> io::Result<u64> {
 
 /// A socket of this process's network that is like this one.
 pub(super) fn open_similar(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let option = |name| syscalls::socket_option(socket, name);
-    let domain = option(libc::SO_DOMAIN)?;
+    let domain = syscalls::socket_option(socket, libc::SO_DOMAIN)?;
     if ![libc::AF_INET, libc::AF_INET6].contains(&domain) {
         return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
     }
-    let protocol = match option(libc::SO_PROTOCOL)? {
+    let protocol = match syscalls::socket_option(socket, libc::SO_PROTOCOL)? {
         libc::IPPROTO_MPTCP => libc::IPPROTO_TCP,
         protocol => protocol,
     };
@@ -200,7 +199,8 @@ pub(super) fn open_similar(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if !known.contains(&protocol) {
         return Err(io::Error::from_raw_os_error(libc::EPROTONOSUPPORT));
     }
-    let similar = syscalls::open_socket(domain, option(libc::SO_TYPE)?, protocol)?;
+    let kind = syscalls::socket_option(socket, libc::SO_TYPE)?;
+    let similar = syscalls::open_socket(domain, kind, protocol)?;
     for name in COPIED_OPTIONS {
         let mut value = [0; 16];
         // Not every socket has every option.
@@ -215,13 +215,13 @@ pub(super) fn open_similar(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// The addresses of the nameservers in the text of `resolv.conf`.
 fn nameservers(list: &str) -> Vec<SocketAddr> {
-    let address = |line: &str| {
+    let addresses = list.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let value = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
         let without_scope = value.split('%').next()?;
         Some(SocketAddr::new(without_scope.parse().ok()?, NAMESERVER_PORT))
-    };
-    list.lines().filter_map(address).collect()
+    });
+    addresses.collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A `/tmp` of the program's own: a folder of its user is mounted there. Of what is in the `/tmp` of the machine the
-//! program sees what its profile names and nothing else. Once it is planned, mounting it makes system calls only.
+//! A private `/tmp` for the program: a folder of its user is mounted there. Of the machine's `/tmp` the program sees
+//! only what its profile names. Once it is planned, mounting it makes system calls only.
 //!
 //! Other programs may share the folder and change it meanwhile. So nothing is mounted at a path that leads through
 //! links or names in it: a place deeper in `/tmp` lies in a read-only file system of this program alone.
@@ -34,7 +34,7 @@ pub(super) struct TmpMounts {
     /// True if the program may write there.
     is_writable: bool,
     entries: Vec<TmpEntry>,
-    /// Those of the machine's `/tmp` that are to be seen, outer ones first.
+    /// The places of the machine's `/tmp` that are to be seen, outer ones first.
     places: Vec<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ type FileId = (u64, u64);
 #[derive(Debug)]
 struct TmpEntry {
     path: CString,
-    /// What a file system for it has to hold, outer ones first; nothing if it is a place itself.
+    /// The files and folders of a file system for it, outer ones first; empty if it is a place itself.
     way: Vec<(CString, bool)>,
     places: Vec<TmpPlace>,
 }
@@ -75,9 +75,9 @@ impl TmpMounts {
         let writable: BTreeSet<_> = profile.writable.iter().filter(seen).collect();
         let readable = profile.readable.iter().flatten();
         let caches = profile.caches.iter().map(|cache| &cache.path);
-        let shown = private.shown.iter().chain(readable).chain(&profile.unhidden);
-        let shown = shown.chain(&profile.sockets).chain(caches).filter(seen);
-        let shown: BTreeSet<_> = shown.take(MAX_SHOWN).collect();
+        let named = private.shown.iter().chain(readable).chain(&profile.unhidden);
+        let shown: BTreeSet<_> =
+            named.chain(&profile.sockets).chain(caches).filter(seen).take(MAX_SHOWN).collect();
         let mut entries: BTreeMap<PathBuf, Vec<(&PathBuf, bool)>> = BTreeMap::new();
         let mut places: Vec<PathBuf> = Vec::new();
         for path in &writable | &shown {
@@ -93,13 +93,15 @@ impl TmpMounts {
             entries.entry(entry).or_default().push((path, is_writable));
             places.push(path.clone());
         }
-        let entries = entries.iter().filter_map(|(entry, places)| TmpEntry::plan(entry, places));
-        let entries = entries.filter(|entry| entry.make_mount_point(folder.as_fd()).is_ok());
+        let mountable = entries
+            .iter()
+            .filter_map(|(entry, places)| TmpEntry::plan(entry, places))
+            .filter(|entry| entry.make_mount_point(folder.as_fd()).is_ok());
         let planned = TmpMounts {
             folder: c_string(&private.folder)?,
             folder_id: id_of(folder.as_fd()).ok()?,
             is_writable: profile.writable.iter().any(|path| private.folder.starts_with(path)),
-            entries: entries.collect(),
+            entries: mountable.collect(),
             places,
         };
         if let Ok(name) = private.folder.strip_prefix(tmp) {
@@ -184,7 +186,7 @@ impl TmpEntry {
     fn plan(entry: &Path, places: &[(&PathBuf, bool)]) -> Option<TmpEntry> {
         let mut way = BTreeMap::new();
         for (path, _) in places.iter().filter(|place| place.0 != entry) {
-            // What lies in another place is there already.
+            // Everything in another place is there already.
             if places.iter().any(|other| path.starts_with(other.0) && other.0 != *path) {
                 continue;
             }
@@ -193,10 +195,10 @@ impl TmpEntry {
             }
         }
         let is_place = places.iter().any(|place| place.0 == entry);
-        let place = |(path, is_writable): &(&PathBuf, bool)| {
+        let planned_places = places.iter().map(|(path, is_writable)| {
             let below = c_string(path.strip_prefix(entry).ok()?)?;
             Some(TmpPlace { path: c_string(path)?, below, is_writable: *is_writable })
-        };
+        });
         Some(TmpEntry {
             path: c_string(entry)?,
             way: if is_place {
@@ -206,7 +208,7 @@ impl TmpEntry {
                     .map(|(part, is_folder): (&Path, bool)| Some((c_string(part)?, is_folder)))
                     .collect::<Option<_>>()?
             },
-            places: places.iter().map(place).collect::<Option<_>>()?,
+            places: planned_places.collect::<Option<_>>()?,
         })
     }
 

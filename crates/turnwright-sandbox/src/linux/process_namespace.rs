@@ -4,7 +4,7 @@
 //!
 //! `unshare` moves only later children into the namespace. So the process that enters the sandbox
 //! starts two children, the first process and the program, and ends. Both are children of the caller,
-//! as `CLONE_PARENT` has it, so the caller learns how the program ends and when all others have.
+//! because of `CLONE_PARENT`, so the caller learns how the program ends and when all others have.
 
 use std::ffi::CStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -66,7 +66,7 @@ impl ProcessNamespace {
         match syscalls::clone_sibling() {
             Ok(Cloned::Child) => syscalls::set_signal_mask(&mask),
             Ok(Cloned::Parent(program)) => {
-                let numbers = [init, program].map(|it| it.as_raw_pid().to_ne_bytes());
+                let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
                 rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
                 syscalls::exit_now(0)
             }
@@ -77,12 +77,12 @@ impl ProcessNamespace {
         }
     }
 
-    /// What the first process does. It inherits no confinement, but it runs nothing either.
+    /// Runs the first process. It inherits no confinement, but it executes nothing either.
     fn wait_for_ever(&self) -> ! {
-        let supervise = |it: &SocketSupervisor| it.supervise(mount_namespace::is_root());
-        let supervised = self
-            .prepare_to_wait()
-            .and_then(|()| self.supervisor.as_ref().map_or(Ok(()), supervise));
+        let supervised = self.prepare_to_wait().and_then(|()| match &self.supervisor {
+            Some(supervisor) => supervisor.supervise(mount_namespace::is_root()),
+            None => Ok(()),
+        });
         if supervised.is_err() {
             syscalls::exit_now(1);
         }

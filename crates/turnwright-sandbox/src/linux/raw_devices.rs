@@ -1,8 +1,8 @@
-//! Devices tell what no file does: the whole content of a disk, past everything that is hidden, memory, the
-//! screen, and what the user types, also in the terminal of another program. Of those that a program in the
+//! Devices reveal more than files do: the whole content of a disk, past everything that is hidden, memory, the
+//! screen, and what the user types, also in the terminal of another program. Of the devices that a program in the
 //! sandbox could open, only a few are open to it. It can make terminals of its own.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,9 +17,9 @@ use super::mount_namespace::{clone_mounts, put_mounts};
 use super::{landlock_ruleset, syscalls};
 
 const DEVICES: &str = "/dev";
-/// Those that hold nothing, and the terminal that the program was given itself.
+/// Devices that hold nothing, and the program's own terminal.
 const HARMLESS: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
-/// The same in a folder of devices that has no others, and the links that belong there.
+/// The same in a private folder of devices, and the links that belong there.
 const PRIVATE_FOLDER: &CStr = c"/dev";
 const PRIVATE_DEVICES: [&CStr; HARMLESS.len()] =
     [c"/dev/full", c"/dev/null", c"/dev/random", c"/dev/tty", c"/dev/urandom", c"/dev/zero"];
@@ -43,17 +43,20 @@ pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
     let mut pending = vec![PathBuf::from(DEVICES)];
     while let Some(folder) = pending.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
+            let path = entry.path();
+            let name = entry.file_name();
             let Ok(kind) = entry.file_type() else { continue };
-            let is_one_of = |names: &[&str]| names.iter().any(|it| name == *it);
-            let is_named = profile.writable.iter().any(|it| path.starts_with(it));
+            let is_named = profile.writable.iter().any(|writable| path.starts_with(writable));
             if is_named {
                 continue;
             }
-            if kind.is_dir() && !is_one_of(OTHER_FOLDERS) {
-                let holds_named = profile.writable.iter().any(|it| it.starts_with(&path));
+            if kind.is_dir() && !is_one_of(&name, OTHER_FOLDERS) {
+                let holds_named =
+                    profile.writable.iter().any(|writable| writable.starts_with(&path));
                 if holds_named { &mut pending } else { &mut found }.push(path);
-            } else if (kind.is_block_device() || kind.is_char_device()) && !is_one_of(&HARMLESS) {
+            } else if (kind.is_block_device() || kind.is_char_device())
+                && !is_one_of(&name, &HARMLESS)
+            {
                 found.extend(can_read(&path).then_some(path));
             }
         }
@@ -61,11 +64,14 @@ pub(super) fn find(profile: &SandboxProfile) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the profile names none, so that the program can have a folder of devices of its own.
+fn is_one_of(name: &OsStr, names: &[&str]) -> bool {
+    names.iter().any(|other| name == *other)
+}
+
+/// Returns true if the profile names no devices, so that the program can have a private folder of devices.
 pub(super) fn are_private(profile: &SandboxProfile) -> bool {
     let mut named = profile.writable.iter().chain(&profile.unhidden);
-    let overlaps = |it: &PathBuf| it.starts_with(DEVICES) || Path::new(DEVICES).starts_with(it);
-    !named.any(overlaps)
+    !named.any(|path| path.starts_with(DEVICES) || Path::new(DEVICES).starts_with(path))
 }
 
 /// Puts a folder with nothing but the harmless ones over the devices, which costs less than to hide all others.
@@ -81,7 +87,7 @@ pub(super) fn make_private(
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     rustix::mount::mount(c"tmpfs", PRIVATE_FOLDER, c"tmpfs", flags, c"mode=755,size=64k")?;
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    for (path, clone) in PRIVATE_DEVICES.iter().zip(&clones).filter(|it| it.1.is_some()) {
+    for (path, clone) in PRIVATE_DEVICES.iter().zip(&clones).filter(|(_, clone)| clone.is_some()) {
         drop(rustix::fs::open(*path, create, Mode::empty())?);
         put_mounts(clone.as_ref(), path)?;
     }

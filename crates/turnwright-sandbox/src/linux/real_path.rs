@@ -9,12 +9,11 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 /// The path with its symlinks resolved, if it exists.
 pub(super) fn real_path(path: &Path) -> Option<PathBuf> {
-    resolve(path).map(|it| it.0)
+    resolve(path).map(|(path, _)| path)
 }
 
 /// The same, with what was opened as a reference for a rule if the path has no symlinks.
 pub(super) fn resolve(path: &Path) -> Option<(PathBuf, Option<OwnedFd>)> {
-    let is_plain = |it| matches!(it, Component::RootDir | Component::Normal(_));
     match open_without_symlinks(path) {
         Ok(opened) if path.is_absolute() && path.components().all(is_plain) => {
             Some((path.to_owned(), Some(opened)))
@@ -22,6 +21,10 @@ pub(super) fn resolve(path: &Path) -> Option<(PathBuf, Option<OwnedFd>)> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         _ => Some((fs::canonicalize(path).ok()?, None)),
     }
+}
+
+fn is_plain(part: Component<'_>) -> bool {
+    matches!(part, Component::RootDir | Component::Normal(_))
 }
 
 /// Opens a path as a reference for a rule, and fails if it leads through a symlink: one may have

@@ -1,5 +1,5 @@
-//! What the kernel's routing tables say about an address: whether packets to it leave the machine. To compare addresses
-//! is not enough, since a machine may have many on one interface, or whole networks.
+//! Asks the kernel's routing tables if packets to an address leave the machine. Comparing addresses is not enough,
+//! since a machine may have many on one interface, or whole networks.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 
 use super::syscalls;
 
-/// The headers of a message, those of a route, and an attribute with an address (`man 7 rtnetlink`).
+/// The header of a message, the header of a route, and an attribute with an address (`man 7 rtnetlink`).
 const REQUEST_BYTES: usize = 16 + 12 + 4 + 16;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
-/// Where the type of a message is, that of a route, and the number of an error.
+/// The offsets of the type of a message, the type of a route, and the number of an error.
 const MESSAGE_TYPE: usize = 4;
 const ROUTE_TYPE: usize = 16 + 7;
 const ERROR: usize = 16;
@@ -37,20 +37,22 @@ fn route_type(address: IpAddr) -> io::Result<Option<u8>> {
     let mut answer = [0; 1024];
     // The kernel has answered by now.
     let received = syscalls::receive(socket.as_fd(), &mut answer)?;
-    let unclear = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = received.get(MESSAGE_TYPE..MESSAGE_TYPE + 2).ok_or_else(unclear)?;
     match u16::from_ne_bytes([kind[0], kind[1]]) {
         libc::RTM_NEWROUTE => received.get(ROUTE_TYPE).copied().map(Some).ok_or_else(unclear),
         NLMSG_ERROR => {
-            let number = received.get(ERROR..).and_then(<[u8]>::first_chunk);
-            let number = number.map(|number| -i32::from_ne_bytes(*number)).ok_or_else(unclear)?;
-            match number {
+            let number = received.get(ERROR..).and_then(<[u8]>::first_chunk).ok_or_else(unclear)?;
+            match -i32::from_ne_bytes(*number) {
                 libc::ENETUNREACH | libc::EHOSTUNREACH => Ok(None),
                 number => Err(io::Error::from_raw_os_error(number)),
             }
         }
         _ => Err(unclear()),
     }
+}
+
+fn unclear() -> io::Error {
+    io::ErrorKind::InvalidData.into()
 }
 
 fn request(address: IpAddr, buffer: &mut [u8; REQUEST_BYTES]) -> &[u8] {
@@ -77,8 +79,8 @@ fn request(address: IpAddr, buffer: &mut [u8; REQUEST_BYTES]) -> &[u8] {
 fn can_bind(address: IpAddr) -> io::Result<bool> {
     let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = syscalls::open_socket(domain, libc::SOCK_DGRAM, 0)?;
-    let mut bytes = [0; syscalls::MAX_ADDRESS];
-    let bytes = syscalls::address_bytes(SocketAddr::new(address, 0), &mut bytes);
+    let mut buffer = [0; syscalls::MAX_ADDRESS];
+    let bytes = syscalls::address_bytes(SocketAddr::new(address, 0), &mut buffer);
     match syscalls::bind(socket.as_fd(), bytes) {
         Err(error) if syscalls::is_errno(&error, &[libc::EADDRNOTAVAIL]) => Ok(false),
         bound => bound.map(|()| true),

@@ -139,7 +139,7 @@ const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 
 /// The field `arch` of `seccomp_data`.
 const ARCHITECTURE_OFFSET: u32 = 4;
-/// Where `seccomp_data` has the fifth argument.
+/// The offset of the fifth argument in `seccomp_data`.
 const FIFTH_ARGUMENT_OFFSET: u32 = 48;
 /// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64`.
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
@@ -155,20 +155,29 @@ fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> ArgCondition {
     ArgCondition { index, comparison, value }
 }
 
+/// The conditions that an argument has none of these values.
+fn none_of(index: u8, values: &[u64]) -> Vec<ArgCondition> {
+    values.iter().map(|value| argument(index, SeccompCmpOp::Ne, *value)).collect()
+}
+
+fn to_unsigned(constant: libc::c_int) -> u64 {
+    u64::from(constant.cast_unsigned())
+}
+
 /// The number of segments that the sorted list of calls is cut into. When a filter is installed, the
 /// kernel runs it once for every system call number, so a long chain of comparisons would be
 /// evaluated several hundred times at each start of a command.
 const SEGMENT_COUNT: usize = 8;
 
-/// What a filter depends on.
+/// The properties of a program that decide its filter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FilterKind {
     pub(super) network: Network,
-    /// Whether the program has a PID namespace.
+    /// True if the program has a PID namespace.
     pub(super) has_own_processes: bool,
-    /// Whether the program may profile and record what it has started, if it has a PID namespace.
+    /// True if the program may profile and record its children, if it has a PID namespace.
     pub(super) may_debug: bool,
-    /// Whether each `connect`, each `listen` and each `sendto` with an address is a notification for the supervisor.
+    /// True if each `connect`, each `listen` and each `sendto` with an address notifies the supervisor.
     pub(super) is_supervised: bool,
 }
 
@@ -198,8 +207,9 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
         denied.map(|number| (*number, Vec::new())).collect();
     let supervised = if kind.is_supervised { supervised_rules() } else { Vec::new() };
     for (call, conditions) in conditional_rules(kind.network).into_iter().chain(supervised) {
-        let conditions = conditions.into_iter().map(|it| {
-            SeccompCondition::new(it.index, SeccompCmpArgLen::Dword, it.comparison, it.value)
+        let conditions = conditions.into_iter().map(|condition| {
+            let ArgCondition { index, comparison, value } = condition;
+            SeccompCondition::new(index, SeccompCmpArgLen::Dword, comparison, value)
         });
         let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
         rules.entry(call).or_default().push(rule);
@@ -221,7 +231,7 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
     let mut program = Vec::new();
     while let Some(segment) = segments.next() {
         let mut filter = compile_segment(segment)?;
-        if let Some((number, _)) = segments.peek().and_then(|it| it.first()) {
+        if let Some((number, _)) = segments.peek().and_then(|next| next.first()) {
             program.extend(skip_segment(*number, filter.len()));
         }
         program.append(&mut filter);
@@ -241,10 +251,11 @@ fn compile_segment(rules: &[(c_long, Vec<SeccompRule>)]) -> Result<BpfProgram, B
 fn skip_segment(number: c_long, length: usize) -> [sock_filter; 2] {
     const BPF_JMP_JA: u16 = 0x05;
     const BPF_JMP_JGE: u16 = 0x35;
-    let (number, length) = (u32::try_from(number), u32::try_from(length));
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
     [
-        sock_filter { code: BPF_JMP_JGE, jt: 0, jf: 1, k: number.unwrap_or(u32::MAX) },
-        sock_filter { code: BPF_JMP_JA, jt: 0, jf: 0, k: length.unwrap_or(u32::MAX) },
+        sock_filter { code: BPF_JMP_JGE, jt: 0, jf: 1, k: number },
+        sock_filter { code: BPF_JMP_JA, jt: 0, jf: 0, k: length },
     ]
 }
 
@@ -252,10 +263,7 @@ fn skip_segment(number: c_long, length: usize) -> [sock_filter; 2] {
 fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut rules = Vec::new();
-    let none_of = |index, values: &[u64]| -> Vec<ArgCondition> {
-        values.iter().map(|it| argument(index, Ne, *it)).collect()
-    };
-    for flag in NAMESPACES.map(|it| u64::from(it.cast_unsigned())) {
+    for flag in NAMESPACES.map(to_unsigned) {
         rules.push((libc::SYS_clone, vec![argument(0, MaskedEq(flag), flag)]));
         rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(flag), flag)]));
     }
@@ -264,16 +272,16 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     let sibling = u64::from(libc::CLONE_PARENT.cast_unsigned());
     rules.push((libc::SYS_clone, vec![argument(0, MaskedEq(sibling), sibling)]));
 
-    let domain = |it: libc::c_int| u64::from(it.cast_unsigned());
-    let (unix, netlink) = (domain(libc::AF_UNIX), domain(libc::AF_NETLINK));
+    let unix = to_unsigned(libc::AF_UNIX);
+    let netlink = to_unsigned(libc::AF_NETLINK);
     rules.push((libc::SYS_socketpair, none_of(0, &[unix])));
     if network == Network::Off {
         rules.push((libc::SYS_socket, none_of(0, &[unix])));
     } else {
-        let domains = [unix, domain(libc::AF_INET), domain(libc::AF_INET6), netlink];
+        let domains = [unix, to_unsigned(libc::AF_INET), to_unsigned(libc::AF_INET6), netlink];
         rules.push((libc::SYS_socket, none_of(0, &domains)));
         // Of the netlink protocols only the one that lists interfaces and routes.
-        let route = domain(libc::NETLINK_ROUTE);
+        let route = to_unsigned(libc::NETLINK_ROUTE);
         rules.push((libc::SYS_socket, vec![argument(0, Eq, netlink), argument(2, Ne, route)]));
     }
 
@@ -291,7 +299,7 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
             rules.push((*call, vec![argument(*mode, MaskedEq(bit), bit)]));
         }
         for (call, mode) in OPEN_CALLS {
-            for flag in CREATING_FLAGS.map(|it| u64::from(it.cast_unsigned())) {
+            for flag in CREATING_FLAGS.map(to_unsigned) {
                 let creates = argument(*mode - 1, MaskedEq(flag), flag);
                 rules.push((*call, vec![creates, argument(*mode, MaskedEq(bit), bit)]));
             }
@@ -316,7 +324,7 @@ fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
     const TYPE_MASK: u64 = 0xf;
     let mut rules = Vec::new();
     let unix = u64::from(libc::AF_UNIX.cast_unsigned());
-    for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|it| u64::from(it.cast_unsigned())) {
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW].map(to_unsigned) {
         // Datagrams can be sent to any path, also from one of a pair. The path is behind pointers, and
         // a notification for each `sendmsg` would make all sockets slow.
         for call in [libc::SYS_socket, libc::SYS_socketpair] {
@@ -343,11 +351,9 @@ fn preamble(kind: FilterKind) -> BpfProgram {
     const BPF_JMP_JGE: u16 = 0x35;
     const BPF_JMP_JEQ: u16 = 0x15;
     const BPF_RET: u16 = 0x06;
-    let instruction = |code, jf, k| sock_filter { code, jt: 0, jf, k };
     let return_errno = |error: libc::c_int| {
         instruction(BPF_RET, 0, libc::SECCOMP_RET_ERRNO | error.cast_unsigned())
     };
-    let number = |call: c_long| u32::try_from(call).unwrap_or(u32::MAX);
     let mut program = vec![
         instruction(BPF_LD_W_ABS, 0, ARCHITECTURE_OFFSET),
         sock_filter { code: BPF_JMP_JEQ, jt: 1, jf: 0, k: ARCHITECTURE },
@@ -355,19 +361,19 @@ fn preamble(kind: FilterKind) -> BpfProgram {
         instruction(BPF_LD_W_ABS, 0, 0),
         instruction(BPF_JMP_JGE, 1, X32_SYSCALL_BIT),
         return_errno(libc::EPERM),
-        instruction(BPF_JMP_JEQ, 1, number(libc::SYS_clone3)),
+        instruction(BPF_JMP_JEQ, 1, call_number(libc::SYS_clone3)),
         return_errno(libc::ENOSYS),
-        instruction(BPF_JMP_JEQ, 1, number(libc::SYS_openat2)),
+        instruction(BPF_JMP_JEQ, 1, call_number(libc::SYS_openat2)),
         return_errno(libc::ENOSYS),
     ];
     if kind.is_supervised {
         for call in [libc::SYS_connect, libc::SYS_listen] {
-            program.push(instruction(BPF_JMP_JEQ, 1, number(call)));
+            program.push(instruction(BPF_JMP_JEQ, 1, call_number(call)));
             program.push(instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF));
         }
         // The pointer to the address is not zero if one of its halves is not.
         program.extend([
-            instruction(BPF_JMP_JEQ, 6, number(libc::SYS_sendto)),
+            instruction(BPF_JMP_JEQ, 6, call_number(libc::SYS_sendto)),
             instruction(BPF_LD_W_ABS, 0, FIFTH_ARGUMENT_OFFSET),
             instruction(BPF_JMP_JEQ, 2, 0),
             instruction(BPF_LD_W_ABS, 0, FIFTH_ARGUMENT_OFFSET + 4),
@@ -377,4 +383,12 @@ fn preamble(kind: FilterKind) -> BpfProgram {
         ]);
     }
     program
+}
+
+fn instruction(code: u16, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt: 0, jf, k }
+}
+
+fn call_number(call: c_long) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
 }

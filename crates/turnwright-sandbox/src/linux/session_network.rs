@@ -55,11 +55,11 @@ impl SessionNetwork {
         Ok(SessionNetwork { network_namespace, user_namespace })
     }
 
-    /// Sends the network to another process of the user, which [receives](Self::receive) it. Waits for nothing if
+    /// Sends the network to another process of the user, which [receives](Self::receive) it. Does not wait if
     /// nothing else was sent before.
     ///
     /// # Errors
-    /// Those of the system.
+    /// When the system refuses it.
     pub fn send(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let user_namespace = self.user_namespace.as_ref().unwrap_or(&self.network_namespace);
         syscalls::send_descriptor(socket, self.network_namespace.as_fd())?;
@@ -69,7 +69,7 @@ impl SessionNetwork {
     /// Receives a network, with calls of `receive` that each wait for one descriptor.
     ///
     /// # Errors
-    /// Those of the system.
+    /// When `receive` fails.
     pub async fn receive(
         mut receive: impl AsyncFnMut(fn(BorrowedFd<'_>) -> io::Result<OwnedFd>) -> io::Result<OwnedFd>,
     ) -> io::Result<SessionNetwork> {
@@ -83,7 +83,7 @@ impl SessionNetwork {
     /// Opens a TCP socket that connects within this network, for IPv6 or IPv4. Blocks for about a millisecond.
     ///
     /// # Errors
-    /// Those of the system.
+    /// When the system refuses it.
     pub fn open_socket(&self, is_ipv6: bool) -> io::Result<OwnedFd> {
         let domain = if is_ipv6 { libc::AF_INET6 } else { libc::AF_INET };
         let (receiver, sender) = UnixStream::pair()?;

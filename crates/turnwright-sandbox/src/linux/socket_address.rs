@@ -26,16 +26,18 @@ pub(super) struct Address {
 impl Address {
     /// Reads an address from the memory of a thread, once.
     pub(super) fn read(thread: Pid, pointer: u64, length: i32) -> io::Result<Address> {
-        let length = usize::try_from(length).ok().filter(|it| *it <= MAX_ADDRESS);
-        let length = length.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= MAX_ADDRESS)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         let mut bytes = [0; MAX_ADDRESS];
         syscalls::read_memory(thread, pointer, &mut bytes[..length])?;
         let address = Address { bytes, length };
-        let is_too_long = address.name().is_some_and(|it| it.len() > MAX_NAME);
+        let is_too_long = address.name().is_some_and(|name| name.len() > MAX_NAME);
         if is_too_long { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(address) }
     }
 
-    /// The address that leads to what a descriptor of this process refers to.
+    /// The address that leads to the file of a descriptor of this process.
     pub(super) fn of_descriptor(target: &OwnedFd) -> io::Result<Address> {
         let mut bytes = [0; MAX_ADDRESS];
         bytes[..PATH_OFFSET].copy_from_slice(&UNIX.to_ne_bytes());
@@ -70,12 +72,12 @@ impl Address {
     }
 
     pub(super) fn abstract_name(&self) -> Option<&[u8]> {
-        self.name().filter(|it| it[0] == 0)
+        self.name().filter(|name| name[0] == 0)
     }
 
     /// The path of a Unix socket that has one, copied into a buffer.
     pub(super) fn path<'a>(&self, buffer: &'a mut [u8; MAX_ADDRESS + 1]) -> Option<&'a CStr> {
-        let path = self.name().filter(|it| it[0] != 0)?;
+        let path = self.name().filter(|name| name[0] != 0)?;
         // It need not end with a zero.
         buffer[..path.len()].copy_from_slice(path);
         CStr::from_bytes_until_nul(buffer).ok()

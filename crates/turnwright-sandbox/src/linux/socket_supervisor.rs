@@ -14,8 +14,8 @@
 //!   each `sendto` with an address is supervised, too, and each `listen`: nothing listens in the network of the machine.
 //! * A socket may have come from another program of the session, which may reach more. It gives no access that this one
 //!   does not have, but for a connection that is there already.
-//! * The first process has the rights of the program on files: its user, and no capability besides but that
-//!   to look at processes.
+//! * The first process has the rights of the program on files: its user, and no other capability than the one
+//!   to inspect processes.
 //! * A server sees the first process as its peer, with the user and group of the program.
 //! * A connection that has to wait is interrupted by an alarm and tried again, beside the others.
 //! * If a signal interrupts the program when the connection is made already, the kernel loses the result, even one
@@ -24,8 +24,8 @@
 //!   already.
 //! * The first process never closes the listener, and when it ends the kernel ends all others. So the program
 //!   cannot install a supervisor of its own that would lift this one.
-//! * Paths that lead through links of `/proc` (`/proc/self/fd/3/socket`) are refused, because they would be
-//!   those of the first process.
+//! * Paths that lead through links of `/proc` (`/proc/self/fd/3/socket`) are refused, because they would refer
+//!   to the first process.
 //!
 //! All runs in a process that was forked without `exec`: it makes system calls only and allocates nothing.
 
@@ -48,16 +48,16 @@ use super::{capabilities, epoll_transfer, syscalls};
 
 /// The longest message that is sent for a program at once.
 const MAX_MESSAGE: usize = 64 * 1024;
-/// How long one attempt may take. A server that has room answers at once.
+/// The longest time for one attempt. A server that has room answers at once.
 const ATTEMPT: Duration = Duration::from_millis(1);
-/// How often connections that wait are tried again.
+/// The interval at which waiting connections are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// At most this many connections wait at the same time.
 const MAX_WAITING: usize = 64;
 /// At most this many calls that have succeeded are remembered.
 const MAX_DONE: usize = 16;
 
-/// What the first process needs in order to supervise.
+/// The supervisor that runs in the first process.
 #[derive(Debug)]
 pub(super) struct SocketSupervisor {
     sockets: OpenSockets,
@@ -67,7 +67,7 @@ pub(super) struct SocketSupervisor {
     channel: (UnixStream, UnixStream),
 }
 
-/// What the first process remembers while it supervises.
+/// The state of the first process while it supervises.
 #[derive(Default)]
 struct Memory {
     /// The number of the network of this process.
@@ -92,15 +92,15 @@ struct SuspendedCall {
 /// A connection that is to be made for a thread.
 struct Connection {
     call: SuspendedCall,
-    /// Whether the socket is to take the place of the program's.
+    /// True if the socket is to take the place of the program's.
     is_replacement: bool,
-    /// What the address leads to.
+    /// The file at the address.
     _target: Option<OwnedFd>,
-    /// When the attempt has taken as long as the socket allows. Set when it has to wait.
+    /// The end of the time that the socket allows. Set when it has to wait.
     deadline: Option<Instant>,
 }
 
-/// What a call has in common with the one that is made again after a signal.
+/// The properties that identify a call when it is made again after a signal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Call {
     thread: Pid,
@@ -131,7 +131,7 @@ impl SocketSupervisor {
         [self.channel.1.as_raw_fd(), self.refused.kept_descriptor()]
     }
 
-    /// Where the connections are noted that come to nothing because of the sandbox.
+    /// The notes of connections that come to nothing because of the sandbox.
     pub(super) fn refused(&self) -> io::Result<PipeReader> {
         self.refused.reader()
     }
@@ -169,7 +169,7 @@ impl SocketSupervisor {
             let events = polled[0].revents();
             if events.contains(PollFlags::IN) {
                 if let Some(notification) = syscalls::receive_notification(listener)? {
-                    let free = waiting.iter_mut().find(|it| it.is_none());
+                    let free = waiting.iter_mut().find(|place| place.is_none());
                     let blocked = self.handle(listener, &notification, &mut memory);
                     match (blocked, free) {
                         (Some(connection), Some(place)) => *place = Some(connection),
@@ -187,7 +187,8 @@ impl SocketSupervisor {
             if Instant::now() >= next_retry {
                 for place in &mut waiting {
                     let waiting = place.take();
-                    *place = waiting.and_then(|it| self.advance(it, listener, &mut memory));
+                    *place = waiting
+                        .and_then(|connection| self.advance(connection, listener, &mut memory));
                 }
                 next_retry = Instant::now() + RETRY_INTERVAL;
             }
@@ -233,8 +234,8 @@ impl SocketSupervisor {
     ) -> io::Result<Connection> {
         let [descriptor, pointer, length, ..] = notification.data.args;
         let mut call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
-        let mut path = [0; syscalls::MAX_ADDRESS + 1];
-        let path = call.address.path(&mut path);
+        let mut buffer = [0; syscalls::MAX_ADDRESS + 1];
+        let path = call.address.path(&mut buffer);
         let folder = match path {
             Some(path) if !path.to_bytes().starts_with(b"/") => {
                 Some(open_folder_of(call.call.thread)?)
@@ -245,14 +246,15 @@ impl SocketSupervisor {
         if call.address.abstract_name().is_some() {
             self.sockets.check_abstract()?;
         }
-        let resolve = |path| call.user.run_as_user(|| self.sockets.resolve(folder.as_ref(), path));
-        let target = path.map(resolve).transpose()?;
+        let target = path
+            .map(|path| call.user.run_as_user(|| self.sockets.resolve(folder.as_ref(), path)))
+            .transpose()?;
         if let Some(target) = &target {
             call.address = Address::of_descriptor(target)?;
         }
         let outside = if self.sockets.has_private_network() {
-            let outside = self.outside_socket(&call, memory.own_network);
-            outside.inspect_err(|error| self.note(&call, error_number(error), memory))?
+            let opened = self.outside_socket(&call, memory.own_network);
+            opened.inspect_err(|error| self.note(&call, error_number(error), memory))?
         } else {
             None
         };
@@ -283,14 +285,13 @@ impl SocketSupervisor {
         own_network: u64,
     ) -> io::Result<Option<OwnedFd>> {
         let socket = call.socket.as_fd();
-        let denied = || Err(io::Error::from_raw_os_error(libc::EACCES));
         let Some(address) = call.address.internet() else {
             // Without its address, a socket of the machine could be bound to another one, and one for datagrams
             // would receive from all of them.
             let is_unix_stream = syscalls::socket_option(socket, libc::SO_DOMAIN)? == libc::AF_UNIX
                 && syscalls::socket_option(socket, libc::SO_TYPE)? != libc::SOCK_DGRAM;
             let is_kept = is_unix_stream || outside_connections::network_of(socket)? != own_network;
-            return if is_kept { Ok(None) } else { denied() };
+            return if is_kept { Ok(None) } else { Err(access_denied()) };
         };
         let is_outside = outside_connections::network_of(socket)? == own_network;
         match self.outside.destination(address) {
@@ -302,11 +303,13 @@ impl SocketSupervisor {
                 outside_connections::open_similar(socket).map(Some)
             }
             Destination::OwnNetwork if !is_outside => Ok(None),
-            Destination::Outside | Destination::OwnNetwork | Destination::Refused => denied(),
+            Destination::Outside | Destination::OwnNetwork | Destination::Refused => {
+                Err(access_denied())
+            }
         }
     }
 
-    /// Gives a message for an address outside the socket that it needs, which is always connected.
+    /// Prepares the socket for a message to an address outside, which is always connected.
     fn prepare_to_send(
         &self,
         listener: BorrowedFd<'_>,
@@ -325,8 +328,9 @@ impl SocketSupervisor {
         // A resolver asks all nameservers with one socket. The first has to answer.
         let mut bytes = [0; syscalls::MAX_ADDRESS];
         let peer = syscalls::peer_address(socket, &mut bytes).ok().flatten();
-        let is_nameserver = |address| self.outside.is_named(address);
-        if peer.is_some_and(is_nameserver) && call.address.internet().is_some_and(is_nameserver) {
+        let is_from_nameserver = peer.is_some_and(|peer| self.outside.is_named(peer));
+        let target = call.address.internet();
+        if is_from_nameserver && target.is_some_and(|target| self.outside.is_named(target)) {
             return Ok(());
         }
         syscalls::connect(socket, call.address.bytes())
@@ -349,7 +353,7 @@ impl SocketSupervisor {
         {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
-        // A client sees as whom it was made.
+        // A client sees the user that made it.
         call.user.run_as_user(|| syscalls::listen(socket, lower_half(backlog)))?;
         Ok(0)
     }
@@ -382,12 +386,14 @@ impl SocketSupervisor {
             connection.is_replacement = false;
         }
         let socket = connection.call.socket.as_fd();
-        let timeout = || syscalls::connect_timeout(socket).unwrap_or(Duration::MAX);
         let deadline = match connection.deadline {
             Some(deadline) => Some(deadline),
-            None => Instant::now().checked_add(timeout()),
+            None => {
+                let timeout = syscalls::connect_timeout(socket).unwrap_or(Duration::MAX);
+                Instant::now().checked_add(timeout)
+            }
         };
-        if deadline.is_some_and(|it| it <= Instant::now()) {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             let is_unix = connection.call.address.is_unix();
             let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
             memory.done_calls.answer(listener, connection, number);
@@ -433,15 +439,15 @@ impl SocketSupervisor {
 }
 
 impl SuspendedCall {
-    /// Copies what a call refers to, once: its socket, and the address with this pointer and length.
+    /// Copies the socket of a call, and the address with this pointer and length, once.
     fn read(
         notification: &libc::seccomp_notif,
         descriptor: u64,
         (pointer, length): (u64, u64),
     ) -> io::Result<SuspendedCall> {
         let descriptor = lower_half(descriptor);
-        let thread = Pid::from_raw(notification.pid.cast_signed());
-        let thread = thread.ok_or(io::ErrorKind::PermissionDenied)?;
+        let thread =
+            Pid::from_raw(notification.pid.cast_signed()).ok_or(io::ErrorKind::PermissionDenied)?;
         let user = ThreadIdentity::of(thread)?;
         // A thread may have descriptors of its own, but before Linux 6.9 it cannot be asked for them.
         let process = pidfd_open(thread, PidfdFlags::from_bits_retain(libc::PIDFD_THREAD))
@@ -471,7 +477,7 @@ impl SuspendedCall {
     /// Puts the socket in the place of the program's.
     fn replace(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
         let flags = descriptor_flags(self.call.thread, self.descriptor)?;
-        // What cannot be transferred, the program may register itself.
+        // The program may register itself what cannot be transferred.
         let thread = self.call.thread;
         epoll_transfer::transfer(
             thread,
@@ -510,7 +516,7 @@ impl DoneCalls {
         let SuspendedCall { id, call, .. } = connection.call;
         // If the program closes the socket next, nothing else keeps it open.
         drop(connection);
-        let done = self.calls.iter_mut().find(|it| **it == Some(call));
+        let done = self.calls.iter_mut().find(|done| **done == Some(call));
         let was_done = done.map(Option::take).is_some();
         let answer = match number {
             libc::EISCONN if was_done => 0,
@@ -526,9 +532,13 @@ impl DoneCalls {
     }
 }
 
-/// What the program is told about an error.
+/// The error number that the program gets for an error.
 fn error_number(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EACCES)
+}
+
+fn access_denied() -> io::Error {
+    io::Error::from_raw_os_error(libc::EACCES)
 }
 
 /// A number as the kernel takes it from a register.
@@ -537,13 +547,14 @@ fn lower_half(register: u64) -> i32 {
     i32::from_le_bytes([a, b, c, d])
 }
 
-/// Whether supervision is possible. To be called in a child that has entered the namespaces and will not
+/// Fails if supervision is not possible. To be called in a child that has entered the namespaces and will not
 /// become a command.
 pub(super) fn try_out() -> io::Result<()> {
     let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let number = process.as_raw_fd();
     drop(pidfd_getfd(&process, number, PidfdGetfdFlags::empty())?);
-    let (own, mut copy) = ([1_u8], [0]);
+    let own = [1_u8];
+    let mut copy = [0];
     syscalls::read_memory(rustix::process::getpid(), own.as_ptr().addr() as u64, &mut copy)?;
     // The first process finds the threads of the namespace there.
     let has_proc = syscalls::succeeds_in_fork(|| {

@@ -19,23 +19,22 @@ pub(super) struct ThreadIdentity {
 
 impl ThreadIdentity {
     pub(super) fn of(thread: Pid) -> io::Result<ThreadIdentity> {
-        let mut name = [0; 32];
-        let name = format_path(&mut name, format_args!("/proc/{}/status", thread.as_raw_pid()))?;
-        let file = rustix::fs::open(name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut path_bytes = [0; 32];
+        let arguments = format_args!("/proc/{}/status", thread.as_raw_pid());
+        let path = format_path(&mut path_bytes, arguments)?;
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let mut buffer = [0; 1024];
         let length = rustix::io::read(file, &mut buffer)?;
-        let field = |name: &str, position: usize| {
-            let lines = buffer[..length].split(|it| *it == b'\n');
-            let mut values = lines.filter_map(|it| it.strip_prefix(name.as_bytes()));
-            let value = values.next()?.split(u8::is_ascii_whitespace).nth(position)?;
-            std::str::from_utf8(value).ok()?.parse().ok()
-        };
+        Self::parse(&buffer[..length]).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Reads `/proc/…/status`.
+    fn parse(status: &[u8]) -> Option<ThreadIdentity> {
+        let process = Pid::from_raw(i32::try_from(status_number(status, "Tgid:", 1)?).ok()?)?;
         // After the name: the real number, then the effective one.
-        let read = || {
-            let process = Pid::from_raw(i32::try_from(field("Tgid:", 1)?).ok()?)?;
-            Some(ThreadIdentity { process, user: field("Uid:", 2)?, group: field("Gid:", 2)? })
-        };
-        read().ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let user = status_number(status, "Uid:", 2)?;
+        let group = status_number(status, "Gid:", 2)?;
+        Some(ThreadIdentity { process, user, group })
     }
 
     /// Does something as the user of the thread. Only root can have become another one.
@@ -50,11 +49,20 @@ impl ThreadIdentity {
     }
 }
 
-/// The working folder of a thread.
+/// A number in the line with this name, counted in words from the name on.
+fn status_number(status: &[u8], name: &str, position: usize) -> Option<u32> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let values = lines.find_map(|line| line.strip_prefix(name.as_bytes()))?;
+    let value = values.split(u8::is_ascii_whitespace).nth(position)?;
+    str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Opens the working folder of a thread.
 pub(super) fn open_folder_of(thread: Pid) -> io::Result<OwnedFd> {
-    let mut name = [0; 32];
-    let name = format_path(&mut name, format_args!("/proc/{}/cwd", thread.as_raw_pid()))?;
-    Ok(rustix::fs::open(name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+    let mut path_bytes = [0; 32];
+    let arguments = format_args!("/proc/{}/cwd", thread.as_raw_pid());
+    let path = format_path(&mut path_bytes, arguments)?;
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// The flags of a thread's descriptor that `exec` obeys.
@@ -68,11 +76,11 @@ pub(super) fn descriptor_flags(thread: Pid, descriptor: i32) -> io::Result<u32> 
     )?;
     let mut buffer = [0; 256];
     let length = rustix::io::read(file, &mut buffer)?;
-    let mut lines = buffer[..length].split(|it| *it == b'\n');
-    let flags = lines.find_map(|line| line.strip_prefix(b"flags:"));
-    let flags = flags.and_then(|digits| str::from_utf8(digits).ok());
-    let flags = flags.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok());
-    flags
-        .map(|it| it & libc::O_CLOEXEC.cast_unsigned())
+    let mut lines = buffer[..length].split(|byte| *byte == b'\n');
+    lines
+        .find_map(|line| line.strip_prefix(b"flags:"))
+        .and_then(|digits| str::from_utf8(digits).ok())
+        .and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
+        .map(|flags| flags & libc::O_CLOEXEC.cast_unsigned())
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

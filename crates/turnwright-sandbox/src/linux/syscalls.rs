@@ -40,10 +40,10 @@ pub(super) fn landlock_abi() -> Option<i32> {
             LANDLOCK_CREATE_RULESET_VERSION,
         )
     };
-    i32::try_from(version).ok().filter(|it| *it > 0)
+    i32::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// Whether the seccomp action `SECCOMP_RET_ERRNO` is available.
+/// Returns true if the seccomp action `SECCOMP_RET_ERRNO` is available.
 pub(super) fn seccomp_can_return_errno() -> bool {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     let operation = libc::SECCOMP_GET_ACTION_AVAIL;
@@ -70,7 +70,8 @@ pub(super) fn add_rule(
         folder: c_int,
     }
     let rule = PathBeneath { rights, folder: folder.as_raw_fd() };
-    let (ruleset, rule_type) = (ruleset.as_raw_fd(), LANDLOCK_RULE_PATH_BENEATH);
+    let ruleset = ruleset.as_raw_fd();
+    let rule_type = LANDLOCK_RULE_PATH_BENEATH;
     // SAFETY: reads `rule`, which has the kernel's layout.
     check(unsafe {
         libc::syscall(libc::SYS_landlock_add_rule, ruleset, rule_type, &raw const rule, 0)
@@ -120,7 +121,7 @@ pub(super) enum Cloned {
     Parent(Pid),
 }
 
-/// Clones the process, as `fork` does, but the child's parent is that of the calling process.
+/// Clones the process, as `fork` does, but the child gets the parent of the calling process.
 pub(super) fn clone_sibling() -> io::Result<Cloned> {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
@@ -171,7 +172,7 @@ pub(super) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
         check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
     };
     let mut first = 0;
-    for kept in kept.iter().filter_map(|it| c_uint::try_from(*it).ok()) {
+    for kept in kept.iter().filter_map(|kept| c_uint::try_from(*kept).ok()) {
         if kept > first {
             close(first, kept - 1)?;
         }
@@ -182,7 +183,8 @@ pub(super) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
 
 /// Marks every descriptor but the first three to be closed by `exec`.
 pub(super) fn set_close_on_exec() -> io::Result<()> {
-    let (first, last) = (3 as c_uint, c_uint::MAX);
+    let first: c_uint = 3;
+    let last = c_uint::MAX;
     // SAFETY: takes numbers; nothing is closed yet.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) })
 }
@@ -219,17 +221,17 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
     request.ifr_ifru.ifru_flags = IFF_UP;
     // SAFETY: reads `request`; the descriptor was opened above and is closed once.
     unsafe {
-        let result = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request);
-        let result = check(result.into());
+        let status = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request);
+        let result = check(status.into());
         libc::close(socket);
         result
     }
 }
 
-/// Gives the loopback interface of this network namespace further addresses. Resolvers look up only names of the families
-/// of which there is an address besides those of loopback.
+/// Gives the loopback interface of this network namespace further addresses. Resolvers look up names only for families
+/// with another address than loopback.
 pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
-    /// As the kernel has it.
+    /// In the kernel's layout.
     #[repr(C)]
     struct Ipv6Request {
         address: [u8; 16],
@@ -268,8 +270,8 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
 pub(super) fn install_filter_with_listener(program: &[sock_filter]) -> io::Result<OwnedFd> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
-    let (operation, flags) =
-        (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    let operation = libc::SECCOMP_SET_MODE_FILTER;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     // SAFETY: reads the instructions, which have the kernel's layout.
     owned(unsafe { libc::syscall(libc::SYS_seccomp, operation, flags, &raw const program) })
 }
@@ -314,22 +316,21 @@ fn with_descriptor_message<T>(
 
 /// Sends a copy of a descriptor over a socket.
 pub(super) fn send_descriptor(socket: BorrowedFd<'_>, sent: BorrowedFd<'_>) -> io::Result<()> {
-    let send = |message: &mut libc::msghdr| {
+    let (result, _) = with_descriptor_message(sent.as_raw_fd(), |message| {
         // SAFETY: reads the message and what it points to.
         check(unsafe { libc::sendmsg(socket.as_raw_fd(), message, libc::MSG_NOSIGNAL) } as c_long)
-    };
-    with_descriptor_message(sent.as_raw_fd(), send).0
+    });
+    result
 }
 
 /// Waits for a descriptor to arrive.
 pub(super) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let receive = |message: &mut libc::msghdr| {
+    let (received, control) = with_descriptor_message(-1, |message| {
         // SAFETY: writes no more than the lengths in the message say.
         check(
             unsafe { libc::recvmsg(socket.as_raw_fd(), message, libc::MSG_CMSG_CLOEXEC) } as c_long
         )
-    };
-    let (received, control) = with_descriptor_message(-1, receive);
+    });
     received?;
     owned(control.descriptor.into()).map_err(|_| io::ErrorKind::UnexpectedEof.into())
 }
@@ -350,7 +351,7 @@ pub(super) fn receive_notification(
     }
 }
 
-/// Whether the thread of a notification still waits for the answer.
+/// Returns true if the thread of a notification still waits for the answer.
 pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     let request = libc::SECCOMP_IOCTL_NOTIF_ID_VALID;
     // SAFETY: reads the number.
@@ -364,17 +365,20 @@ pub(super) fn replace_descriptor(
     (replaced, flags): (RawFd, u32),
     source: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    let number = |descriptor: RawFd| u32::try_from(descriptor).unwrap_or(u32::MAX);
     let mut request = libc::seccomp_notif_addfd {
         id,
         flags: SECCOMP_ADDFD_FLAG_SETFD,
-        srcfd: number(source.as_raw_fd()),
-        newfd: number(replaced),
+        srcfd: descriptor_number(source.as_raw_fd()),
+        newfd: descriptor_number(replaced),
         newfd_flags: flags,
     };
     let operation = libc::SECCOMP_IOCTL_NOTIF_ADDFD;
     // SAFETY: reads the request.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), operation, &raw mut request).into() })
+}
+
+fn descriptor_number(descriptor: RawFd) -> u32 {
+    u32::try_from(descriptor).unwrap_or(u32::MAX)
 }
 
 /// Lets the system call of a notification return this value or this error number. Returns true if it still waited.
@@ -391,7 +395,7 @@ pub(super) fn answer_notification(
 }
 
 pub(super) fn is_errno(error: &io::Error, numbers: &[c_int]) -> bool {
-    error.raw_os_error().is_some_and(|it| numbers.contains(&it))
+    error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }
 
 /// Copies memory of another process. All of it must be readable.
@@ -401,14 +405,17 @@ pub(super) fn read_memory(thread: Pid, address: u64, buffer: &mut [u8]) -> io::R
     }
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let address = usize::try_from(address).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let address = std::ptr::without_provenance_mut(address);
-    let remote = libc::iovec { iov_base: address, iov_len: buffer.len() };
+    let target = std::ptr::without_provenance_mut(address);
+    let remote = libc::iovec { iov_base: target, iov_len: buffer.len() };
     // As wide as the registers, because the last argument is passed in memory.
-    let (thread, count, flags): (c_long, c_long, c_long) = (thread.as_raw_pid().into(), 1, 0);
-    let (local, remote) = (&raw const local, &raw const remote);
+    let thread: c_long = thread.as_raw_pid().into();
+    let count: c_long = 1;
+    let flags: c_long = 0;
     let call = libc::SYS_process_vm_readv;
     // SAFETY: writes at most `buffer.len()` bytes to `buffer`.
-    let read = unsafe { libc::syscall(call, thread, local, count, remote, count, flags) };
+    let read = unsafe {
+        libc::syscall(call, thread, &raw const local, count, &raw const remote, count, flags)
+    };
     check(read)?;
     let is_all = usize::try_from(read) == Ok(buffer.len());
     if is_all { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
@@ -442,19 +449,20 @@ pub(super) fn send_to(
     let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: reads the message and the address, which the kernel copies byte by byte.
     let sent = unsafe {
-        let (message, size) = (message.as_ptr().cast(), message.len());
-        libc::sendto(socket.as_raw_fd(), message, size, flags, target.cast(), length)
+        let bytes = message.as_ptr().cast();
+        libc::sendto(socket.as_raw_fd(), bytes, message.len(), flags, target.cast(), length)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Receives one message, without waiting.
 pub(super) fn receive<'a>(socket: BorrowedFd<'_>, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let (target, size) = (buffer.as_mut_ptr().cast(), buffer.len());
+    let target = buffer.as_mut_ptr().cast();
+    let size = buffer.len();
     // SAFETY: writes at most `size` bytes to the buffer.
     let received = unsafe { libc::recv(socket.as_raw_fd(), target, size, libc::MSG_DONTWAIT) };
-    let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    buffer.get(..received).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+    buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Binds a socket to an address.
@@ -520,8 +528,10 @@ pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
         libc::AF_INET => Some((*rest.first_chunk::<4>()?, port).into()),
         libc::AF_INET6 => {
             let address: &[u8; 16] = rest.get(4..)?.first_chunk()?;
-            let scope = rest.get(20..).and_then(|scope| scope.first_chunk());
-            let scope = scope.map_or(0, |scope| u32::from_ne_bytes(*scope));
+            let scope = rest
+                .get(20..)
+                .and_then(|rest| rest.first_chunk())
+                .map_or(0, |scope| u32::from_ne_bytes(*scope));
             Some(SocketAddrV6::new((*address).into(), port, 0, scope).into())
         }
         _ => None,
@@ -530,8 +540,8 @@ pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
 
 /// Writes an address into a buffer, as the kernel reads it.
 pub(super) fn address_bytes(address: SocketAddr, buffer: &mut [u8; MAX_ADDRESS]) -> &[u8] {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let family = libc::sa_family_t::try_from(family).unwrap_or_default();
+    let number = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = libc::sa_family_t::try_from(number).unwrap_or_default();
     buffer[..2].copy_from_slice(&family.to_ne_bytes());
     buffer[2..4].copy_from_slice(&address.port().to_be_bytes());
     match address {
@@ -575,7 +585,7 @@ pub(super) fn duplicate_as(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Res
     check(unsafe { libc::dup2(descriptor.as_raw_fd(), number) }.into())
 }
 
-/// Has an epoll instance wait for events of the descriptor with this number.
+/// Makes an epoll instance wait for events of the descriptor with this number.
 pub(super) fn watch(
     epoll: BorrowedFd<'_>,
     number: RawFd,
@@ -594,7 +604,7 @@ pub(super) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into())
 }
 
-/// How long a socket waits when it connects; `None` if for ever.
+/// The time that a socket waits when it connects; `None` if it waits for ever.
 pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
     let mut value = [0; size_of::<libc::timeval>()];
     get_option(socket, (libc::SOL_SOCKET, libc::SO_SNDTIMEO), &mut value).ok()?;
@@ -641,7 +651,7 @@ pub(super) fn set_effective_ids(user: u32, group: u32) -> io::Result<()> {
     set(libc::SYS_setresuid, user)
 }
 
-/// Runs something in a child process, which ends with it, and says whether it worked.
+/// Runs `work` in a child process, which ends with it, and returns true if it succeeded.
 pub(super) fn succeeds_in_fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
     // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };

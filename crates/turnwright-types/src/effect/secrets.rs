@@ -4,7 +4,7 @@
 mod file_names;
 mod home_places;
 
-use std::path::{Path, PathBuf};
+use std::path::{Components, Path, PathBuf};
 
 use file_names::{is_of_files_only, is_secret_name, without_copy_suffixes};
 use home_places::{HOME_BUILD_CREDENTIALS, HOME_CREDENTIALS, WINDOWS_CREDENTIALS};
@@ -17,45 +17,45 @@ const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 /// The places of credentials below a home folder that no program of the model may read. Not all of them
 /// exist.
 pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
-    HOME_CREDENTIALS.iter().map(|it| home.join(it)).collect()
+    HOME_CREDENTIALS.iter().map(|place| home.join(place)).collect()
 }
 
 /// Further places, which only the user's own commands need to read.
 pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
-    HOME_BUILD_CREDENTIALS.iter().map(|it| home.join(it)).collect()
+    HOME_BUILD_CREDENTIALS.iter().map(|place| home.join(place)).collect()
 }
 
-/// Whether the path is a place of credentials, or below one, in any folder.
+/// Returns true if the path is a place of credentials, or below one, in any folder.
 fn is_in_credential_place(path: &Path) -> bool {
     let mut rest = path.components();
     while let Some(part) = rest.next() {
         let first = part.as_os_str().as_encoded_bytes();
-        // The names of all these places begin so, and those of most others do not.
-        let is_first = |it: &&[u8]| first.eq_ignore_ascii_case(it);
-        if !first.starts_with(b".") && !FIRST_PARTS.iter().any(is_first) {
+        // Fast path: almost nothing else has such a prefix.
+        if !first.starts_with(b".")
+            && !FIRST_PARTS.iter().any(|known| first.eq_ignore_ascii_case(known))
+        {
             continue;
         }
-        let is_below = |place: &&str| {
-            let Some((name, below)) = place.as_bytes().split_at_checked(first.len()) else {
-                return false;
-            };
-            if !matches!(below.first(), None | Some(b'/')) || !name.eq_ignore_ascii_case(first) {
-                return false;
-            }
-            let mut parts = rest.clone();
-            let mut is_next = |name: &[u8]| {
-                parts
-                    .next()
-                    .is_some_and(|it| it.as_os_str().as_encoded_bytes().eq_ignore_ascii_case(name))
-            };
-            below.split(|it| *it == b'/').skip(1).all(&mut is_next)
-        };
         let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
-        if all.into_iter().flatten().any(is_below) {
+        if all.into_iter().flatten().any(|place| begins_with_place(first, &rest, place)) {
             return true;
         }
     }
     false
+}
+
+fn begins_with_place(first: &[u8], rest: &Components<'_>, place: &str) -> bool {
+    let Some((name, below)) = place.as_bytes().split_at_checked(first.len()) else {
+        return false;
+    };
+    if !matches!(below.first(), None | Some(b'/')) || !name.eq_ignore_ascii_case(first) {
+        return false;
+    }
+    let mut parts = rest.clone();
+    below.split(|byte| *byte == b'/').skip(1).all(|name| {
+        let part = parts.next();
+        part.is_some_and(|part| part.as_os_str().as_encoded_bytes().eq_ignore_ascii_case(name))
+    })
 }
 
 /// Returns true if a file at this path is likely to hold keys or passwords, judging by its name, or if a secret of
@@ -64,7 +64,7 @@ pub fn is_secret_path(path: &Path) -> bool {
     if is_secret_file(path) {
         return true;
     }
-    let Some(name) = path.file_name().map(|it| it.to_string_lossy().to_lowercase()) else {
+    let Some(name) = path.file_name().map(|name| name.to_string_lossy().to_lowercase()) else {
         return false;
     };
     let name = without_copy_suffixes(&name);
@@ -81,8 +81,8 @@ pub fn is_secret_folder(path: &Path) -> bool {
         && (is_in_credential_place(path) || !name.is_some_and(|name| is_of_files_only(&name)))
 }
 
-/// Returns true if the name of a secret file may end like this, as that of an extension: what a pattern such as
-/// `*.json` may find.
+/// Returns true if the name of a secret file may end like this, for example with an extension that a pattern such as
+/// `*.json` finds.
 pub fn secret_names_may_end_with(end: &str) -> bool {
     file_names::may_end_with(&end.to_lowercase())
 }

@@ -239,7 +239,8 @@ mod tests {
     fn publish_all_changes(place: &Path) {
         let layer = tempfile::tempdir().unwrap();
         let folder = tempfile::tempdir_in(place).unwrap();
-        let (upper, lower) = (layer.path().join("upper"), folder.path().join("lower"));
+        let upper = layer.path().join("upper");
+        let lower = folder.path().join("lower");
         let before = [
             ("kept", "kept"),
             ("changed", "old"),
@@ -298,7 +299,8 @@ mod tests {
     fn a_link_that_has_replaced_a_folder_leads_nowhere() {
         let layer = tempfile::tempdir().unwrap();
         let place = tempfile::tempdir().unwrap();
-        let (outside, lower) = (place.path().join("outside"), place.path().join("lower"));
+        let outside = place.path().join("outside");
+        let lower = place.path().join("lower");
         put(&outside, &[("file", "old")]);
         fs::create_dir(&lower).unwrap();
         symlink(&outside, lower.join("sub")).unwrap();

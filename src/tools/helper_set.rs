@@ -1,4 +1,4 @@
-//! The helpers of one session: their types, those that work in the background, and what they have
+//! The helpers of one session: their types, the helpers in the background, and the tokens that they have
 //! used. The tool `agent` starts them; the turn runs them.
 
 use std::fmt::Debug;

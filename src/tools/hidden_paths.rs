@@ -81,7 +81,7 @@ pub(crate) fn hidden_below(
 #[derive(Debug, Default)]
 pub(crate) struct DeniedFiles {
     pub(crate) unreadable: Vec<PathBuf>,
-    /// Left out are those that ignore rules exclude: builds write them.
+    /// Without files that ignore rules exclude: builds write them.
     pub(crate) unwritable: Vec<PathBuf>,
     /// True if these are all.
     pub(crate) is_complete: bool,

@@ -1,4 +1,4 @@
-//! The helpers of one session: their types, those that work in the background, and what they have
+//! The helpers of one session: their types, the helpers in the background, and the tokens that they have
 //! used. The tool `agent` starts them; the turn runs them.
 
 use std::fmt::Debug;
@@ -238,13 +238,14 @@ mod tests {
         assert_eq!(set.find_type("general").unwrap().description, "");
         assert_eq!(set.find_type("x").unwrap_err(), "explore, reviewer, explore, general");
         let tools = HelperSet::default().find_type("explore").unwrap().tools.unwrap();
-        assert!(tools.iter().all(|it| EXPLORE_TOOLS.contains(&it.as_str())));
+        assert!(tools.iter().all(|tool| EXPLORE_TOOLS.contains(&tool.as_str())));
     }
 
     #[tokio::test]
     async fn a_cancel_ends_those_that_run_and_not_those_that_are_started_later() {
         let set = HelperSet::new(Vec::new());
-        let (first, second) = (CancellationToken::new(), CancellationToken::new());
+        let first = CancellationToken::new();
+        let second = CancellationToken::new();
         for token in [&first, &second] {
             let ended = token.clone();
             assert!(set.spawn(|cancel| async move {

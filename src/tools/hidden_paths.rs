@@ -81,7 +81,7 @@ pub(crate) fn hidden_below(
 #[derive(Debug, Default)]
 pub(crate) struct DeniedFiles {
     pub(crate) unreadable: Vec<PathBuf>,
-    /// Left out are those that ignore rules exclude: builds write them.
+    /// Without files that ignore rules exclude: builds write them.
     pub(crate) unwritable: Vec<PathBuf>,
     /// True if these are all.
     pub(crate) is_complete: bool,
@@ -243,7 +243,8 @@ mod tests {
             fs::write(base.join(name), "x").unwrap();
         }
         let hidden = |named: &[PathBuf]| {
-            let (roots, denied) = (std::slice::from_ref(&base), DeniedPaths::default());
+            let roots = std::slice::from_ref(&base);
+            let denied = DeniedPaths::default();
             let found = hidden_below(roots, &denied, named, &KnownFolders::default());
             assert!(found.is_complete);
             let mut all = found.paths;
@@ -251,11 +252,12 @@ mod tests {
             all
         };
         let names = [".env", "node_modules/.env", "sub/.ssh", "sub/prod.env"];
-        let names = names.map(|it| base.join(it));
+        let names = names.map(|name| base.join(name));
         assert_eq!(hidden(&[]), names);
         assert_eq!(hidden(&[base.join(".env")]), names[1..]);
-        // What is below a hidden folder is hidden with it.
-        let (one, other) = (base.join("sub/.ssh/id"), base.join("sub/.ssh/other"));
+        // Files below a hidden folder are hidden with it.
+        let one = base.join("sub/.ssh/id");
+        let other = base.join("sub/.ssh/other");
         fs::hard_link(one, &other).unwrap();
         assert_eq!(hidden(&[]), names);
         fs::remove_file(other).unwrap();
@@ -310,7 +312,8 @@ mod tests {
         }
         for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
             let limits = Limits { visited, hidden };
-            let (roots, denied) = (std::slice::from_ref(&base), DeniedPaths::default());
+            let roots = std::slice::from_ref(&base);
+            let denied = DeniedPaths::default();
             let found = search(roots, &denied, &[], &KnownFolders::default(), limits);
             assert_eq!(found.is_complete, expected, "{limits:?}");
         }
@@ -319,7 +322,8 @@ mod tests {
     #[test]
     fn only_known_programs_that_name_their_files_read_no_others() {
         let folder = tempfile::tempdir().unwrap();
-        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        let one = folder.path().join("one");
+        let other = folder.path().join("other");
         fs::write(&one, "x").unwrap();
         let named = [ResolvedPath { path: one.clone(), scope: PathScope::Workspace }];
         for (line, expected) in [

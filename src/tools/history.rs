@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_row_shows_time_duration_and_the_matching_lines() {
-        let args = |it: serde_json::Value| serde_json::from_value::<HistoryArgs>(it).unwrap();
+        let args = |value: serde_json::Value| serde_json::from_value::<HistoryArgs>(value).unwrap();
         let mut rows = vec![done(2, "one\nMigration failed\nthree", true), done(1, "\n\na", false)];
         let page = |rows: &[CallRecord]| HistoryPage {
             rows: rows.to_vec(),

@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn a_tilde_is_refused_only_where_a_shell_would_replace_it() {
         let home = Some(Path::new("/home/me"));
-        let refusal = |it: &str| refusal(&["a".into(), it.into()], home);
+        let refusal = |path: &str| refusal(&["a".into(), path.into()], home);
         for (path, expected) in [("~", "Use /home/me, or ./~ for"), ("~/a/b", "/home/me/a/b, or")] {
             let text = refusal(path).unwrap().replace(std::path::MAIN_SEPARATOR, "/");
             assert!(text.contains(expected), "{path}: {text}");

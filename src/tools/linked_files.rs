@@ -347,7 +347,8 @@ mod tests {
         fs::hard_link(at("bashrc"), at("project/web/bashrc")).unwrap();
         let roots = Roots::new(&at("project")).unwrap();
         let project = roots.real_cwd().to_path_buf();
-        let (linked, tracker) = (LinkedFiles::default(), ChangeTracker::default());
+        let linked = LinkedFiles::default();
+        let tracker = ChangeTracker::default();
         let expected = SharedPlaces {
             folders: vec![project.join("web/node_modules/.pnpm")],
             files: vec![project.join("web/bashrc")],

@@ -150,7 +150,8 @@ mod tests {
     fn what_is_written_is_read_again() {
         let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
         let diff = |fate| {
-            let (path, new) = ("/w/a".into(), "n".to_owned());
+            let path = "/w/a".into();
+            let new = "n".to_owned();
             CallContent::Diff { path, old: None, new, fate }
         };
         let outcome = ToolOutcome {

@@ -184,7 +184,7 @@ mod tests {
 
     fn found(command: &Value) -> Option<[String; 3]> {
         let call = patch_call(COMMAND_TOOL, &json!({ "command": command }))?;
-        Some(["patch", "workdir", "left_out"].map(|it| call[it].as_str().unwrap().to_owned()))
+        Some(["patch", "workdir", "left_out"].map(|key| call[key].as_str().unwrap().to_owned()))
     }
 
     #[test]

@@ -154,7 +154,7 @@ mod tests {
             { "content": "f" },
         ]);
         let entries = plan_entries(serde_json::from_value(steps).unwrap());
-        let statuses: Vec<_> = entries.iter().map(|it| it.status).collect();
+        let statuses: Vec<_> = entries.iter().map(|entry| entry.status).collect();
         let [done, doing, open] =
             [PlanStatus::Completed, PlanStatus::InProgress, PlanStatus::Pending];
         assert_eq!(statuses, [done, doing, open, open, open, open]);

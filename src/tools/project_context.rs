@@ -15,7 +15,7 @@ use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
 use turnwright_workspace::skills::{self, ScannedFolder, Skill, SkippedSkill};
 
-/// How long a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
+/// The time that a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
 /// instructions the model does the wrong thing.
 pub(crate) const PROJECT_READ_TIMEOUT: Duration = Duration::from_secs(2);

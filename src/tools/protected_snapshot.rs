@@ -1,6 +1,6 @@
-//! A snapshot of the protected paths before a command runs, and the repair afterwards: what the
-//! command changed is restored, and what it wrote is kept in a quarantine folder where no program
-//! picks it up.
+//! A snapshot of the protected paths before a command runs, and the repair afterwards: the command's
+//! changes are undone, and the files that it wrote are kept in a quarantine folder where no program
+//! picks them up.
 
 mod activation;
 mod environment;
@@ -157,8 +157,8 @@ impl ProtectedSnapshot {
             || self.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
     }
 
-    /// Finds what has changed, except under `allowed`. If `restores` is set, moves what was written
-    /// below `quarantine` and puts back what was there; otherwise only reports it. Returns `None`
+    /// Finds the changes, except under `allowed`. If `restores` is set, moves the new entries
+    /// below `quarantine` and puts back the old ones; otherwise only reports them. Returns `None`
     /// if nothing has changed. Blocks: not for the runtime's thread.
     pub(super) fn check(
         &self,
@@ -222,8 +222,8 @@ impl ProtectedSnapshot {
         Some(changes)
     }
 
-    /// Moves what was written at these paths into the quarantine, if there is one, and puts back
-    /// what was there. Records each change.
+    /// Moves the new entries at these paths into the quarantine, if there is one, and puts back
+    /// the old ones. Records each change.
     fn restore(
         &self,
         paths: &[&PathBuf],

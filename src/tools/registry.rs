@@ -219,7 +219,7 @@ impl Toolbox {
         specs
     }
 
-    /// The weight of these specs. It is counted once for those that were advertised last.
+    /// The weight of these specs. It is counted once for the specs that were advertised last.
     pub fn weight(&self, specs: &ToolSpecs) -> u64 {
         let mut advertised = self.advertised.lock();
         match advertised.as_mut().filter(|last| Arc::ptr_eq(&last.specs, specs)) {

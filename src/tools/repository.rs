@@ -424,7 +424,7 @@ mod tests {
         fn reason(&self, folder: &str) -> String {
             fs::create_dir_all(self.base.join(folder)).unwrap();
             let risk = program_risk(&self.base.join(folder), Obeyed::Always);
-            risk.map_or(String::new(), |it| it.reason)
+            risk.map_or(String::new(), |risk| risk.reason)
         }
 
         fn folders(&self, root: &str) -> Vec<PathBuf> {
@@ -488,7 +488,7 @@ mod tests {
         let user = GitSettings { home, config: Some(config), attribute_files };
         let found = attribute_files(&disk.base.join("a"), &user);
         let mut below: Vec<_> =
-            found.iter().filter_map(|it| it.strip_prefix(&disk.base).ok()).collect();
+            found.iter().filter_map(|path| path.strip_prefix(&disk.base).ok()).collect();
         below.sort();
         let expected = [
             "a/.git/info/attributes",
@@ -559,7 +559,7 @@ mod tests {
             let obeyed = Obeyed::By { git: &git, only_reads };
             let found = program_risk(&disk.base.join(folder), obeyed);
             assert_eq!(found.is_some(), expected, "{folder}: {line}: {found:?}");
-            assert!(found.is_none_or(|it| it.only_runs_programs));
+            assert!(found.is_none_or(|risk| risk.only_runs_programs));
         }
         disk.file("super/.git/objects/info/alternates", "../../own/.git/objects\n");
         let found = program_risk(&disk.base.join("super"), Obeyed::Always).unwrap();
@@ -590,7 +590,8 @@ mod tests {
                 disk.repository(git, USUAL_CONFIG);
             }
             disk.file("bare/.git", "gitdir: .bare\n");
-            let (top, real) = (disk.base.join(top), disk.base.join(git));
+            let top = disk.base.join(top);
+            let real = disk.base.join(git);
             if is_linked {
                 disk.repository(&format!("{git}/../.."), USUAL_CONFIG);
                 disk.file(&format!("{git}/HEAD"), "");
@@ -622,7 +623,7 @@ mod tests {
             ("elsewhere", None),
         ] {
             fs::create_dir_all(disk.base.join(folder)).unwrap();
-            let expected = expected.map(|it| disk.base.join(it));
+            let expected = expected.map(|path| disk.base.join(path));
             assert_eq!(config_of(&disk.base.join(folder)), expected, "{folder}");
         }
     }
@@ -685,7 +686,7 @@ mod tests {
         #[cfg(unix)]
         for target in ["../mono/.git", "/"] {
             fs::create_dir_all(base.join("linked")).unwrap();
-            drop(fs::remove_file(base.join("linked/.git")));
+            fs::remove_file(base.join("linked/.git")).ok();
             std::os::unix::fs::symlink(target, base.join("linked/.git")).unwrap();
             assert!(disk.folders("linked").is_empty(), "{target}");
             assert_ne!(disk.reason("linked"), "", "{target}");

@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn the_note_says_what_was_refused_and_what_would_allow_it() {
-        let (net, failed) = (true, true);
+        let net = true;
+        let failed = true;
         for (refused, has_network, has_failed, expected) in [
             ("", !net, failed, None),
             ("127.0.0.53:53", !net, !failed, Some(("prevented looking up names", "network"))),

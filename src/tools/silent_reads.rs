@@ -109,7 +109,7 @@ mod tests {
             ("/srv/tools", "/srv/tools", "/srv"),
         ] {
             let all = installation(Path::new(folder), Some(home));
-            let is_open = |path: &str| all.iter().any(|it| Path::new(path).starts_with(it));
+            let is_open = |path: &str| all.iter().any(|place| Path::new(path).starts_with(place));
             assert!(is_open(opened) && !is_open(closed), "{folder}: {all:?}");
         }
     }

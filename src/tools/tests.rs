@@ -129,7 +129,7 @@ fn names_are_unique_and_descriptions_are_there() {
         let Some(spec) = tool.spec(&full_context()) else { panic!("{tool:?} is never offered") };
         assert_eq!(spec.name, tool.name());
         assert!(names.insert(spec.name.clone()), "{} is there twice", spec.name);
-        let fits = |it: char| it.is_ascii_lowercase() || it == '_';
+        let fits = |char: char| char.is_ascii_lowercase() || char == '_';
         assert!(spec.name.chars().all(fits), "{}", spec.name);
         assert!(spec.description.len() > 30, "{}: {}", spec.name, spec.description);
         assert!(!spec.description.contains('\n'), "{}: {}", spec.name, spec.description);
@@ -177,7 +177,7 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
 fn specs_are_deterministic() {
     let told = || {
         let specs = toolbox().specs(&full_context(), None);
-        specs.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>()
+        specs.iter().map(|spec| format!("{spec:?}")).collect::<Vec<_>>()
     };
     assert_eq!(told(), told());
 }

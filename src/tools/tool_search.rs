@@ -317,7 +317,8 @@ mod tests {
 
     fn tool(name: &str, title: &'static str, about: &str, arg: &str) -> Arc<dyn AnyTool> {
         let parameters = json!({ "type": "object", "properties": { arg: { "type": "string" } } });
-        let (name, description) = (name.to_owned().into(), about.to_owned());
+        let name = name.to_owned().into();
+        let description = about.to_owned();
         Arc::new(FakeSearchableTool(Arc::new(ToolSpec { name, description, parameters }), title))
     }
 
@@ -333,7 +334,7 @@ mod tests {
 
     fn found(query: &str) -> Vec<String> {
         let names = matching_names(&index(), query).into_iter();
-        names.map(|it| it.rsplit("__").next().unwrap_or_default().to_owned()).collect()
+        names.map(|name| name.rsplit("__").next().unwrap_or_default().to_owned()).collect()
     }
 
     #[test]
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn a_result_is_bounded_and_says_what_is_missing() {
         let long = "word ".repeat(10_000);
-        let many = (0..50).map(|it| tool(&format!("mcp__a__word{it}"), "", &long, &long));
+        let many = (0..50).map(|number| tool(&format!("mcp__a__word{number}"), "", &long, &long));
         let index = ToolIndex::new(many.collect());
         let (found, _) = find_tools(&index, &"word ".repeat(1_000));
         let text = render_tools(&found, &[]);
@@ -381,7 +382,9 @@ mod tests {
              mcp__mail__…: send, inbox."
         );
         let of = |server: usize| {
-            (0..50).map(move |it| tool(&format!("mcp__server{server}__tool_{it}"), "", "", "x"))
+            (0..50).map(move |number| {
+                tool(&format!("mcp__server{server}__tool_{number}"), "", "", "x")
+            })
         };
         let text = overview(&ToolIndex::new((0..30).flat_map(of).collect()));
         assert!(text.len() < 4 * 1024, "{}", text.len());

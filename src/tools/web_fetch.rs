@@ -306,7 +306,9 @@ mod tests {
     #[test]
     fn the_parts_of_a_page_are_the_page() {
         for text in ["line\n".repeat(20_000), "é".repeat(50_000), "x".to_owned(), String::new()] {
-            let (page, mut offset, mut all) = (page(&text), 0, String::new());
+            let page = page(&text);
+            let mut offset = 0;
+            let mut all = String::new();
             loop {
                 let outcome = page_part(&page, offset);
                 assert!(outcome.ok && outcome.text.len() < MAX_PART_BYTES + 500);

@@ -52,13 +52,13 @@ pub const LOCK_FILE: &str = "lock";
 pub struct ExpectedProtection {
     /// The Landlock ABI version, on systems where the sandbox uses Landlock.
     pub landlock: Option<i32>,
-    /// Whether commands get a private mount namespace.
+    /// True if commands get a private mount namespace.
     pub mounts: bool,
-    /// Whether commands get a PID namespace.
+    /// True if commands get a PID namespace.
     pub processes: bool,
-    /// Whether sockets of other programs are closed wherever and whenever they are made.
+    /// True if sockets of other programs are closed wherever and whenever they are made.
     pub sockets: bool,
-    /// Whether connections are supervised.
+    /// True if connections are supervised.
     pub supervision: bool,
 }
 
@@ -90,18 +90,18 @@ enum Requirement {
 pub struct EscapeAttempt {
     /// A stable identifier, such as `write-outside`.
     pub name: &'static str,
-    /// What is tried, to be shown to the user.
+    /// The attempt in words, to be shown to the user.
     pub what: &'static str,
     /// The shell command to run in the sandbox.
     pub command: String,
-    /// Whether the sandbox must allow it.
+    /// True if the sandbox must allow it.
     pub is_allowed: bool,
-    /// Whether the command is to run with access to the network.
+    /// True if the command is to run with access to the network.
     pub has_network: bool,
     requires: Requirement,
 }
 
-/// What was observed of an attempt.
+/// The observed results of an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// The output of the command.
@@ -155,8 +155,10 @@ const SUCCEEDED: &str = "attempt came through";
 /// All attempts, with the commands to run for them.
 #[expect(clippy::too_many_lines, reason = "a table of attempts")]
 pub fn attempts(scene: &TestScene) -> Vec<EscapeAttempt> {
-    let (inside, outside) = (quoted(&scene.inside), quoted(&scene.outside));
-    let (hidden, program) = (quoted(&scene.hidden), quoted(&scene.program));
+    let inside = quoted(&scene.inside);
+    let outside = quoted(&scene.outside);
+    let hidden = quoted(&scene.hidden);
+    let program = quoted(&scene.program);
     let cache = quoted(&scene.cache);
     let TestScene { parent_pid, unrelated_pid, port, abstract_name, .. } = scene;
     let probe = |what: &str, argument: &str| format!("{program} sandbox-probe {what} {argument}");
@@ -390,10 +392,10 @@ pub fn evaluate(
 }
 
 impl Requirement {
-    /// What this system would need to prevent the attempt; `None` if it has it.
+    /// The missing part of the system that would prevent the attempt; `None` if nothing is missing.
     fn missing(self, expected: ExpectedProtection) -> Option<String> {
         let ExpectedProtection { landlock, mounts, processes, sockets, supervision } = expected;
-        let is_old = |version| landlock.is_some_and(|it| it < version);
+        let is_old = |version| landlock.is_some_and(|abi| abi < version);
         let (lacks, what) = match self {
             Requirement::AnySandbox => return None,
             Requirement::Mounts => (landlock.is_some() && !mounts, "user namespaces are"),
@@ -408,7 +410,7 @@ impl Requirement {
             }
             Requirement::AllSockets => (!sockets, "supervised connections or Landlock 9 are"),
             Requirement::SocketRules => {
-                let is_old = landlock.is_none_or(|it| it < 9);
+                let is_old = landlock.is_none_or(|abi| abi < 9);
                 (is_old && !mounts, "user namespaces or Landlock 9 are")
             }
         };
@@ -445,15 +447,15 @@ mod tests {
     }
 
     fn attempt(name: &str) -> EscapeAttempt {
-        attempts(&scene()).into_iter().find(|it| it.name == name).unwrap()
+        attempts(&scene()).into_iter().find(|attempt| attempt.name == name).unwrap()
     }
 
     #[test]
     fn names_are_stable_words_and_one_attempt_is_allowed() {
         let all = attempts(&scene());
-        assert_eq!(all.iter().filter(|it| it.is_allowed).count(), 1);
+        assert_eq!(all.iter().filter(|attempt| attempt.is_allowed).count(), 1);
         for attempt in &all {
-            let same = all.iter().filter(|it| it.name == attempt.name).count();
+            let same = all.iter().filter(|other| other.name == attempt.name).count();
             assert_eq!(same, 1, "{}", attempt.name);
         }
         assert!(attempt("write-outside").command.contains(r"'/b/it'\''s'/new"));
@@ -498,7 +500,7 @@ mod tests {
             ("cache", STARTED, &change, old, "not held"),
             ("priority", &success, &[], old, "open"),
             ("user-priority", &success, &[], old, "not held"),
-            // What namespaces prevent does not need a new Landlock.
+            // Attempts that namespaces prevent do not need a new Landlock.
             ("truncate-outside", &success, &change, namespaces, "not held"),
             ("signal", STARTED, &change, namespaces, "not held"),
             ("abstract-socket", &success, &change, namespaces, "not held"),

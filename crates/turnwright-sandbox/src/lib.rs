@@ -401,9 +401,11 @@ mod tests {
     /// sockets, and words of the sentences.
     #[test]
     fn what_is_missing_is_told_and_nothing_else() {
-        let (truncate, signals) = ("truncate files", "send signals");
+        let truncate = "truncate files";
+        let signals = "send signals";
         let names = "abstract sockets";
-        let (mounts, processes) = ("User namespaces are unavail", "PID namespaces are unavail");
+        let mounts = "User namespaces are unavail";
+        let processes = "PID namespaces are unavail";
         let later = "Connections cannot be supervised";
         let machine = "also reaches the servers of this machine";
         let all = [truncate, signals, names, mounts, processes, later, machine];
@@ -429,7 +431,7 @@ mod tests {
             };
             let old = old_landlock(Some(abi), namespaces);
             let text: String = old.into_iter().chain(missing_namespaces(namespaces)).collect();
-            let told: Vec<_> = all.iter().copied().filter(|it| text.contains(it)).collect();
+            let told: Vec<_> = all.iter().copied().filter(|gap| text.contains(gap)).collect();
             assert_eq!(told, expected, "{abi}, {namespaces:?}: {text}");
         }
     }

@@ -356,7 +356,9 @@ mod tests {
                 let text =
                     render_profile(&SandboxProfile { readable: read, network, ..odd.clone() })
                         .unwrap();
-                let (mut depth, mut in_string, mut chars) = (0, false, text.chars());
+                let mut depth = 0;
+                let mut in_string = false;
+                let mut chars = text.chars();
                 while let Some(char) = chars.next() {
                     match char {
                         '\\' if in_string => drop(chars.next()),

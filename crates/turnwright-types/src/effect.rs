@@ -106,7 +106,7 @@ pub struct ShellCommand {
     /// Files at and below the paths in its arguments that it would change or move, as far as rules
     /// restrict that. Redirects are effects of their own.
     pub changes: Vec<ResolvedPath>,
-    /// The files that it edits, and those that it copies, if it does nothing but that and read.
+    /// The files that it edits or copies, if it does nothing else but read.
     pub edits: Option<Vec<ResolvedPath>>,
     /// Why the command line does not tell everything that the command may do, for example because
     /// a repository's configuration starts programs.

@@ -1,6 +1,6 @@
 //! Remembers that a model cannot summarise its conversation, so that it is not asked again and again. Pure.
 
-/// After so many failures the older part of a conversation is left out without a summary.
+/// After this many failures the older part of a conversation is left out without a summary.
 const MAX_FAILURES: u32 = 3;
 
 /// The requests for a summary in a row that a model has failed in one conversation.

@@ -163,7 +163,8 @@ mod tests {
             ("a.ts(12)", "a.ts", (12, 12)),
             (r"C:\a.py:7", r"C:\a.py", (7, 7)),
         ] {
-            let (path, lines) = (path.to_owned(), Some(lines));
+            let path = path.to_owned();
+            let lines = Some(lines);
             let expected = FileLink { path, symbol: None, lines };
             assert_eq!(FileLink::from_location(text), Some(expected), "{text}");
         }

@@ -128,8 +128,11 @@ mod tests {
             before in 0_usize..60,
             after in 0_usize..60,
         ) {
-            let lines = |count: usize| (0..count).map(|it| format!("{it}\n")).collect::<Vec<_>>().concat();
-            let [old, new] = [old, new].map(|it| format!("{}{it}\n{}", lines(before), lines(after)));
+            let lines = |count: usize| {
+                (0..count).map(|number| format!("{number}\n")).collect::<Vec<_>>().concat()
+            };
+            let [old, new] =
+                [old, new].map(|middle| format!("{}{middle}\n{}", lines(before), lines(after)));
             let whole = TextDiff::from_lines(&old, &new);
             let expected = whole.unified_diff().context_radius(context).to_string();
             prop_assert_eq!(unified_diff(&old, &new, context, None), expected);

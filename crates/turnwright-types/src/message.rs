@@ -476,7 +476,8 @@ mod tests {
             let part = PromptPart::Link { name: "n".to_owned(), uri: uri.to_owned() };
             assert_eq!(UserMessage { parts: vec![part] }.render(), expected);
         }
-        let (uri, text) = ("file:///ws/a.rs#L2".to_owned(), "x".to_owned());
+        let uri = "file:///ws/a.rs#L2".to_owned();
+        let text = "x".to_owned();
         let message = UserMessage { parts: vec![PromptPart::Resource { uri, text }] };
         let expected = "\n<attachment source=\"/ws/a.rs\" part=\"lines 2\">\nx\n</attachment>\n";
         assert_eq!(message.render(), expected);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// A timer that comes so late has not been waited for.
+/// Nobody has waited for a timer that comes this late.
 const LATE: Duration = Duration::from_secs(2);
-/// How long it may take to notice what has happened while the process was stopped.
+/// The time for noticing events that came while the process was stopped.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 
 /// The time was up before the work was done.

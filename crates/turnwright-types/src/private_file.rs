@@ -59,7 +59,7 @@ fn replace(mut file: tempfile::NamedTempFile, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file. Returns whether it existed.
+/// Removes a file. Returns true if it existed.
 pub fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),

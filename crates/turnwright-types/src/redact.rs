@@ -528,13 +528,13 @@ mod tests {
     use super::*;
 
     fn keys(all: &[&str]) -> KeySet {
-        let all: Vec<_> = all.iter().map(|it| (*it).to_owned()).collect();
+        let all: Vec<_> = all.iter().map(|key| (*key).to_owned()).collect();
         KeySet::default().with(&all).unwrap().unwrap()
     }
 
     fn hidden(keys: &KeySet, text: &str) -> String {
         let clean = keys.redact(text.as_bytes());
-        clean.map_or_else(|| text.to_owned(), |it| String::from_utf8(it).unwrap())
+        clean.map_or_else(|| text.to_owned(), |bytes| String::from_utf8(bytes).unwrap())
     }
 
     /// Writes `[key]` for each placeholder, whose digits are random.
@@ -693,7 +693,7 @@ mod tests {
 
     #[test]
     fn keys_are_refused_when_there_is_no_room() {
-        let all: Vec<_> = (0..MAX_KEY_FORMS).map(|it| format!("sk-{it:06}")).collect();
+        let all: Vec<_> = (0..MAX_KEY_FORMS).map(|number| format!("sk-{number:06}")).collect();
         let full = KeySet::default().with(&all).unwrap().unwrap();
         assert!(full.with(&all[..9]).unwrap().is_none(), "they are known");
         assert!(full.with(&["sk-12345678".to_owned()]).is_err());

@@ -115,7 +115,7 @@ mod tests {
                         let calls: Vec<_> = numbers.iter().map(|_| { next += 1; next }).collect();
                         messages.push(assistant(&calls));
                         // Results in another order, some missing, some without a call.
-                        messages.extend(numbers.iter().map(|it| tool(next.saturating_sub(*it))));
+                        messages.extend(numbers.iter().map(|number| tool(next.saturating_sub(*number))));
                     }
                     _ => messages.push(tool(numbers.first().copied().unwrap_or(0))),
                 }

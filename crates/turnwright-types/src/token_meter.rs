@@ -401,7 +401,7 @@ mod tests {
         ] {
             // The count of a short request is taken as it is.
             let shown = estimates(&counts).into_iter().zip(honest);
-            for (estimate, honest) in shown.filter(|it| it.1 > MIN_COMPARABLE_TOKENS) {
+            for (estimate, honest) in shown.filter(|(_, honest)| *honest > MIN_COMPARABLE_TOKENS) {
                 assert!(estimate.abs_diff(honest) < 300, "{name}: {estimate}, not {honest}");
             }
         }

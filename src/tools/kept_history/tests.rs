@@ -1,4 +1,4 @@
-//! What is kept of real repositories, and what comes back when a command, or an agent, has ended.
+//! Keeps real repositories, and puts back what was lost when a command, or an agent, has ended.
 #![expect(clippy::disallowed_methods, reason = "tests make files")]
 
 use std::process::Command;

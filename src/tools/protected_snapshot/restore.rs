@@ -1,5 +1,5 @@
-//! Restores protected paths: what a command has written moves to quarantine, what was there before
-//! is put back. Works through pinned parent folders, so that no link redirects it.
+//! Restores protected paths: the files that a command has written move to quarantine, and the entries from
+//! before are put back. Works through pinned parent folders, so that no link redirects it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ const MAX_QUARANTINED_BYTES: u64 = 16 * 1024 * 1024;
 /// Of a longer name, the end is a part of the name in the quarantine.
 const MAX_NAME_CHARS: usize = 50;
 
-/// The folder that keeps what a command has written.
+/// The folder that keeps the files that a command has written.
 pub(super) struct Quarantine {
     folder: PathBuf,
     count: usize,
@@ -73,7 +73,7 @@ impl Quarantine {
     }
 }
 
-/// Restores what was at a path. Nothing else must be there, except for a folder that was there
+/// Restores the entry that was at a path. Nothing else must be there, except for a folder that was there
 /// before.
 pub(super) fn put_back(path: &Path, before: &SnapshotEntry) -> io::Result<()> {
     let (_held, path) = pin_parent(path)?;

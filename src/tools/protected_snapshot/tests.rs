@@ -74,44 +74,44 @@ impl TestProject {
 fn changes_to_protected_paths_are_undone_and_quarantined() {
     type Attack = fn(&TestProject);
     let attacks: &[(&str, Attack)] = &[
-        ("created .git/hooks/pre-commit", |it| drop(it.file(".git/hooks/pre-commit", "x"))),
-        ("changed .git/config", |it| drop(it.file(".git/config", "[core]\npager = x\n"))),
-        ("removed .git/config", |it| fs::remove_file(it.ws.join(".git/config")).unwrap()),
-        ("removed .git/config", |it| {
-            fs::rename(it.ws.join(".git"), it.ws.join("away")).unwrap();
-            fs::create_dir(it.ws.join(".git")).unwrap();
+        ("created .git/hooks/pre-commit", |disk| drop(disk.file(".git/hooks/pre-commit", "x"))),
+        ("changed .git/config", |disk| drop(disk.file(".git/config", "[core]\npager = x\n"))),
+        ("removed .git/config", |disk| fs::remove_file(disk.ws.join(".git/config")).unwrap()),
+        ("removed .git/config", |disk| {
+            fs::rename(disk.ws.join(".git"), disk.ws.join("away")).unwrap();
+            fs::create_dir(disk.ws.join(".git")).unwrap();
         }),
-        ("created .vscode/tasks.json", |it| drop(it.file(".vscode/tasks.json", "{}"))),
-        ("created x.code-workspace", |it| drop(it.file("x.code-workspace", "{}"))),
-        ("created .git/worktrees/x/commondir", |it| {
-            drop(it.file(".git/worktrees/x/commondir", "../../../away\n"));
+        ("created .vscode/tasks.json", |disk| drop(disk.file(".vscode/tasks.json", "{}"))),
+        ("created x.code-workspace", |disk| drop(disk.file("x.code-workspace", "{}"))),
+        ("created .git/worktrees/x/commondir", |disk| {
+            drop(disk.file(".git/worktrees/x/commondir", "../../../away\n"));
         }),
-        ("created .git/worktrees/x/config.worktree", |it| {
-            drop(it.file(".git/worktrees/x/config.worktree", "[core]\nfsmonitor = x\n"));
+        ("created .git/worktrees/x/config.worktree", |disk| {
+            drop(disk.file(".git/worktrees/x/config.worktree", "[core]\nfsmonitor = x\n"));
         }),
-        ("created .git/rebase-merge/git-rebase-todo", |it| {
-            drop(it.file(".git/rebase-merge/git-rebase-todo", "pick 1234 a\nexec ./x\n"));
+        ("created .git/rebase-merge/git-rebase-todo", |disk| {
+            drop(disk.file(".git/rebase-merge/git-rebase-todo", "pick 1234 a\nexec ./x\n"));
         }),
-        ("created .husky/a/b", |it| drop(it.file(".husky/a/b", "x"))),
-        ("changed .envrc", |it| drop(it.file(".envrc", "echo new"))),
-        ("changed .envrc", |it| {
+        ("created .husky/a/b", |disk| drop(disk.file(".husky/a/b", "x"))),
+        ("changed .envrc", |disk| drop(disk.file(".envrc", "echo new"))),
+        ("changed .envrc", |disk| {
             let mode = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(it.ws.join(".envrc"), mode).unwrap();
+            fs::set_permissions(disk.ws.join(".envrc"), mode).unwrap();
         }),
-        ("changed .envrc", |it| {
-            fs::remove_file(it.ws.join(".envrc")).unwrap();
-            symlink("/etc/passwd", it.ws.join(".envrc")).unwrap();
+        ("changed .envrc", |disk| {
+            fs::remove_file(disk.ws.join(".envrc")).unwrap();
+            symlink("/etc/passwd", disk.ws.join(".envrc")).unwrap();
         }),
-        ("changed .envrc", |it| {
-            fs::remove_file(it.ws.join(".envrc")).unwrap();
-            it.file(".envrc/deep", "x");
+        ("changed .envrc", |disk| {
+            fs::remove_file(disk.ws.join(".envrc")).unwrap();
+            disk.file(".envrc/deep", "x");
         }),
-        ("changed .github", |it| {
-            fs::remove_dir_all(it.ws.join(".github")).unwrap();
-            symlink("/tmp", it.ws.join(".github")).unwrap();
+        ("changed .github", |disk| {
+            fs::remove_dir_all(disk.ws.join(".github")).unwrap();
+            symlink("/tmp", disk.ws.join(".github")).unwrap();
         }),
-        ("removed .github/workflows/ci.yml", |it| {
-            fs::remove_dir_all(it.ws.join(".github")).unwrap();
+        ("removed .github/workflows/ci.yml", |disk| {
+            fs::remove_dir_all(disk.ws.join(".github")).unwrap();
         }),
     ];
     for (expected, attack) in attacks {
@@ -130,16 +130,17 @@ fn changes_to_protected_paths_are_undone_and_quarantined() {
         let expected = format!("{verb} {}", disk.ws.join(path).display());
         assert!(text.contains(&expected), "{expected}: {text}");
         assert!(changes.not_restored.is_empty(), "{text}");
-        let known = |it: &(PathBuf, Vec<u8>)| {
-            // What lies in `away` was moved there by the command; and an empty folder has no
+        let known = |entry: &(PathBuf, Vec<u8>)| {
+            // The command has moved the files in `away` there; and an empty folder has no
             // effect.
-            !(it.0.starts_with(disk.ws.join("away")) || it.1.is_empty() && it.0.is_dir())
+            !(entry.0.starts_with(disk.ws.join("away")) || entry.1.is_empty() && entry.0.is_dir())
         };
         let after: Vec<_> = disk.all().into_iter().filter(known).collect();
         for entry in &after {
             assert!(before.contains(entry), "{expected}: {}", entry.0.display());
         }
-        for entry in before.iter().filter(|it| !it.1.is_empty() && !it.0.ends_with("HEAD")) {
+        for entry in before.iter().filter(|entry| !entry.1.is_empty() && !entry.0.ends_with("HEAD"))
+        {
             assert!(after.contains(entry), "{expected}: {} is gone", entry.0.display());
         }
         assert_eq!(mode(), mode_before);
@@ -195,7 +196,7 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
     ];
     let good = disk.file(".git/modules/c/config", "[core]\n\tworktree = ../../../c\n");
     assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
-    assert!(traps.iter().all(|it| !it.exists()) && good.exists());
+    assert!(traps.iter().all(|trap| !trap.exists()) && good.exists());
     assert_eq!(fs::read_to_string(known).unwrap(), plain);
 
     let good = [
@@ -211,11 +212,11 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
         disk.file("hooked/.git/config", "[core]\n\thooksPath = .githooks\n"),
     ];
     let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad", "hooked/.git"];
-    let new = new.map(|it| disk.ws.join(it));
+    let new = new.map(|path| disk.ws.join(path));
     let snapshot = ProtectedSnapshot::without_repositories(new.into(), None);
     let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
     assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
-    assert!(traps.iter().all(|it| !it.exists()) && good.iter().all(|it| it.exists()));
+    assert!(traps.iter().all(|trap| !trap.exists()) && good.iter().all(|file| file.exists()));
 }
 
 #[test]
@@ -262,7 +263,7 @@ fn the_settings_are_compared_that_a_repository_takes_from_another_folder() {
 #[test]
 fn more_repositories_than_can_be_checked_are_told() {
     let disk = TestProject::new();
-    let new = (0..3_000).map(|it| disk.ws.join(format!("{it}/.git"))).collect();
+    let new = (0..3_000).map(|number| disk.ws.join(format!("{number}/.git"))).collect();
     let changes = ProtectedSnapshot::without_repositories(new, None);
     let text = changes.check(&[], &disk.quarantine, true).unwrap().message(true);
     assert!(text.contains("too many entries to check"), "{text}");
@@ -371,7 +372,8 @@ fn a_file_is_moved_only_if_its_old_place_is_gone_and_never_into_the_root() {
     }
     let known = Arc::new(files.iter().map(|file| disk.ws.join(file)).collect());
     let before = ProtectedSnapshot::take(&disk.protected(), known, None);
-    let (copies, moves) = (fs::copy::<PathBuf, PathBuf>, fs::rename::<PathBuf, PathBuf>);
+    let copies = fs::copy::<PathBuf, PathBuf>;
+    let moves = fs::rename::<PathBuf, PathBuf>;
     let mut new = Vec::new();
     for (from, to) in
         [("a/.envrc", "copied/.envrc"), ("c/.npmrc", "copied/.npmrc"), ("a/.envrc", ".envrc")]
@@ -481,7 +483,7 @@ fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
     }
     let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
     for entry in
-        snapshot.entries.keys().filter(|it| it.parent().unwrap().ends_with(".agents")).take(5)
+        snapshot.entries.keys().filter(|path| path.parent().unwrap().ends_with(".agents")).take(5)
     {
         fs::remove_file(entry).unwrap();
     }

@@ -48,13 +48,14 @@ fn tool(name: &str) -> Arc<dyn AnyTool> {
 }
 
 fn described(name: &str, description: &str) -> Arc<dyn AnyTool> {
-    let (name, description) = (name.to_owned().into(), description.to_owned());
+    let name = name.to_owned().into();
+    let description = description.to_owned();
     let parameters = json!({ "type": "object", "properties": { "where": { "type": "string" } } });
     Arc::new(FakeRemoteTool(Arc::new(ToolSpec { name, description, parameters })))
 }
 
 fn many(server: &str, count: usize) -> Vec<Arc<dyn AnyTool>> {
-    (0..count).map(|it| tool(&format!("mcp__{server}__t{it}"))).collect()
+    (0..count).map(|number| tool(&format!("mcp__{server}__t{number}"))).collect()
 }
 
 fn toolbox() -> Toolbox {
@@ -67,12 +68,12 @@ fn specs(tools: &Toolbox) -> ToolSpecs {
 
 /// The advertised names after the built-in ones.
 fn remote_names(specs: &ToolSpecs) -> Vec<&str> {
-    let names = specs.iter().map(|it| it.name.as_ref());
-    names.filter(|it| it.starts_with("mcp") || *it == "tool_search").collect()
+    let names = specs.iter().map(|spec| spec.name.as_ref());
+    names.filter(|name| name.starts_with("mcp") || *name == "tool_search").collect()
 }
 
 fn set(tools: &Toolbox, names: &[&str]) {
-    tools.remote_tools().set_tools(names.iter().map(|it| tool(it)).collect());
+    tools.remote_tools().set_tools(names.iter().map(|name| tool(name)).collect());
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn of_too_many_loaded_tools_the_one_that_was_used_long_ago_is_dropped() {
 #[test]
 fn loaded_tools_fill_no_more_than_their_part_of_the_window_but_some_always_stay() {
     let tools = toolbox();
-    let long = |it| described(&format!("mcp__a__t{it}"), &"word ".repeat(400));
+    let long = |number| described(&format!("mcp__a__t{number}"), &"word ".repeat(400));
     tools.remote_tools().set_tools((0..20).map(long).collect());
     for number in 0..20 {
         tools.find_for_call(&format!("mcp__a__t{number}")).unwrap();

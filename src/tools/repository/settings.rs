@@ -541,7 +541,7 @@ mod tests {
 
     fn risky(text: &str) -> Result<Vec<String>, GitConfigError> {
         let all = parse(text)?;
-        Ok(all.iter().filter(|it| !it.is_harmless()).map(GitSetting::name).collect())
+        Ok(all.iter().filter(|setting| !setting.is_harmless()).map(GitSetting::name).collect())
     }
 
     #[test]
@@ -654,7 +654,7 @@ mod tests {
         ] {
             let setting = parse(text).unwrap().remove(0);
             for (lines, expected) in [(matters, true), (not, false)] {
-                for line in lines.split(", ").filter(|it| !it.is_empty()) {
+                for line in lines.split(", ").filter(|part| !part.is_empty()) {
                     let script = shell::parse(&format!("git {line}"), ShellDialect::Bash);
                     let git = GitUse::of(&script.commands[0]);
                     assert_eq!(setting.matters_to(&git), expected, "{text:?}: git {line}");
@@ -693,7 +693,7 @@ mod tests {
             value in "[a-zA-Z0-9 ./:@%-]{0,20}",
             quoted in "[a-z;# \\[\\]]{0,12}",
         ) {
-            drop(parse(&noise));
+            parse(&noise).ok();
             let text = format!("[user]\nname = {value}\nemail = \"{quoted}\"\n[core]\npager=x\n");
             prop_assert_eq!(risky(&text), Ok(vec!["core.pager".to_owned()]));
         }

@@ -29,13 +29,14 @@ fn devices_cannot_be_opened_but_those_that_hold_nothing() {
     }
 }
 
-/// What the user types there may be a password.
+/// The user may type a password there.
 #[test]
 fn the_terminals_of_other_programs_cannot_be_read() {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let controller = fs::OpenOptions::new().read(true).write(true).open("/dev/ptmx").unwrap();
-    let (mut number, unlocked) = (0_i32, 0_i32);
+    let mut number = 0_i32;
+    let unlocked = 0_i32;
     #[expect(unsafe_code, reason = "system calls")]
     // SAFETY: reads and writes one number each.
     let results = unsafe {
@@ -60,11 +61,9 @@ fn the_terminals_of_other_programs_cannot_be_read() {
 
 #[test]
 fn a_device_that_the_profile_names_is_open() {
-    let (all, named) = (SandboxProfile::default(), |path: PathBuf| SandboxProfile {
-        writable: vec![path],
-        ..SandboxProfile::default()
-    });
-    for path in raw_devices::find(&all) {
+    let named =
+        |path: PathBuf| SandboxProfile { writable: vec![path], ..SandboxProfile::default() };
+    for path in raw_devices::find(&SandboxProfile::default()) {
         assert!(!raw_devices::find(&named(path.clone())).contains(&path));
         if path.is_dir() {
             assert!(!raw_devices::find(&named(path.join("device"))).contains(&path));
@@ -72,10 +71,10 @@ fn a_device_that_the_profile_names_is_open() {
     }
 }
 
-/// What is hidden is so by its name: if a folder above it were moved, the next command could read it.
+/// Files are hidden by their names: if a folder above one were moved, the next command could read it.
 #[test]
 fn a_folder_that_leads_to_something_hidden_cannot_be_moved() {
-    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+    for namespaces in variants().into_iter().filter(|variant| variant.mounts) {
         let folders = TestFolders::new();
         let mut profile = folders.profile();
         profile.writable.push(folders.home.clone());
@@ -89,7 +88,7 @@ fn a_folder_that_leads_to_something_hidden_cannot_be_moved() {
     }
 }
 
-/// What is in pipes is counted by nobody, but the kernel gives a user little for all of them: then each new pipe
+/// The content of pipes is counted by nobody, but the kernel gives a user little for all of them: then each new pipe
 /// holds two pages, and none can be made larger.
 #[test]
 fn pipes_hold_little_memory_in_the_sandbox() {
@@ -114,7 +113,7 @@ print(pages, count)""#;
     for namespaces in variants() {
         let folders = TestFolders::new();
         let (text, _) = folders.run(&folders.profile(), namespaces, script);
-        let numbers: Vec<u64> = text.split_whitespace().map(|it| it.parse().unwrap()).collect();
+        let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
         assert!(numbers[1] > 100, "{text}");
         assert!(numbers[0] <= limit + 256 + 2 * numbers[1], "{text}, {limit}, {namespaces:?}");
     }

@@ -1,4 +1,4 @@
-//! Publishes a private layer: what a program has changed in a folder, seen through an overlay file system, becomes
+//! Publishes a private layer: the changes of a program in a folder, seen through an overlay file system, become
 //! the content of the folder. Files are replaced and never written, so that their other names (hard links) keep
 //! their content. <https://docs.kernel.org/filesystems/overlayfs.html> describes a layer.
 
@@ -35,7 +35,7 @@ pub(in super::super) fn publish_layer(layer: &PrivateLayer, folder: &File) -> io
 }
 
 struct Publishing {
-    /// A folder beside the layer, into which goes what is no longer in the published folder.
+    /// A folder beside the layer, for entries that are no longer in the published folder.
     replaced: OwnedFd,
     replaced_count: u64,
     /// Why something could not be published; the rest is.
@@ -71,7 +71,7 @@ impl Publishing {
     ) -> Result<(), Errno> {
         let stat = statat(upper, name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            // The mark of what was deleted.
+            // The mark of a deleted entry.
             FileType::CharacterDevice if stat.st_rdev == 0 => self.take_away(lower, name),
             FileType::CharacterDevice | FileType::BlockDevice | FileType::Unknown => Ok(()),
             FileType::Directory => self.publish_folder(upper, lower, name, (&stat, depth)),
@@ -112,7 +112,7 @@ impl Publishing {
         fchmod(&published, Mode::from_raw_mode(stat.st_mode & 0o7777))
     }
 
-    /// Moves what is at a name out of the published folder. A folder on another file system than the layer is emptied.
+    /// Moves an entry out of the published folder. A folder on another file system than the layer is emptied.
     fn take_away(&mut self, lower: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
         self.replaced_count += 1;
         let to = self.replaced_count.to_string();
@@ -136,7 +136,7 @@ fn folder_at(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>, Err
     }
 }
 
-/// Copies what is no folder to another file system.
+/// Copies an entry that is not a folder to another file system.
 fn copy(
     upper: &OwnedFd,
     lower: BorrowedFd<'_>,
@@ -172,7 +172,7 @@ fn copy_file(
     futimens(&to, &Timestamps { last_access: modified, last_modification: modified })
 }
 
-/// Removes what is at a name, with everything below it.
+/// Removes an entry, with everything below it.
 fn remove(parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> Result<(), Errno> {
     if depth > MAX_DEPTH {
         return Err(Errno::NAMETOOLONG);
@@ -239,7 +239,8 @@ mod tests {
     fn publish_all_changes(place: &Path) {
         let layer = tempfile::tempdir().unwrap();
         let folder = tempfile::tempdir_in(place).unwrap();
-        let (upper, lower) = (layer.path().join("upper"), folder.path().join("lower"));
+        let upper = layer.path().join("upper");
+        let lower = folder.path().join("lower");
         let before = [
             ("kept", "kept"),
             ("changed", "old"),
@@ -298,7 +299,8 @@ mod tests {
     fn a_link_that_has_replaced_a_folder_leads_nowhere() {
         let layer = tempfile::tempdir().unwrap();
         let place = tempfile::tempdir().unwrap();
-        let (outside, lower) = (place.path().join("outside"), place.path().join("lower"));
+        let outside = place.path().join("outside");
+        let lower = place.path().join("lower");
         put(&outside, &[("file", "old")]);
         fs::create_dir(&lower).unwrap();
         symlink(&outside, lower.join("sub")).unwrap();

@@ -9,7 +9,7 @@ use super::socket_tests::{can_test, run, run_in, run_sandbox};
 use super::tests::TestFolders;
 use super::*;
 
-/// What the scripts begin with: `reach` says whether a connection to a port was made, and `echo` what came back.
+/// The beginning of the scripts: `reach` says whether a connection to a port was made, and `echo` what came back.
 const CLIENT: &str = "\
 import select
 def reach(host, port, kind=socket.SOCK_STREAM):
@@ -155,7 +155,8 @@ fn a_socket_that_connects_outside_behaves_like_the_program_s_own() {
     }
     let folders = TestFolders::new();
     let named = ["127.0.0.1:0", "[::1]:0"].map(start_echo_server);
-    let (port, port_v6) = (named[0].port(), named[1].port());
+    let port = named[0].port();
+    let port_v6 = named[1].port();
     let script = format!(
         "{CLIENT}\
         fcntl = __import__('fcntl'); it = socket.socket()\n\
@@ -194,7 +195,8 @@ fn datagrams_go_outside_only_to_what_may_be_reached() {
         return;
     }
     let folders = TestFolders::new();
-    let [open, closed] = ["127.0.0.1:0", "127.0.0.1:0"].map(|it| UdpSocket::bind(it).unwrap());
+    let [open, closed] =
+        ["127.0.0.1:0", "127.0.0.1:0"].map(|address| UdpSocket::bind(address).unwrap());
     let named = open.local_addr().unwrap();
     let other = closed.local_addr().unwrap().port();
     thread::spawn(move || {

@@ -284,7 +284,7 @@ mod tests {
     fn nameservers_are_read_from_their_list() {
         let list = "# nameserver 9.9.9.9\nsearch lan\nnameserver 127.0.0.53\n\tnameserver  fe80::1%eth0 x\n\
                     nameserver\nnameserver name\noptions edns0";
-        let expected = ["127.0.0.53:53", "[fe80::1]:53"].map(|it| it.parse().unwrap());
+        let expected = ["127.0.0.53:53", "[fe80::1]:53"].map(|address| address.parse().unwrap());
         assert_eq!(nameservers(list), expected);
     }
 }

@@ -25,7 +25,7 @@ fn in_tmp() -> Option<(TestFolders, tempfile::TempDir, SandboxProfile)> {
 }
 
 fn with_mounts() -> impl Iterator<Item = NamespaceSupport> {
-    variants().into_iter().filter(|it| it.mounts)
+    variants().into_iter().filter(|variant| variant.mounts)
 }
 
 #[test]

@@ -49,7 +49,7 @@ mod tests {
         symlink("missing", base.join("dangling")).unwrap();
         let names =
             ["a/b", "a/./b", "a/../a", "link", "link/b", "dangling", "missing", "a/missing"];
-        for path in names.map(|it| base.join(it)) {
+        for path in names.map(|name| base.join(name)) {
             assert_eq!(real_path(&path), fs::canonicalize(&path).ok(), "{}", path.display());
         }
     }

@@ -310,7 +310,7 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     // The priority of all processes of the user, also of those outside.
     rules.push((libc::SYS_setpriority, vec![argument(0, Eq, PRIO_USER)]));
     rules.push((libc::SYS_ioprio_set, vec![argument(0, Eq, IOPRIO_WHO_USER)]));
-    // Nobody could look at the files that the process has open, to count those that are memory.
+    // Nobody could look at the open files of the process, to count the ones that are memory.
     let dumpable = u64::from(libc::PR_SET_DUMPABLE.cast_unsigned());
     rules.push((libc::SYS_prctl, vec![argument(0, Eq, dumpable), argument(1, Eq, 0)]));
     rules.push((libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)));

@@ -1,5 +1,5 @@
 //! Decides about every `connect` of the programs in a PID namespace. Before its ABI 9 Landlock cannot deny
-//! connections to Unix sockets, and mounts hide only those that are known when the program starts.
+//! connections to Unix sockets, and mounts hide only sockets that are known when the program starts.
 //!
 //! The seccomp filter suspends each `connect` and notifies the first process of the namespace. That one
 //! copies the address once, takes a copy of the socket, and makes the connection itself, so nothing

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::tests::TestFolders;
 use super::*;
 
-/// What the scripts begin with: `reach` says whether a connection was made.
+/// The beginning of the scripts: `reach` says whether a connection was made.
 const CLIENT: &str = "\
 import array, ctypes, os, signal, socket, subprocess, sys, threading, time
 def open_socket(kind=socket.SOCK_STREAM): return socket.socket(socket.AF_UNIX, kind)
@@ -35,7 +35,8 @@ def talk(path):
 ";
 
 pub(super) fn can_test() -> bool {
-    let has_python = ["/bin/python3", "/usr/bin/python3"].iter().any(|it| Path::new(it).exists());
+    let has_python =
+        ["/bin/python3", "/usr/bin/python3"].iter().any(|python| Path::new(python).exists());
     let can = has_python && super::super::can_confine() && namespace_support().sockets;
     if !can {
         eprintln!("NOT TESTED: connections cannot be supervised here, or there is no python3");
@@ -91,8 +92,8 @@ pub(super) fn run_sandbox(
     let processes = sandbox.processes().unwrap();
     meanwhile(&mut child.stdin.take().unwrap());
     let output = child.wait_with_output().unwrap();
-    let [init, program] =
-        [processes.init, processes.program].map(|it| Pid::from_raw(it.cast_signed()).unwrap());
+    let [init, program] = [processes.init, processes.program]
+        .map(|number| Pid::from_raw(number.cast_signed()).unwrap());
     let (_, status) = waitpid(Some(program), WaitOptions::empty()).unwrap().unwrap();
     kill_process(init, Signal::KILL).unwrap();
     waitpid(Some(init), WaitOptions::empty()).unwrap();
@@ -162,7 +163,7 @@ fn what_the_profile_opens_is_reached() {
     let folders = TestFolders::new();
     let named = folders.outside.join("named");
     let listeners = [&named, &folders.inside.join("of-the-project")];
-    let _listeners = listeners.map(|it| UnixListener::bind(it).unwrap());
+    let _listeners = listeners.map(|path| UnixListener::bind(path).unwrap());
     let profile = SandboxProfile { sockets: vec![named], ..folders.profile() };
     let script = "print(reach(os.environ['OUT'] + '/named'), reach('of-the-project'))";
     assert_eq!(run(&folders, &profile, script), "reached reached\n");
@@ -175,7 +176,8 @@ fn what_changes_during_a_call_does_not_count() {
         return;
     }
     let folders = TestFolders::new();
-    let (bound, moved) = (folders.outside.join("bound"), folders.home.join("moved"));
+    let bound = folders.outside.join("bound");
+    let moved = folders.home.join("moved");
     let outside = UnixListener::bind(&bound).unwrap();
     fs::rename(&bound, &moved).unwrap();
     let script = "import mmap\nserve('x.moved', 9_999_999)\n\

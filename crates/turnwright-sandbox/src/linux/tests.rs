@@ -24,7 +24,7 @@ impl TestFolders {
     pub(super) fn new() -> TestFolders {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().canonicalize().unwrap();
-        let [inside, outside, home] = ["inside", "outside", "home"].map(|it| top.join(it));
+        let [inside, outside, home] = ["inside", "outside", "home"].map(|name| top.join(name));
         for (name, text) in [
             ("inside/.git/hooks/pre-commit", "hook"),
             ("inside/.git/config", "config"),
@@ -48,7 +48,7 @@ impl TestFolders {
     pub(super) fn profile(&self) -> SandboxProfile {
         SandboxProfile {
             writable: vec![self.inside.clone()],
-            hidden: [".ssh", ".netrc", ".config/gh"].map(|it| self.home.join(it)).to_vec(),
+            hidden: [".ssh", ".netrc", ".config/gh"].map(|name| self.home.join(name)).to_vec(),
             ..SandboxProfile::default()
         }
     }
@@ -104,7 +104,7 @@ pub(super) fn variants() -> Vec<NamespaceSupport> {
 fn has(program: &str) -> bool {
     let found = ["/bin", "/usr/bin", "/usr/local/bin"]
         .iter()
-        .any(|it| Path::new(it).join(program).exists());
+        .any(|folder| Path::new(folder).join(program).exists());
     if !found {
         eprintln!("NOT TESTED: there is no {program} here");
     }
@@ -155,7 +155,7 @@ fn what_is_outside_cannot_be_changed_in_any_way() {
 #[test]
 fn modes_owners_and_times_of_what_is_outside_stay_as_they_are() {
     use std::os::unix::fs::MetadataExt;
-    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+    for namespaces in variants().into_iter().filter(|variant| variant.mounts) {
         let folders = TestFolders::new();
         let look = || {
             let it = fs::metadata(folders.outside.join("file")).unwrap();
@@ -318,7 +318,7 @@ fn what_is_to_be_kept_is_kept_where_it_is() {
         "mv neighbour .git/config",
         "cd .git/hooks && echo x > new",
     ];
-    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+    for namespaces in variants().into_iter().filter(|variant| variant.mounts) {
         for script in scripts {
             let folders = TestFolders::new();
             let git = folders.inside.join(".git");
@@ -342,7 +342,7 @@ fn what_is_to_be_kept_is_kept_where_it_is() {
 
 #[test]
 fn a_command_that_begins_in_a_kept_place_cannot_change_it_either() {
-    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+    for namespaces in variants().into_iter().filter(|variant| variant.mounts) {
         let mut folders = TestFolders::new();
         let write = vec![folders.inside.clone()];
         folders.inside = folders.inside.join(".git/hooks");
@@ -358,7 +358,7 @@ fn a_command_that_begins_in_a_kept_place_cannot_change_it_either() {
 
 #[test]
 fn shared_memory_is_its_own() {
-    for namespaces in variants().into_iter().filter(|it| it.mounts) {
+    for namespaces in variants().into_iter().filter(|variant| variant.mounts) {
         let folders = TestFolders::new();
         let name = format!("/dev/shm/turnwright-test-{}", std::process::id());
         let script = format!("ls -A /dev/shm; echo x > {name} && cat {name}");
@@ -367,7 +367,7 @@ fn shared_memory_is_its_own() {
         let script = "df -Pk /dev/shm | awk 'NR == 2 { print $2 }'; \
                       awk '/^MemTotal/ { print $2 }' /proc/meminfo";
         let (text, _) = folders.run(&folders.profile(), namespaces, script);
-        let sizes: Vec<u64> = text.lines().map(|it| it.parse().unwrap()).collect();
+        let sizes: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
         assert!(sizes[0] <= sizes[1] / 4 + 4, "{text}");
     }
 }
@@ -397,7 +397,8 @@ fn call(number: i64, a: i64, b: i64, c: i64) -> impl Fn() -> i64 + Send + Sync +
 #[test]
 fn dangerous_system_calls_are_denied() {
     const CHILD_OF_PARENT: i64 = (libc::CLONE_PARENT | libc::SIGCHLD) as i64;
-    let (denied, none) = (libc::EPERM, libc::ENOSYS);
+    let denied = libc::EPERM;
+    let none = libc::ENOSYS;
     let parent = i64::from(std::process::id());
     let device = i64::from(libc::S_IFBLK | 0o600);
     let rows: &[(&str, i64, [i64; 3], i32)] = &[
@@ -445,7 +446,7 @@ fn dangerous_system_calls_are_denied() {
         #[cfg(target_arch = "x86_64")]
         ("a socket by x32", 0x4000_0000 | libc::SYS_socket, [2, 1, 0], denied),
     ];
-    let can_scope = sandbox_support().landlock_abi.is_some_and(|it| it >= 6);
+    let can_scope = sandbox_support().landlock_abi.is_some_and(|abi| abi >= 6);
     for namespaces in variants() {
         for (name, number, [a, b, c], expected) in rows {
             if *number == libc::SYS_kill && !can_scope {
@@ -472,7 +473,7 @@ fn listeners_outside_are_not_reached_and_those_inside_are() {
     let folders = TestFolders::new();
     let places = [folders.inside.join("line"), folders.outside.join("line")];
     let _listeners =
-        places.each_ref().map(|it| std::os::unix::net::UnixListener::bind(it).unwrap());
+        places.each_ref().map(|path| std::os::unix::net::UnixListener::bind(path).unwrap());
     let script = |path: &Path| {
         let path = path.display();
         format!("python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")'")
@@ -523,7 +524,7 @@ fn listeners_that_were_renamed_or_named_by_a_relative_path_are_not_reached() {
 fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
     let socket = PathBuf::from(format!("/run/turnwright-test-{}", std::process::id()));
     let can_listen = std::os::unix::net::UnixListener::bind(&socket).is_ok();
-    drop(fs::remove_file(&socket));
+    fs::remove_file(&socket).ok();
     if !can_listen || !has("python3") || !namespace_support().mounts {
         eprintln!(
             "NOT TESTED: there are no mount namespaces here, or this user may not write to /run"
@@ -531,7 +532,8 @@ fn a_listener_of_a_daemon_that_starts_meanwhile_is_not_reached() {
         return;
     }
     let folders = TestFolders::new();
-    let (started, listening) = (folders.inside.join("started"), folders.outside.join("listening"));
+    let started = folders.inside.join("started");
+    let listening = folders.outside.join("listening");
     let script = format!(
         "touch started; until [ -e $OUT/listening ]; do sleep 0.01; done; \
          python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")'",
@@ -558,8 +560,8 @@ fn what_programs_share_by_number_is_its_own() {
     let sandbox =
         LinuxSandbox::with_namespaces(&TestFolders::new().profile(), None, namespace_support())
             .unwrap();
-    let outside =
-        fs::metadata("/proc/self/ns/ipc").map(|it| std::os::unix::fs::MetadataExt::ino(&it));
+    let outside = fs::metadata("/proc/self/ns/ipc")
+        .map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata));
     let mut command = Command::new("stat");
     command.args(["-Lc", "%i", "/proc/self/ns/ipc"]);
     let output = confined(&mut command, sandbox, || Ok(())).output().unwrap();
@@ -668,7 +670,7 @@ fn root_inside_is_not_root() {
         let (text, _) =
             folders.run(&folders.profile(), namespaces, "cat /proc/self/status; ulimit -c");
         let value = |name: &str| {
-            let line = text.lines().find(|it| it.starts_with(name)).unwrap();
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
             u64::from_str_radix(line.split_whitespace().next_back().unwrap(), 16).unwrap()
         };
         let dangerous = !0b100_1111_1011_u64;
@@ -729,7 +731,8 @@ fn no_write_follows_a_folder_that_becomes_a_symlink() {
     use std::sync::atomic::{AtomicBool, Ordering};
     for namespaces in variants() {
         let folders = TestFolders::new();
-        let (folder, link) = (folders.inside.join("folder"), folders.inside.join("link"));
+        let folder = folders.inside.join("folder");
+        let link = folders.inside.join("link");
         fs::create_dir(&folder).unwrap();
         std::os::unix::fs::symlink(&folders.outside, &link).unwrap();
         let over = Arc::new(AtomicBool::new(false));
@@ -750,8 +753,8 @@ fn no_write_follows_a_folder_that_becomes_a_symlink() {
         over.store(true, Ordering::Relaxed);
         assert!(swapping.join().unwrap() > 100);
         assert_eq!(fs::read_dir(&folders.outside).unwrap().count(), 1);
-        let written = ["folder", "link"].map(|it| folders.inside.join(it));
-        let written = written.into_iter().find(|it| !it.is_symlink()).unwrap();
+        let paths = ["folder", "link"].map(|name| folders.inside.join(name));
+        let written = paths.into_iter().find(|path| !path.is_symlink()).unwrap();
         assert!(fs::read_dir(written).unwrap().count() > 0, "nothing was tried");
     }
 }

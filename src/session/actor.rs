@@ -324,7 +324,7 @@ impl SessionActor {
         let current = (mode, selection.model.name().to_owned(), selection.effort);
         if self.announcements.must_save(&current) {
             let (mode, model, effort) = current;
-            drop(self.services.log().save_settings(mode.id(), model, effort.id()));
+            self.services.log().save_settings(mode.id(), model, effort.id()).in_background();
         }
         let settings = settings::all(&self.host, &self.services);
         self.send(|announcements| announcements.update_settings(settings));

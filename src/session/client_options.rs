@@ -65,7 +65,7 @@ impl SessionActor {
     /// Applies and stores what the client asks for.
     pub(super) fn set_client_options(&mut self, options: &ClientOptions) -> Result<(), Error> {
         let text = serde_json::to_string(options).map_err(StoreError::from)?;
-        drop(self.services.log().set_client_options(text));
+        self.services.log().set_client_options(text).in_background();
         self.apply_client_options(options);
         self.announcements.add_notices(options.notices.iter().cloned());
         Ok(())

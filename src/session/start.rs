@@ -34,7 +34,7 @@ impl SessionActor {
                 let row = self.row();
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
-                drop(self.services.log().create_session(row));
+                self.services.log().create_session(row).in_background();
                 options.map_or(Ok(()), |options| self.set_client_options(&options))
             }
             SessionOrigin::Stored { replay } => {

@@ -245,7 +245,7 @@ impl TurnHelpers {
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(session.clone(), roots.cwd().to_path_buf())
         };
-        drop(log.create_session(row));
+        log.create_session(row).in_background();
         let record = json!({ "description": task.title, "type": task.kind.name,
             "session_id": session.as_str(), "background": task.in_background });
         let written = env.log.record_helper(call, record.to_string());

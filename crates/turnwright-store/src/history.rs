@@ -532,7 +532,7 @@ mod tests {
                 duration: length,
                 ..CallOutcome::default()
             };
-            drop(log.finish_call(&id, outcome));
+            log.finish_call(&id, outcome).in_background();
         }
         first
     }

@@ -84,6 +84,11 @@ impl PendingWrite {
         self.waiting.clone().is_none_or(|waiting| waiting.now_or_never().is_some())
     }
 
+    /// Lets it be committed while the session goes on.
+    pub fn in_background(self) {
+        drop(self);
+    }
+
     /// Waits for the commit, up to a timeout. If it fails the session goes on, and
     /// [`SessionLog::take_notices`] reports why.
     pub async fn written(mut self) {

@@ -223,7 +223,7 @@ impl LogWriter {
                     let before = FileState::Absent;
                     let files = vec![FileChange { path, before, after: None }];
                     let intent = ChangeIntent { files, bytes: Vec::new() };
-                    drop(log.record_intent(call, intent, Durability::ProcessCrash));
+                    log.record_intent(call, intent, Durability::ProcessCrash).in_background();
                 }
             }
             LogOp::Settle(number) => {
@@ -242,15 +242,15 @@ impl LogWriter {
                         content,
                         ..CallOutcome::default()
                     };
-                    drop(log.finish_call(&call, settled));
+                    log.finish_call(&call, settled).in_background();
                 }
             }
             LogOp::Draft => {
                 let seq = log.reserve_seq();
                 let id = self.mint("msg").into();
-                drop(log.append_draft(seq, &id, true, "thinking".to_owned()));
-                drop(log.append_draft(seq, &id, false, "some ".to_owned()));
-                drop(log.append_draft(seq, &id, false, "words".to_owned()));
+                log.append_draft(seq, &id, true, "thinking".to_owned()).in_background();
+                log.append_draft(seq, &id, false, "some ".to_owned()).in_background();
+                log.append_draft(seq, &id, false, "words".to_owned()).in_background();
             }
             LogOp::Note => {
                 let id = self.mint("msg").into();

@@ -125,7 +125,7 @@ impl Turn {
         let is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
             let settled = self.settled(call, &outcome, is_cancelled, None);
-            drop(self.services.log().finish_call(&call.id, settled));
+            self.services.log().finish_call(&call.id, settled).in_background();
         }
         if !calls.is_empty() {
             self.services.log().flush().written().await;
@@ -183,7 +183,7 @@ impl Turn {
         hidden_secrets::hide(&mut outcome);
         outcome.content.splice(..0, shown);
         if let Some((update, settled)) = self.settle(results, index, &outcome, is_cancelled, None) {
-            drop(self.services.log().finish_call(&update.id, settled));
+            self.services.log().finish_call(&update.id, settled).in_background();
             self.services.log().flush().written().await;
             self.cards.finish(update);
         }

@@ -79,7 +79,7 @@ impl FileChangeRecorder {
         if only_reads {
             // Nobody waits: if the write is lost, the history says that the call had not begun, which
             // makes no difference, because its sandbox lets it change nothing.
-            drop(note(ChangeIntent::default()));
+            note(ChangeIntent::default()).in_background();
             return Some((prepared, FileChangeRecorder::default()));
         }
         if pass.effects().iter().all(|effect| matches!(effect, Effect::Remote(_))) {
@@ -226,18 +226,18 @@ pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &Cancella
         // The end of the turn is awaited and written after this.
         if let Some((mut changes, _)) = found {
             changes.settle_command();
-            drop(log.record_changes(turn, last, changes.files, changes.contents));
+            log.record_changes(turn, last, changes.files, changes.contents).in_background();
         }
         for call in others {
             let mut changes = CallChanges::default();
             changes.settle_command();
-            drop(log.record_changes(turn, call, changes.files, Vec::new()));
+            log.record_changes(turn, call, changes.files, Vec::new()).in_background();
         }
     } else {
         for call in &calls {
             let mut changes = CallChanges { is_unknown: true, ..CallChanges::default() };
             changes.settle_command();
-            drop(log.record_changes(log.turn(), call, changes.files, Vec::new()));
+            log.record_changes(log.turn(), call, changes.files, Vec::new()).in_background();
         }
     }
     checkpoint.drop_costly_baseline();
@@ -273,7 +273,7 @@ async fn after(
         if let Err((mut changes, report)) = found.send((changes, report)) {
             own.drop_baseline();
             changes.settle_command();
-            drop(log.record_changes(turn, &call, changes.files, changes.contents));
+            log.record_changes(turn, &call, changes.files, changes.contents).in_background();
             if let Some((check, report)) = check.zip(report) {
                 check.client.update(Update::Notice(report));
             }

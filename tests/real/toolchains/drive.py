@@ -24,6 +24,8 @@ GIT = "[user]\nname = Someone\nemail = someone@example.org\n[init]\ndefaultBranc
 # The access that a result names, apart from access to everything. What the sandbox allows, at the end, names the
 # network always: a model asks for it where the output is about it.
 NAMED = re.compile(r'"escalate": "((?:network|debug|[\w.]+:\d+)(?:,[^"]*)?)"')
+# What was denied, and the access that allows it.
+DENIED = re.compile(r'If it is needed, call again with "escalate": "([^"]+)"')
 LIMITS = re.compile(r"\[sandbox: .*", re.DOTALL)
 ABOUT_NETWORKS = re.compile(r"listen|socket|connect|bind|resolve|unreachable|network", re.IGNORECASE)
 
@@ -82,6 +84,8 @@ class Outside:
 
 def suggestion(result):
     """The access for which a model asks after a failure."""
+    if denied := DENIED.search(result.text):
+        return denied[1]
     output = LIMITS.sub("", result.text)
     named = NAMED.search(output)
     if named or not ABOUT_NETWORKS.search(output):

@@ -18,7 +18,7 @@ use crate::signing::wire::{
 };
 use turnwright_types::io_error_text::io_error_text;
 
-/// What git wants to be signed.
+/// A request of git for a signature.
 struct Work {
     key: OsString,
     literal_key: Option<String>,

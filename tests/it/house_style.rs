@@ -51,6 +51,7 @@ fn each_figure_counts_what_its_name_says() {
         ("lines.map(|item| item)", ""),
         ("let (a, b) = (1, 2);", "lets packed in a tuple"),
         ("let (a, b) = pair;", ""),
+        ("let (Some(a), Some(b)) = (a, b) else {", ""),
         ("drop(sender.send(1));", "results dropped by a call of drop"),
         ("drop(guard);", ""),
         ("/// What is told.", "comments that begin with What or Whether"),
@@ -81,7 +82,9 @@ fn closures_of_it(line: &str) -> usize {
 }
 
 fn is_packed_let(line: &str) -> bool {
-    line.starts_with("let (") && line.contains(") = (")
+    let Some(rest) = line.strip_prefix("let (") else { return false };
+    let is_name = |char: char| char.is_alphanumeric() || "_, ".contains(char);
+    rest.split_once(") = (").is_some_and(|(names, _)| names.chars().all(is_name))
 }
 
 fn is_riddle(line: &str) -> bool {

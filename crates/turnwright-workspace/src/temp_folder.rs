@@ -103,7 +103,7 @@ impl PrivateTempFolder {
 fn remove_abandoned(place: &Path, min_age: Duration) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let begins = |prefix: &str| name.to_str().is_some_and(|it| it.starts_with(prefix));
+        let begins = |prefix: &str| name.to_str().is_some_and(|name| name.starts_with(prefix));
         let min_age = if begins(NEW_PREFIX) { min_age } else { Duration::ZERO };
         if (begins(PREFIX) || begins(NEW_PREFIX))
             && is_abandoned(&entry.path(), min_age).unwrap_or(false)
@@ -133,7 +133,7 @@ fn is_abandoned(folder: &Path, min_age: Duration) -> io::Result<bool> {
     Ok(lock_now(&open(folder)?).is_ok())
 }
 
-/// Whether a file belongs to the user of this process.
+/// Returns true if a file belongs to the user of this process.
 #[cfg(unix)]
 pub(crate) fn is_own(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::MetadataExt::uid(metadata) == rustix::process::geteuid().as_raw()
@@ -209,7 +209,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let used = PrivateTempFolder::create_in(place.path()).unwrap();
         fs::write(used.path().join("a"), "x").unwrap();
-        let [left, new] = [PREFIX, NEW_PREFIX].map(|it| place.path().join(format!("{it}left")));
+        let [left, new] =
+            [PREFIX, NEW_PREFIX].map(|prefix| place.path().join(format!("{prefix}left")));
         for folder in [&left, &new] {
             fs::create_dir_all(folder.join("deep")).unwrap();
             fs::write(folder.join("deep/a"), "x").unwrap();

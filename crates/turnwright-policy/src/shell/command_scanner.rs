@@ -91,7 +91,9 @@ impl CommandScanner {
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
         let start = words
             .iter()
-            .position(|word| !known_words::is_reserved(&word.text) && !is_assignment(&word.text))
+            .position(|word| {
+                !known_words::is_reserved(&word.text) && !known_words::is_assignment(&word.text)
+            })
             .unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
@@ -169,10 +171,6 @@ fn without_substitution(words: &mut [Word]) {
     }
 }
 
-fn is_assignment(word: &str) -> bool {
-    known_words::assignment(word).is_some()
-}
-
 /// Adds the commands that a command could start: those after its options, their values, numbers and
 /// assignments.
 fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) {
@@ -223,7 +221,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             continue;
         }
         let is_number = word.text.starts_with(|char: char| char.is_ascii_digit());
-        if is_number || is_assignment(&word.text) {
+        if is_number || known_words::is_assignment(&word.text) {
             is_value = false;
             continue;
         }

@@ -101,6 +101,10 @@ pub(super) fn is_plain_variable(name: &str) -> bool {
     PLAIN_VARIABLES.binary_search(&name).is_ok()
 }
 
+pub(super) fn is_assignment(word: &str) -> bool {
+    known_words::assignment(word).is_some()
+}
+
 pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }

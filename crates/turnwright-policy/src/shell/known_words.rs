@@ -102,7 +102,7 @@ pub(super) fn is_plain_variable(name: &str) -> bool {
 }
 
 pub(super) fn is_assignment(word: &str) -> bool {
-    known_words::assignment(word).is_some()
+    assignment(word).is_some()
 }
 
 pub(super) fn is_reserved(word: &str) -> bool {

@@ -416,18 +416,14 @@ impl ConfinementBuilder<'_> {
     /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
     fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
         let named = self.command.reads.iter().map(|target| target.path.clone());
-        let places = silent_reads::readable(self.env.files.roots(), environment, &self.real_paths);
+        let places = silent_reads::readable(
+            self.env.files.roots(),
+            environment,
+            &self.command.script,
+            &self.real_paths,
+        );
         let list = profile.readable.get_or_insert_default();
         list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
-    }
-
-    /// Commands never reach the machine's servers, whatever the settings say about the network.
-    fn network(&self) -> Network {
-        match self.env.confinement.network {
-            Network::On => Network::Internet,
-            _ if self.network => Network::Internet,
-            other => other,
-        }
     }
 
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.

@@ -206,6 +206,8 @@ pub(super) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<Deni
 
 /// The first absolute path in a message, in quotes or between other words.
 fn path_in(line: &str) -> Option<&str> {
+    // A shell begins with its own path.
+    let line = line.split_once(": line ").map_or(line, |(_, message)| message);
     let quoted =
         line.split(['\'', '"', '`', '‘', '’', '“', '”']).find(|part| part.starts_with('/'));
     let path = quoted.or_else(|| {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::hidden_paths::outermost;
 use super::repository;
+use turnwright_policy::shell::Script;
 use turnwright_workspace::RealPaths;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
@@ -28,6 +29,7 @@ const TOOLCHAIN_VARIABLES: [&str; 6] =
 pub(super) fn readable(
     roots: &Roots,
     environment: &Environment,
+    script: &Script,
     real_paths: &RealPaths,
 ) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
@@ -43,6 +45,9 @@ pub(super) fn readable(
     all.extend(named.map(PathBuf::from).filter(|folder| is_below_home(folder, home)));
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
     all.extend(programs.flat_map(|folder| installation(&folder, home)));
+    for command in &script.commands {
+        all.extend(linked_program(command.program(), environment, real_paths, home));
+    }
     // Seatbelt knows a file only by its real path.
     let absolute = all.iter().filter(|path| path.is_absolute());
     let mut real: Vec<_> = absolute.filter_map(|path| real_paths.get(path)).collect();
@@ -65,12 +70,30 @@ pub(super) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<P
     all
 }
 
+/// The places of a program that `PATH` has only as a link to another installation.
+fn linked_program(
+    name: &str,
+    environment: &Environment,
+    real_paths: &RealPaths,
+    home: Option<&Path>,
+) -> Vec<PathBuf> {
+    let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
+    let mut found = folders.filter_map(|folder| real_paths.get(&folder.join(name)));
+    let Some(program) = found.find(|path| path.is_file()) else { return Vec::new() };
+    match program.parent() {
+        Some(folder) if is_program_folder(folder) => installation(folder, home),
+        _ => vec![program],
+    }
+}
+
+fn is_program_folder(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| PROGRAM_FOLDERS.iter().any(|known| name == *known))
+}
+
 /// The places of a toolchain, given the folder of its programs.
 fn installation(programs: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let is_named =
-        programs.file_name().is_some_and(|name| PROGRAM_FOLDERS.iter().any(|known| name == *known));
     match programs.parent() {
-        Some(folder) if is_named && is_below_home(folder, home) => {
+        Some(folder) if is_program_folder(programs) && is_below_home(folder, home) => {
             BESIDE_PROGRAMS.iter().map(|name| folder.join(name)).collect()
         }
         _ => vec![programs.to_path_buf()],
@@ -91,6 +114,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use turnwright_types::dialect::ShellDialect;
     use turnwright_workspace::real_path;
 
     #[test]
@@ -128,7 +152,42 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         assert_eq!(project_folders(&session, &environment), std::slice::from_ref(&top));
-        let places = readable(&session, &environment, &RealPaths::default());
+        let places = readable(&session, &environment, &script("ls"), &RealPaths::default());
         assert!(places.contains(&top));
+    }
+
+    fn script(line: &str) -> Script {
+        let command = turnwright_policy::shell::command(line, "/", ShellDialect::Bash);
+        Script::clone(&command.script)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_is_a_link_may_read_what_belongs_to_its_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = real_path(folder.path()).unwrap();
+        let [links, sdk, loose] = ["links", "sdk/bin", "loose"].map(|name| top.join(name));
+        for folder in [&links, &sdk, &loose] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::create_dir(top.join("sdk/lib")).unwrap();
+        for (name, target) in [("go", &sdk), ("own", &loose)] {
+            fs::write(target.join(name), "").unwrap();
+            std::os::unix::fs::symlink(target.join(name), links.join(name)).unwrap();
+        }
+        let environment = Environment::default().with("PATH", links.as_os_str());
+        let session = Roots::new(&links).unwrap();
+        let line = script("go env; own");
+        let places = readable(&session, &environment, &line, &RealPaths::default());
+        for (path, is_open) in [
+            (sdk.join("go"), true),
+            (top.join("sdk/lib"), true),
+            (loose.join("own"), true),
+            (top.join("sdk/secrets"), false),
+            (loose.join("other"), false),
+        ] {
+            let found = places.iter().any(|place| path.starts_with(place));
+            assert_eq!(found, is_open, "{}", path.display());
+        }
     }
 }

@@ -2,8 +2,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::ConfinementBuilder;
+use turnwright_sandbox::Network;
 use turnwright_workspace::exec::Environment;
 use url::{Host, Url};
+
+impl ConfinementBuilder<'_> {
+    /// Commands never reach the machine's servers, whatever the settings say about the network.
+    pub(super) fn network(&self) -> Network {
+        match self.env.confinement.network {
+            Network::On => Network::Internet,
+            _ if self.network => Network::Internet,
+            other => other,
+        }
+    }
+}
 
 /// The variables that name proxies, in capitals or not.
 const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "ftp_proxy"];

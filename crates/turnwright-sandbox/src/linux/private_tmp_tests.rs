@@ -194,7 +194,7 @@ fn links_in_tmp_make_nothing_elsewhere() {
     let Some((folders, own, mut profile)) = in_tmp() else { return };
     let Ok(name) = own.path().strip_prefix("/tmp") else { return };
     let inner = own.path().join("inner");
-    fs::create_dir(&inner).unwrap();
+    fs::create_dir_all(inner.join(name.parent().unwrap())).unwrap();
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), inner.join(name)).unwrap();
     profile.private_tmp = Some(PrivateTmp { folder: inner, shown: Vec::new() });

@@ -91,9 +91,7 @@ impl CommandScanner {
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
         let start = words
             .iter()
-            .position(|word| {
-                !known_words::is_reserved(&word.text) && !known_words::is_assignment(&word.text)
-            })
+            .position(|word| !known_words::is_prefix(&word.text))
             .unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
@@ -104,10 +102,8 @@ impl CommandScanner {
         if let [list] = words.as_slice()
             && let Some(list) = list.text.strip_prefix('{').and_then(|text| text.strip_suffix('}'))
         {
-            words = list
-                .split(',')
-                .map(|text| Word { text: text.to_owned(), is_glob: false })
-                .collect();
+            let parts = list.split(',');
+            words = parts.map(|text| Word { text: text.to_owned(), is_glob: false }).collect();
         }
         let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
         while let Some(mut simple) = simples.pop() {

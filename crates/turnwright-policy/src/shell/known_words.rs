@@ -105,6 +105,11 @@ pub(super) fn is_assignment(word: &str) -> bool {
     assignment(word).is_some()
 }
 
+/// Returns true for a word that may stand in front of a command.
+pub(super) fn is_prefix(word: &str) -> bool {
+    is_reserved(word) || is_assignment(word)
+}
+
 pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }

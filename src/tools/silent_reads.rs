@@ -14,8 +14,8 @@ use turnwright_workspace::files::Roots;
 const PROGRAM_FOLDERS: [&str; 2] = ["bin", "sbin"];
 /// The parts of a toolchain beside them that they need. Anything else there may be the user's, such as
 /// a login.
-const BESIDE_PROGRAMS: [&str; 8] =
-    ["bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "go.env"];
+const BESIDE_PROGRAMS: [&str; 9] =
+    ["bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "go.env", "pyvenv.cfg"];
 /// The folders below the home folder in which programs that choose a version find the program that they
 /// run.
 const TOOLCHAINS: [&str; 8] =
@@ -171,6 +171,7 @@ mod tests {
             fs::create_dir_all(folder).unwrap();
         }
         fs::create_dir(top.join("sdk/lib")).unwrap();
+        fs::write(top.join("sdk/pyvenv.cfg"), "").unwrap();
         for (name, target) in [("go", &sdk), ("own", &loose)] {
             fs::write(target.join(name), "").unwrap();
             std::os::unix::fs::symlink(target.join(name), links.join(name)).unwrap();
@@ -182,6 +183,7 @@ mod tests {
         for (path, is_open) in [
             (sdk.join("go"), true),
             (top.join("sdk/lib"), true),
+            (top.join("sdk/pyvenv.cfg"), true),
             (loose.join("own"), true),
             (top.join("sdk/secrets"), false),
             (loose.join("other"), false),

@@ -65,17 +65,34 @@ pub(super) enum LoginSupport {
 pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
     let version = params.get("protocolVersion").and_then(Value::as_u64);
     let is_newer = version == Some(2) || version > Some(2) && has_newer_form(params);
-    let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
-    let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
     let request: InitializeRequest = read_params(Initialize::NAME, params)?;
     if is_newer {
         // The v1 fields of a newer client mean nothing: it offers neither files nor terminals,
         // whatever they say (R-INIT-14).
-        let login = if terminal { LoginSupport::Terminal } else { LoginSupport::Unsupported };
-        return Ok(ClientCaps { login, forms, ..ClientCaps::default() });
+        return Ok(newer_caps(params));
     }
-    let subagents = params.pointer("/clientCapabilities/subagents").is_some_and(Value::is_object);
+    let subagents = has_object(params, "/clientCapabilities/subagents");
     Ok(ClientCaps { subagents, ..v1_caps(&request.client_capabilities) })
+}
+
+/// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
+pub(super) fn read_v2_client_caps(params: &Value) -> ClientCaps {
+    ClientCaps { notices: true, compactions: true, ..newer_caps(params) }
+}
+
+/// The capabilities in the form of version 2 that mean the same in version 1.
+fn newer_caps(params: &Value) -> ClientCaps {
+    let login = if has_object(params, "/capabilities/auth/terminal") {
+        LoginSupport::Terminal
+    } else {
+        LoginSupport::Unsupported
+    };
+    let forms = has_object(params, "/capabilities/elicitation/form");
+    ClientCaps { login, forms, ..ClientCaps::default() }
+}
+
+fn has_object(params: &Value, place: &str) -> bool {
+    params.pointer(place).is_some_and(Value::is_object)
 }
 
 fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {

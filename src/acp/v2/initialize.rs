@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::wire::{InitializeV2, LogIn, LogOut};
-use crate::acp::capabilities::{ClientCaps, LoginSupport, auth_methods};
+use crate::acp::capabilities::{auth_methods, read_v2_client_caps};
 use crate::acp::connection::Connection;
 use crate::acp::extensions;
 use crate::acp::offer;
@@ -34,7 +34,7 @@ pub(super) fn initialize(
     };
     connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
     connection.host.set_client(&params, "info", "capabilities");
-    let caps = client_caps(&params);
+    let caps = read_v2_client_caps(&params);
     connection.client = Some(caps);
     connection.version = Version::V2;
     let task = offer::make(&connection.host, move |is_configured, modalities| {
@@ -43,24 +43,6 @@ pub(super) fn initialize(
         methods
     });
     connection.offer = offer::later(&connection.host, task);
-}
-
-/// The capabilities of a client. One that is not declared is not used. Notices and compactions are a part of
-/// version 2.
-fn client_caps(params: &Value) -> ClientCaps {
-    let has = |place: &str| params.pointer(place).is_some_and(Value::is_object);
-    let login = if has("/capabilities/auth/terminal") {
-        LoginSupport::Terminal
-    } else {
-        LoginSupport::Unsupported
-    };
-    ClientCaps {
-        login,
-        forms: has("/capabilities/elicitation/form"),
-        notices: true,
-        compactions: true,
-        ..ClientCaps::default()
-    }
 }
 
 fn response(methods: &[AuthMethod], modalities: Modalities) -> Value {

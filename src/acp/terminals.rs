@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::client::{AcpClient, error_text};
-use super::wire::schema::{
+use super::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalId as WireId, TerminalOutputRequest, WaitForTerminalExitRequest,
 };

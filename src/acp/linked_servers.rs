@@ -174,6 +174,7 @@ fn parse_outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
         error @ (RequestError::ConnectionClosed | RequestError::TimedOut(_)) => {
             LinkError::Gone(error.to_string())
         }
+        error @ RequestError::TooMany => LinkError::Failed(error.to_string()),
     })?;
     let malformed =
         || LinkError::Failed("the editor's answer has neither a result nor an error".to_owned());
@@ -229,6 +230,7 @@ mod tests {
             (refuses(-33002), "Failed: the editor answered with an error: no"),
             (refuses(SERVER_UNAVAILABLE), "Gone: the editor no longer has it: no"),
             (Err(RequestError::ConnectionClosed), "Gone: the connection has ended"),
+            (Err(RequestError::TooMany), "Failed: too many requests"),
         ];
         for (answer, expected) in table {
             let described = match parse_outcome(answer.clone()) {

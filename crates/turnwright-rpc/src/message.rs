@@ -29,7 +29,7 @@ impl RequestId {
         is_valid.then(|| RequestId(raw.to_owned()))
     }
 
-    /// The id as an integer: the form that the requests of [`super::Peer`] use.
+    /// The id as an integer: the form that our own requests use.
     pub(super) fn as_u64(&self) -> Option<u64> {
         self.0.get().parse().ok()
     }
@@ -123,6 +123,9 @@ impl Params {
     }
 }
 
+/// The answer to a request.
+pub type RpcResponse = Result<Box<RawValue>, RpcError>;
+
 /// A well-formed incoming message.
 #[derive(Debug)]
 pub enum RpcMessage {
@@ -131,7 +134,7 @@ pub enum RpcMessage {
     /// Must not be answered.
     Notification { method: Box<str>, params: Params },
     /// The peer's answer to a request that we sent.
-    Response { id: RequestId, result: Result<Box<RawValue>, RpcError> },
+    Response { id: RequestId, result: RpcResponse },
 }
 
 /// The result of parsing one line of input.
@@ -328,7 +331,7 @@ pub(super) fn write_notification(
 }
 
 /// Appends a request, without the line feed.
-pub(super) fn write_request(
+pub fn write_request(
     buffer: &mut Vec<u8>,
     id: u64,
     method: &str,
@@ -337,20 +340,15 @@ pub(super) fn write_request(
     serde_json::to_writer(buffer, &OutgoingRequest { jsonrpc: JSONRPC_VERSION, id, method, params })
 }
 
-/// Appends a successful response, without the line feed.
-pub(super) fn write_success(
+/// Appends a response, without the line feed.
+pub fn write_response<R: Serialize>(
     buffer: &mut Vec<u8>,
     id: &RequestId,
-    result: &impl Serialize,
+    result: Result<&R, &RpcError>,
 ) -> serde_json::Result<()> {
-    serde_json::to_writer(buffer, &SuccessResponse { jsonrpc: JSONRPC_VERSION, id, result })
-}
-
-/// Appends an error response, without the line feed.
-pub(super) fn write_failure(
-    buffer: &mut Vec<u8>,
-    id: &RequestId,
-    error: &RpcError,
-) -> serde_json::Result<()> {
-    serde_json::to_writer(buffer, &ErrorResponse { jsonrpc: JSONRPC_VERSION, id, error })
+    let jsonrpc = JSONRPC_VERSION;
+    match result {
+        Ok(result) => serde_json::to_writer(buffer, &SuccessResponse { jsonrpc, id, result }),
+        Err(error) => serde_json::to_writer(buffer, &ErrorResponse { jsonrpc, id, error }),
+    }
 }

@@ -16,8 +16,8 @@ use tokio::sync::oneshot::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use turnwright_rpc::{
-    MAX_PENDING_REQUESTS, Outbox, ParsedLine, PendingRequests, RequestError, RequestId, RpcError,
-    RpcMessage, RpcResponse, parse_line,
+    MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
+    RpcError, RpcMessage, RpcResponse, parse_line,
 };
 
 use super::handler::{Reply, ServerMessageHandler};
@@ -269,7 +269,11 @@ impl Peer {
                 self.handle_request(id, &method, params.read().unwrap_or_default()).await;
             }
             ParsedLine::Message(RpcMessage::Notification { method, params }) => {
-                self.handle_notification(&method, &params.read().unwrap_or_default());
+                if &*method == "notifications/cancelled" {
+                    self.withdraw_question(&params);
+                } else {
+                    self.0.handler.notify(&method, &params.read().unwrap_or_default());
+                }
             }
             ParsedLine::Rejected { id, error } if id != RequestId::null() => {
                 self.respond(&id, Err(&error)).await;
@@ -280,17 +284,12 @@ impl Peer {
         }
     }
 
-    pub(super) fn handle_notification(&self, method: &str, params: &Value) {
-        if method == "notifications/cancelled" {
-            let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-            let id = raw_id.and_then(|raw| RequestId::parse(&raw));
-            // The id is in use until the question is answered.
-            if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
-                question.cancel();
-            }
-            return;
+    /// Cancels the question that a notification names. Its id stays in use until it is answered.
+    fn withdraw_question(&self, params: &Params) {
+        let id = params.withdrawn_request();
+        if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
+            question.cancel();
         }
-        self.0.handler.notify(method, params);
     }
 
     async fn handle_request(&self, id: RequestId, method: &str, params: Value) {

@@ -19,8 +19,8 @@ mod tests;
 
 pub use long_line::{LongLine, read_line};
 pub use message::{
-    Params, ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_request,
-    write_response,
+    Params, ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line,
+    some_even_if_null, write_request, write_response,
 };
 pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use peer::Peer;

@@ -121,6 +121,17 @@ impl Params {
     pub fn text(&self) -> &str {
         self.0.as_deref().map_or("{}", RawValue::get)
     }
+
+    /// The request that a notification withdraws.
+    pub fn withdrawn_request(&self) -> Option<RequestId> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Withdrawal {
+            // Kept raw, because ids are compared byte for byte.
+            request_id: Box<RawValue>,
+        }
+        RequestId::parse(&self.read::<Withdrawal>().ok()?.request_id)
+    }
 }
 
 /// The answer to a request.
@@ -167,8 +178,8 @@ struct RawMessage<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Tells `"id": null` apart from an absent id, which `Option`'s own implementation does not.
-fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
+/// Tells a field that is `null` apart from an absent one, which `Option`'s own implementation does not.
+pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)

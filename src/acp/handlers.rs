@@ -1,7 +1,6 @@
 //! Handlers of connection and prompt methods. None of them waits.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::connection::{CancelTarget, Connection};
@@ -163,14 +162,7 @@ pub(super) fn cancel(connection: &mut Connection, params: &Params) {
 /// not cancelled, though it may wait up to ten seconds for the provider's model list; every other
 /// request is answered before its cancellation could be read.
 pub(super) fn cancel_request(connection: &mut Connection, params: &Params) {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct CancelRequest {
-        // Kept raw, because ids are compared byte for byte.
-        request_id: Box<RawValue>,
-    }
-    let Ok(params) = params.read::<CancelRequest>() else { return };
-    let Some(id) = RequestId::parse(&params.request_id) else { return };
+    let Some(id) = params.withdrawn_request() else { return };
     match connection.in_flight.remove(&id) {
         Some(CancelTarget::Prompt(session, key)) => {
             if let Some(handle) = connection.session(&session) {

@@ -210,7 +210,7 @@ impl TerminalCards {
         let is_permanent = match error {
             RequestError::TimedOut(_) => true,
             RequestError::ErrorResponse(error) => error.code == METHOD_NOT_FOUND,
-            RequestError::ConnectionClosed => false,
+            RequestError::ConnectionClosed | RequestError::TooMany => false,
         };
         if is_permanent {
             self.is_unavailable.store(true, Ordering::Relaxed);

@@ -35,7 +35,8 @@ pub(super) struct UserQuestions {
     version: Version,
     /// True if the client shows elicitation forms (R-EL-1).
     pub(super) has_forms: bool,
-    /// One permit: the user is shown one question at a time, of whatever kind.
+    /// One permit: the user is shown one question at a time, of whatever kind. The queue of calls orders only
+    /// those about permissions.
     slot: Semaphore,
 }
 

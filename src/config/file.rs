@@ -63,7 +63,7 @@ pub(super) struct NamedModelSection {
     pub(super) request: Map<String, Value>,
 }
 
-/// `[agent]`: instructions to the model about itself, in addition to the built-in ones.
+/// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AgentSection {

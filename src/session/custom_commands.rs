@@ -31,7 +31,7 @@ pub(super) struct CustomCommands(Arc<Mutex<LastScan>>);
 #[derive(Debug, Default)]
 struct LastScan {
     files: Arc<FileCommands>,
-    /// True until somebody asks for its result.
+    /// True after a scan until somebody asks for its result.
     is_new: bool,
 }
 

@@ -183,7 +183,7 @@ pub fn prompt_rows(
         Ok(PromptRow { seq: row.get(0)?, turn: row.get(1)?, prompt_excerpt: row.get(2)? })
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|change| !rewound.contains(change.seq));
+    all.retain(|row| !rewound.contains(row.seq));
     Ok(all)
 }
 

@@ -234,7 +234,7 @@ pub enum PathScope {
     AgentData,
     /// In the folder that the session's commands have as `/tmp`.
     PrivateTmp {
-        /// How many components of the path name that folder.
+        /// The number of path components that lead to that folder.
         depth: usize,
     },
     /// Anywhere else.

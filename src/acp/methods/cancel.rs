@@ -2,7 +2,6 @@
 //! `terminal/cancel`, which end one call or one command while its turn goes on (R-TWO-18, R-TWO-19).
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::RequestMethod;
@@ -11,7 +10,7 @@ use crate::acp::responder::Responder;
 use crate::acp::schema::CancelNotification;
 use crate::error::Error;
 use crate::session::TurnPart;
-use turnwright_rpc::{Params, RequestId};
+use turnwright_rpc::Params;
 use turnwright_types::ids::{CallId, SessionId};
 
 /// Cancels the turn of a session.
@@ -27,14 +26,7 @@ pub(super) fn session(connection: &mut Connection, params: &Params) {
 /// not cancelled, though it may wait up to ten seconds for the provider's model list; every other
 /// request is answered before its cancellation could be read.
 pub(super) fn request(connection: &mut Connection, params: &Params) {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct CancelRequest {
-        // Kept raw, because ids are compared byte for byte.
-        request_id: Box<RawValue>,
-    }
-    let Ok(params) = params.read::<CancelRequest>() else { return };
-    let Some(id) = RequestId::parse(&params.request_id) else { return };
+    let Some(id) = params.withdrawn_request() else { return };
     match connection.in_flight.remove(&id) {
         Some(CancelTarget::Prompt(session, key)) => {
             if let Some(handle) = connection.session(&session) {

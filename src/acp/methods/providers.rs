@@ -95,7 +95,8 @@ fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> 
     Ok(ClientProvider::Set { base_url, headers })
 }
 
-/// Returns true for an address without a secret: the facts learned of a server are kept under its address.
+/// Returns true for an http or https address without a secret: the facts learned of a server are kept under its
+/// address.
 fn is_usable_address(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
         && url.has_host()

@@ -114,9 +114,11 @@ fn hides_a_secret(change: &ExpectedChange<'_>) -> bool {
     if redact::placeholders(after).any(|placeholder| !known.contains(placeholder)) {
         return true;
     }
-    let places = redact::secrets(before);
-    let secrets: HashSet<_> = places.iter().map(|place| line_start(before, place.start)).collect();
-    former_places(after).difference(&former_places(before)).any(|place| secrets.contains(place))
+    let secrets = redact::secrets(before);
+    let secret_places: HashSet<_> =
+        secrets.iter().map(|secret| line_start(before, secret.start)).collect();
+    let former_before = former_places(before);
+    former_places(after).difference(&former_before).any(|place| secret_places.contains(place))
 }
 
 /// Returns what stands before each former placeholder in its line.

@@ -86,7 +86,7 @@ impl Files {
         on_disk.map(|text| LoadedText { text, is_lf_normalized: false, is_conflicting: false })
     }
 
-    /// Chooses between the editor's text and the disk's, if the editor has merely not loaded that yet.
+    /// Returns the editor's text, or the disk's if the editor has merely not loaded that yet.
     fn compare_buffer(&self, path: &Path, on_disk: Option<FileText>, shown: String) -> LoadedText {
         let mut loaded = as_on_disk(on_disk.as_ref(), shown);
         let saved = on_disk.as_ref().map(|saved| saved.text.as_str());

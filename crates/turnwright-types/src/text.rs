@@ -61,6 +61,15 @@ pub fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Texts with characters of one to four bytes, a combining mark, and characters of two columns.
+    const SAMPLES: [&str; 9] =
+        ["", "a", "é", "語", "😀", "aé語😀", "😀語éa", "e\u{301}e\u{301}", "\u{301}👩\u{200d}💻語"];
+
+    /// Every sample with every limit up to one more than its length.
+    fn with_each_limit() -> impl Iterator<Item = (&'static str, usize)> {
+        SAMPLES.into_iter().flat_map(|text| (0..=text.len() + 1).map(move |most| (text, most)))
+    }
+
     #[test]
     fn a_part_of_so_many_bytes_ends_between_characters() {
         for (text, most, beginning, end) in [
@@ -86,6 +95,26 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_as_long_as_its_limit_allows() {
+        for (text, most) in with_each_limit() {
+            let beginning = prefix(text, most);
+            let end = suffix(text, most);
+            assert!(text.starts_with(beginning) && beginning.len() <= most, "{text} {most}");
+            assert!(text.ends_with(end) && end.len() <= most, "{text} {most}");
+            let next = text[beginning.len()..].chars().next();
+            assert!(next.is_none_or(|char| beginning.len() + char.len_utf8() > most), "{text}");
+            let previous = text[..text.len() - end.len()].chars().next_back();
+            assert!(previous.is_none_or(|char| end.len() + char.len_utf8() > most), "{text}");
+
+            let first: String = text.chars().take(most).collect();
+            assert_eq!(first_chars(text, most), first, "{text} {most}");
+            let skipped = text.chars().count().saturating_sub(most);
+            let last: String = text.chars().skip(skipped).collect();
+            assert_eq!(last_chars(text, most), last, "{text} {most}");
+        }
+    }
+
+    #[test]
     fn a_part_of_so_many_characters_counts_them() {
         for (text, most, beginning, end) in [
             ("", 0, "", ""),
@@ -95,6 +124,9 @@ mod tests {
             ("aé😀", 2, "aé", "é😀"),
             ("aé😀", 3, "aé😀", "aé😀"),
             ("aé😀", usize::MAX, "aé😀", "aé😀"),
+            // A combining mark counts, and a character of two columns is one.
+            ("e\u{301}語", 1, "e", "語"),
+            ("e\u{301}語", 2, "e\u{301}", "\u{301}語"),
         ] {
             let parts = (first_chars(text, most), last_chars(text, most));
             assert_eq!(parts, (beginning, end), "{text} {most}");
@@ -107,14 +139,35 @@ mod tests {
             ("", 0, "", ""),
             ("é", 0, "…", "…"),
             ("é", 1, "é", "é"),
+            ("éa", 1, "é…", "…"),
             ("aé😀", 2, "aé…", "a…"),
             ("aé😀", 3, "aé😀", "aé😀"),
+            ("aé😀", usize::MAX, "aé😀", "aé😀"),
+            ("e\u{301}語", 1, "e…", "…"),
+            ("e\u{301}語", 2, "e\u{301}…", "e…"),
         ] {
             assert_eq!(
                 (clip(text, most), clip_within(text, most)),
                 (clipped.into(), within.into())
             );
         }
-        assert_eq!(one_line(" a\n\tb  c\u{2003}d "), "a b c d");
+        for (text, most) in with_each_limit() {
+            let within = clip_within(text, most);
+            assert!(within.chars().count() <= most.max(1), "{text} {most}");
+            assert_eq!(within == text, text.chars().count() <= most, "{text} {most}");
+        }
+    }
+
+    #[test]
+    fn one_line_has_single_blanks_between_its_words() {
+        for (text, line) in [
+            ("", ""),
+            (" \n", ""),
+            ("a", "a"),
+            (" a\n\tb  c\u{2003}d ", "a b c d"),
+            ("é\r\n語\u{2028}e\u{301}", "é 語 e\u{301}"),
+        ] {
+            assert_eq!(one_line(text), line);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Parts of texts that end between characters, and short forms of texts for people.
+//! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
+//! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
 
 /// Returns the last place between characters that is not behind this byte.
 pub fn floor(text: &str, at: usize) -> usize {
@@ -34,15 +35,14 @@ pub fn last_chars(text: &str, most: usize) -> &str {
     &text[after.unwrap_or(0)..]
 }
 
+/// Cuts off what follows the first characters.
+pub fn cut(text: impl Into<String>, most: usize) -> String {
+    clip_with(text, most, "")
+}
+
 /// Puts an ellipsis in place of what follows the first characters.
 pub fn clip(text: impl Into<String>, most: usize) -> String {
-    let mut text = text.into();
-    let kept = first_chars(&text, most).len();
-    if kept < text.len() {
-        text.truncate(kept);
-        text.push('…');
-    }
-    text
+    clip_with(text, most, "…")
 }
 
 /// Like [`clip`], but the ellipsis is one of the characters.
@@ -50,6 +50,28 @@ pub fn clip_within(text: impl Into<String>, most: usize) -> String {
     let text = text.into();
     let fits = first_chars(&text, most).len() == text.len();
     if fits { text } else { clip(text, most.saturating_sub(1)) }
+}
+
+/// Puts a mark in place of what follows the first characters.
+pub fn clip_with(text: impl Into<String>, most: usize, mark: &str) -> String {
+    let text = text.into();
+    let kept = first_chars(&text, most).len();
+    replace_rest(text, kept, mark)
+}
+
+/// Puts a mark in place of what follows the first `most` bytes.
+pub fn clip_bytes(text: impl Into<String>, most: usize, mark: &str) -> String {
+    let text = text.into();
+    let kept = prefix(&text, most).len();
+    replace_rest(text, kept, mark)
+}
+
+fn replace_rest(mut text: String, kept: usize, mark: &str) -> String {
+    if kept < text.len() {
+        text.truncate(kept);
+        text.push_str(mark);
+    }
+    text
 }
 
 /// Puts a text onto one line, with single blanks between its words.
@@ -146,15 +168,32 @@ mod tests {
             ("e\u{301}語", 1, "e…", "…"),
             ("e\u{301}語", 2, "e\u{301}…", "e…"),
         ] {
-            assert_eq!(
-                (clip(text, most), clip_within(text, most)),
-                (clipped.into(), within.into())
-            );
+            assert_eq!(clip(text, most), clipped, "{text} {most}");
+            assert_eq!(clip_within(text, most), within, "{text} {most}");
         }
         for (text, most) in with_each_limit() {
             let within = clip_within(text, most);
             assert!(within.chars().count() <= most.max(1), "{text} {most}");
             assert_eq!(within == text, text.chars().count() <= most, "{text} {most}");
+        }
+    }
+
+    #[test]
+    fn a_mark_stands_for_what_is_left_out() {
+        for (text, most, cut_text, by_chars, by_bytes) in [
+            ("", 0, "", "", ""),
+            ("é", 0, "", " [...]", " [...]"),
+            ("é", 1, "é", "é", " [...]"),
+            ("é", 2, "é", "é", "é"),
+            ("a語b", 1, "a", "a [...]", "a [...]"),
+            ("a語b", 3, "a語b", "a語b", "a [...]"),
+            ("a語b", 4, "a語b", "a語b", "a語 [...]"),
+            ("a語b", 5, "a語b", "a語b", "a語b"),
+            ("a語b", usize::MAX, "a語b", "a語b", "a語b"),
+        ] {
+            assert_eq!(cut(text, most), cut_text, "{text} {most}");
+            assert_eq!(clip_with(text, most, " [...]"), by_chars, "{text} {most}");
+            assert_eq!(clip_bytes(text, most, " [...]"), by_bytes, "{text} {most}");
         }
     }
 

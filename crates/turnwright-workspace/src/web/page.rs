@@ -220,7 +220,7 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn clean_title(text: &str) -> String {
-    remove_invisible(&text::one_line(text)).chars().take(200).collect()
+    text::cut(remove_invisible(&text::one_line(text)), 200)
 }
 
 /// Removes invisible characters, with which a page could tell the model something that people do not

@@ -277,8 +277,8 @@ fn line_end(text: &str, start: usize) -> usize {
     if most == text.len() {
         return most;
     }
-    let line = text[start..most].rfind('\n').map(|at| start + at + 1);
-    line.filter(|end| end - start > MAX_PART_BYTES / 2).unwrap_or(most)
+    let lines = text::whole_lines(&text[start..most]);
+    if lines.len() > MAX_PART_BYTES / 2 { start + lines.len() } else { most }
 }
 
 #[cfg(test)]

@@ -79,6 +79,16 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the first line of a text that is not blank. White space at its end belongs to it only if more lines follow.
+pub fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// Returns the text up to the end of its last complete line.
+pub fn whole_lines(text: &str) -> &str {
+    &text[..text.rfind('\n').map_or(0, |end| end + 1)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +217,23 @@ mod tests {
             ("é\r\n語\u{2028}e\u{301}", "é 語 e\u{301}"),
         ] {
             assert_eq!(one_line(text), line);
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_not_blank_and_whole_lines_end() {
+        for (text, first, whole) in [
+            ("", "", ""),
+            ("\n", "", "\n"),
+            (" \r\n\t", "", " \r\n"),
+            ("a", "a", ""),
+            (" é ", "é", ""),
+            ("語\n", "語", "語\n"),
+            ("\n\n a b \r\n😀", "a b ", "\n\n a b \r\n"),
+            ("a\rb\n\ne\u{301}", "a\rb", "a\rb\n\n"),
+        ] {
+            assert_eq!(first_line(text), first, "{text:?}");
+            assert_eq!(whole_lines(text), whole, "{text:?}");
         }
     }
 }

@@ -89,6 +89,15 @@ pub fn whole_lines(text: &str) -> &str {
     &text[..text.rfind('\n').map_or(0, |end| end + 1)]
 }
 
+/// Returns how many bytes at the end of a text may be the beginning of a mark that the text does not contain.
+pub fn begun_mark_len(text: &str, marks: &[&str]) -> usize {
+    let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or_default();
+    let end = suffix(text, longest);
+    let mut starts = end.char_indices().map(|(at, _)| &end[at..]);
+    let begun = starts.find(|start| marks.iter().any(|mark| mark.starts_with(start)));
+    begun.map_or(0, str::len)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,6 +243,25 @@ mod tests {
         ] {
             assert_eq!(first_line(text), first, "{text:?}");
             assert_eq!(whole_lines(text), whole, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_beginning_of_a_mark_counts() {
+        for (text, marks, begun) in [
+            ("", &["</a>"][..], ""),
+            ("a<", &[][..], ""),
+            ("a", &[""][..], ""),
+            ("a", &["</a>"][..], ""),
+            ("a<", &["</a>"][..], "<"),
+            ("a</a", &["</a>"][..], "</a"),
+            ("<<", &["<<<b"][..], "<<"),
+            ("a</a", &["a>", "</a>"][..], "</a"),
+            ("é◁/é", &["◁/é▷", "éé"][..], "◁/é"),
+            ("語", &["語😀", "a語"][..], "語"),
+            ("e\u{301}", &["e\u{301}語"][..], "e\u{301}"),
+        ] {
+            assert_eq!(begun_mark_len(text, marks), begun.len(), "{text} {marks:?}");
         }
     }
 }

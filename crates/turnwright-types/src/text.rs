@@ -74,6 +74,17 @@ fn replace_rest(mut text: String, kept: usize, mark: &str) -> String {
     text
 }
 
+/// Puts a note in place of the middle of a text of more than `most` bytes. Two thirds of them are of its beginning.
+pub fn clip_middle(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let start = prefix(text, most / 3 * 2);
+    let end = suffix(text, most / 3);
+    let left_out = text.len() - start.len() - end.len();
+    format!("{start}\n[… {left_out} bytes are left out here …]\n{end}")
+}
+
 /// Puts a text onto one line, with single blanks between its words.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -213,6 +224,24 @@ mod tests {
             assert_eq!(cut(text, most), cut_text, "{text} {most}");
             assert_eq!(clip_with(text, most, " [...]"), by_chars, "{text} {most}");
             assert_eq!(clip_bytes(text, most, " [...]"), by_bytes, "{text} {most}");
+        }
+    }
+
+    #[test]
+    fn a_note_stands_for_the_middle() {
+        for (text, most, clipped) in [
+            ("", 0, ""),
+            ("a", 0, "\n[… 1 bytes are left out here …]\n"),
+            ("ab", 1, "\n[… 2 bytes are left out here …]\n"),
+            ("abcde", 5, "abcde"),
+            ("abcdef", 5, "ab\n[… 3 bytes are left out here …]\nf"),
+            ("éééé", 6, "éé\n[… 2 bytes are left out here …]\né"),
+            ("語語語語", 11, "語語\n[… 3 bytes are left out here …]\n語"),
+            ("語語語語", 12, "語語語語"),
+            ("😀😀", 7, "😀\n[… 4 bytes are left out here …]\n"),
+            ("e\u{301}e\u{301}", 5, "e\n[… 5 bytes are left out here …]\n"),
+        ] {
+            assert_eq!(clip_middle(text, most), clipped, "{text} {most}");
         }
     }
 

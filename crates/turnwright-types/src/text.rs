@@ -109,6 +109,18 @@ pub fn begun_mark_len(text: &str, marks: &[&str]) -> usize {
     begun.map_or(0, str::len)
 }
 
+/// Returns what follows a beginning that the text has in ASCII letters of any case.
+pub fn strip_prefix_ignore_case<'a>(text: &'a str, beginning: &str) -> Option<&'a str> {
+    let (start, rest) = text.split_at_checked(beginning.len())?;
+    start.eq_ignore_ascii_case(beginning).then_some(rest)
+}
+
+/// Returns what stands before an end that the text has in ASCII letters of any case.
+pub fn strip_suffix_ignore_case<'a>(text: &'a str, ending: &str) -> Option<&'a str> {
+    let (rest, end) = text.split_at_checked(text.len().checked_sub(ending.len())?)?;
+    end.eq_ignore_ascii_case(ending).then_some(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +303,27 @@ mod tests {
             ("e\u{301}", &["e\u{301}語"][..], "e\u{301}"),
         ] {
             assert_eq!(begun_mark_len(text, marks), begun.len(), "{text} {marks:?}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_and_an_end_are_found_in_any_case() {
+        for (text, part, after, before) in [
+            ("", "", Some(""), Some("")),
+            ("a", "", Some("a"), Some("a")),
+            ("", "a", None, None),
+            ("A", "a", Some(""), Some("")),
+            ("aB bA", "AB", Some(" bA"), None),
+            ("aB bA", "BA", None, Some("aB ")),
+            ("É", "É", Some(""), Some("")),
+            // Only ASCII letters have two cases, and a part ends between characters.
+            ("É", "é", None, None),
+            ("語a", "xx", None, None),
+            ("a語", "xx", None, None),
+            ("e\u{301}E\u{301}", "E\u{301}", Some("E\u{301}"), Some("e\u{301}")),
+        ] {
+            assert_eq!(strip_prefix_ignore_case(text, part), after, "{text} {part}");
+            assert_eq!(strip_suffix_ignore_case(text, part), before, "{text} {part}");
         }
     }
 }

@@ -210,10 +210,7 @@ fn quote(lines: &[&str]) -> String {
 }
 
 fn strip_opening<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
-    openings.iter().find_map(|opening| {
-        let start = line.get(..opening.len())?;
-        start.eq_ignore_ascii_case(opening).then(|| line[opening.len()..].trim())
-    })
+    openings.iter().find_map(|opening| text::strip_prefix_ignore_case(line, opening)).map(str::trim)
 }
 
 /// The folder of a request such as `the files in src`; this one, if it names none.

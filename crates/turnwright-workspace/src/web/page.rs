@@ -270,8 +270,8 @@ fn escape_marks(text: &str) -> String {
         let (before, tag) = rest.split_at(at);
         result.push_str(before);
         let word = tag[1..].trim_start_matches(|c: char| c == '/' || c.is_whitespace());
-        let name = word.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("untrusted"));
-        result.push_str(if name { "&lt;" } else { "<" });
+        let is_mark = text::strip_prefix_ignore_case(word, "untrusted").is_some();
+        result.push_str(if is_mark { "&lt;" } else { "<" });
         rest = &tag[1..];
     }
     result.push_str(rest);

@@ -121,6 +121,14 @@ pub fn strip_suffix_ignore_case<'a>(text: &'a str, ending: &str) -> Option<&'a s
     end.eq_ignore_ascii_case(ending).then_some(rest)
 }
 
+/// Returns the length of the longest run of backticks. A longer run encloses the text as code in Markdown.
+pub fn longest_backtick_run(text: &str) -> usize {
+    if !text.contains('`') {
+        return 0;
+    }
+    text.split(|char| char != '`').map(str::len).max().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,6 +332,13 @@ mod tests {
         ] {
             assert_eq!(strip_prefix_ignore_case(text, part), after, "{text} {part}");
             assert_eq!(strip_suffix_ignore_case(text, part), before, "{text} {part}");
+        }
+    }
+
+    #[test]
+    fn the_longest_run_of_backticks_counts() {
+        for (text, length) in [("", 0), ("é語", 0), ("`", 1), ("a`b``c`", 2), ("```\n``語", 3)] {
+            assert_eq!(longest_backtick_run(text), length, "{text}");
         }
     }
 }

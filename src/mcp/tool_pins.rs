@@ -244,9 +244,7 @@ fn summary(definition: &Value) -> String {
             text.push_str(&format!("{part}: {}\n", escape_hidden(&json)));
         }
     }
-    let mut text = without_secrets(&text);
-    text.truncate(text::floor(&text, MAX_SUMMARY_BYTES));
-    text
+    text::clip_bytes(without_secrets(&text), MAX_SUMMARY_BYTES, "")
 }
 
 /// The text without lines and words that look like secrets.

@@ -6,6 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use turnwright_types::message::Arguments;
+use turnwright_types::text;
 
 /// How many of the last calls are compared with a new one.
 const WINDOW: usize = 12;
@@ -257,11 +258,7 @@ fn follows_process_word(text: &str) -> bool {
     }
     let text = text.trim_end_matches(|character: char| !character.is_alphanumeric());
     PROCESS_WORDS.iter().any(|word| {
-        let start =
-            text.len().checked_sub(word.len()).filter(|start| text.is_char_boundary(*start));
-        start.is_some_and(|start| {
-            text[start..].eq_ignore_ascii_case(word) && !ends_in_word(&text[..start])
-        })
+        text::strip_suffix_ignore_case(text, word).is_some_and(|before| !ends_in_word(before))
     })
 }
 

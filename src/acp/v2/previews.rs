@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::diffs;
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::CallId;
+use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 /// The previews that clients show now.
@@ -41,7 +42,7 @@ impl ShownPreviews {
             return None;
         };
         // The last line may not be complete. A key is never split in two, since it has no line break.
-        new.truncate(new.rfind('\n').map_or(0, |end| end + 1));
+        new.truncate(text::whole_lines(new).len());
         let before = shown.get(&update.id);
         let added = before.and_then(|preview| Some((preview.lines, preview.added_to(new)?)));
         let more = match added {

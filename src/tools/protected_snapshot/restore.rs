@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::SnapshotEntry;
+use turnwright_types::text;
 use turnwright_workspace::nofollow;
 
 /// At most this many bytes of each quarantined file are kept.
@@ -56,8 +57,7 @@ impl Quarantine {
         let mut from = nofollow::open_pinned_file(path, false)?;
         make_private(&self.folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let skipped = name.chars().count().saturating_sub(MAX_NAME_CHARS);
-        let end: String = name.chars().skip(skipped).collect();
+        let end = text::last_chars(&name, MAX_NAME_CHARS);
         loop {
             self.count += 1;
             let target = self.folder.join(format!("{}-{end}", self.count));

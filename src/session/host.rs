@@ -25,9 +25,8 @@ use crate::tools::{
 };
 use crate::trust::TrustStore;
 use crate::turn::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, SpendingLimits, StandaloneCalls,
-    TurnServices, system_prompt,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
+    SharedSpending, SpendingLimits, StandaloneCalls, Told, TurnServices, system_prompt,
 };
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::{ServerEnv, ServerPool};
@@ -238,17 +237,11 @@ impl SessionHost {
             mode: env.mode.clone(),
             policy: env.rules.clone(),
             env: Arc::new(env),
-            announced_mode: AnnouncedMode::default(),
-            folder_instructions: FolderInstructions::default(),
+            told: Told::default(),
             checks: SharedChecks::default(),
             max_requests,
             cache_guard: CacheGuard::default(),
             limits,
-            truncation_reported: Arc::default(),
-            small_window_told: Arc::default(),
-            assumed_window_told: Arc::default(),
-            base_url_reported: Arc::default(),
-            context_missing: Arc::default(),
         }
     }
 

@@ -269,7 +269,7 @@ impl SessionActor {
         let mut context = self.context.take_opening(is_first, &folder_lines(roots));
         if is_first {
             context = environment_lines(roots);
-            self.services.announced_mode.forget();
+            self.services.told.forget_mode();
         } else {
             context.extend(new_date_line(&self.history));
         }

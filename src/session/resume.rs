@@ -127,7 +127,7 @@ impl ResumeTask {
         };
         services.env.jobs.continue_numbering_after(restored.history.minted);
         self.unsent.add(restored.ended_work);
-        services.announced_mode.forget();
+        services.told.forget_mode();
         services.restore_announced_mode(&restored.history);
         let updated = SystemTime::now();
         services.client().update(Update::SessionInfo { title: restored.row.title, updated });

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
+    SharedSpending, Told, TurnServices,
 };
 use crate::error::Error;
 use crate::tools::{
@@ -257,8 +257,7 @@ pub(crate) fn turn_fixture(
         tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
         env: Arc::new(env),
         mode,
-        announced_mode: AnnouncedMode::default(),
-        folder_instructions: FolderInstructions::default(),
+        told: Told::default(),
         checks: SharedChecks::default(),
         policy: SharedRules::default(),
         max_requests: 10,
@@ -268,11 +267,6 @@ pub(crate) fn turn_fixture(
         queue: AdmissionQueue::default(),
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
-        truncation_reported: Arc::default(),
-        small_window_told: Arc::default(),
-        assumed_window_told: Arc::default(),
-        base_url_reported: Arc::default(),
-        context_missing: Arc::default(),
     };
     TurnFixture { client, services, cancel: CancellationToken::new(), _workspace: workspace }
 }

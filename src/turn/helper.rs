@@ -18,8 +18,8 @@ use tokio::time::MissedTickBehavior;
 use super::calls::cancellable_calls::CallTokens;
 use super::prompt::context;
 use super::{
-    AnnouncedMode, CacheGuard, CancellableCalls, FinishedTurn, FolderInstructions, SharedChecks,
-    SharedModelSelection, Turn, TurnServices,
+    CacheGuard, CancellableCalls, FinishedTurn, SharedChecks, SharedModelSelection, Turn,
+    TurnServices,
 };
 use crate::error::{Error, as_sentence, error_chain};
 use crate::recording::in_same_session;
@@ -188,10 +188,8 @@ impl TurnHelpers {
             format!("{}\n{INSTRUCTIONS}{}", services.system_prompt, task.kind.instructions).into();
         services.max_requests = services.max_requests.min(MAX_REQUESTS);
         services.cancellable = CancellableCalls::default();
-        services.announced_mode = AnnouncedMode::default();
-        services.context_missing = Arc::default();
+        services.told = services.told.for_helper();
         services.cache_guard = CacheGuard::default();
-        services.folder_instructions = FolderInstructions::default();
         // The turn that has asked for the helper checks what it has edited.
         services.checks = SharedChecks::default();
         let grants = Arc::clone(&self.grants);

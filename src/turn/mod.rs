@@ -17,6 +17,7 @@ mod room;
 mod selection;
 mod services;
 mod steering;
+mod told;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -63,13 +64,13 @@ pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
 pub(crate) use prompt::context::{environment_lines, folder_lines, new_date_line, system_prompt};
-pub(crate) use prompt::folder_instructions::FolderInstructions;
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
-pub(crate) use selection::{AnnouncedMode, ModelSelection, SharedModelSelection};
+pub(crate) use selection::{ModelSelection, SharedModelSelection};
 pub(crate) use services::TurnServices;
 pub(crate) use steering::SteeringQueue;
+pub(crate) use told::Told;
 
 /// A turn that has not started yet. It takes the history and the grants by value and returns them
 /// in [`FinishedTurn`].
@@ -403,7 +404,7 @@ impl Turn {
 
     /// Tells the model that the user has changed the mode during the turn.
     fn announce_mode_change(&mut self) {
-        if self.services.announced_mode.is_known()
+        if self.services.told.knows_mode()
             && let Some(line) = self.services.mode_context()
         {
             let text = format!("The user has changed the mode.\n{line}");

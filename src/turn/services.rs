@@ -1,7 +1,6 @@
 //! The services and settings of a session that its turns work with.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crate::tools::{OfferContext, SharedRules, ToolEnv, Toolbox};
 use turnwright_policy::permission::{Mode, SharedMode};
@@ -13,8 +12,8 @@ use turnwright_types::update::{PromptKey, Update};
 
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, SpendingLimits,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
+    SharedSpending, SpendingLimits, Told,
 };
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -29,10 +28,8 @@ pub(crate) struct TurnServices {
     pub env: Arc<ToolEnv>,
     /// How much is done without asking. A change applies from the next effect on.
     pub mode: SharedMode,
-    /// The mode that the model was last told.
-    pub announced_mode: AnnouncedMode,
-    /// The instructions of folders below the session's that the model has.
-    pub folder_instructions: FolderInstructions,
+    /// What the user and the model were told already.
+    pub told: Told,
     /// The permission rules. A change applies from the next effect on.
     pub policy: SharedRules,
     /// The commands that check what the model has edited.
@@ -53,16 +50,6 @@ pub(crate) struct TurnServices {
     pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
     pub models: ModelFinder,
-    /// True if the user was told that the server truncates prompts.
-    pub truncation_reported: Arc<AtomicBool>,
-    /// True if the user was told that the window is small.
-    pub small_window_told: Arc<AtomicBool>,
-    /// True if the user was told that the size of the window is only assumed.
-    pub assumed_window_told: Arc<AtomicBool>,
-    /// True if the user was told that the base URL lacks its version.
-    pub base_url_reported: Arc<AtomicBool>,
-    /// True if the user was told that instructions, notes and skills could not be read.
-    pub context_missing: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for TurnServices {
@@ -124,8 +111,7 @@ impl TurnServices {
 
     /// Notes that what earlier prompts and results told the model may no longer be in its context.
     pub(crate) fn forget_told_context(&self) {
-        self.announced_mode.forget();
-        self.folder_instructions.forget();
+        self.told.forget_context();
         self.env.skills.forget_loaded();
     }
 
@@ -141,7 +127,7 @@ impl TurnServices {
     /// Returns the context line about the mode, unless the model was already told this mode.
     pub(crate) fn mode_context(&self) -> Option<String> {
         let mode = self.mode.get();
-        (self.announced_mode.announce(mode) != Some(mode)).then(|| self.mode_line())
+        (self.told.tell_mode(mode) != Some(mode)).then(|| self.mode_line())
     }
 
     pub(super) fn mode_line(&self) -> String {
@@ -163,7 +149,7 @@ impl TurnServices {
             _ => None,
         });
         if lines.next() == Some(self.mode_line().trim_end()) {
-            self.announced_mode.announce(self.mode.get());
+            self.told.tell_mode(self.mode.get());
         }
     }
 

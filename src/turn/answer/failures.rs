@@ -1,9 +1,8 @@
 //! Tells the user and the model about answers that failed, were cut off or lack something.
 
-use std::sync::atomic::Ordering;
-
 use crate::error::Error;
 use crate::turn::room::compaction::window;
+use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
 use turnwright_types::ids::MessageId;
@@ -170,7 +169,7 @@ impl Turn {
     /// Tells the user, once per session, that the base URL lacks its version.
     pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
         if let Some(url) = model.corrected_base_url()
-            && !self.services.base_url_reported.swap(true, Ordering::Relaxed)
+            && self.services.told.first_time(OnceNotice::BaseUrl)
         {
             self.services.client().update(Update::Notice(format!(
                 "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \

@@ -38,7 +38,7 @@ impl Turn {
                 Ok((call, ticket)) => {
                     all_invalid = false;
                     let effects = call.effects().unwrap_or_default();
-                    let paths = self.services.folder_instructions.new_paths(&effects);
+                    let paths = self.services.told.new_paths(&effects);
                     if !paths.is_empty() {
                         new_paths.push((index, paths));
                     }

@@ -2,7 +2,6 @@
 //! be read quickly.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
@@ -51,7 +50,7 @@ impl Turn {
             // The text and the list of skills are used together or not at all.
             Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
                 self.services.env.skills.replace(skills);
-                self.services.context_missing.store(false, Ordering::Relaxed);
+                self.services.told.set_lacks_instructions(false);
                 let recorded = match unreadable.as_slice() {
                     [] => text.into(),
                     names => json!({ TEXT: text, UNREADABLE: names }),
@@ -84,7 +83,7 @@ impl Turn {
 
     /// Tells the user once, and the model once in each conversation.
     fn report_missing_context(&mut self, why: &str) {
-        let is_known = self.services.context_missing.swap(true, Ordering::Relaxed);
+        let is_known = self.services.told.set_lacks_instructions(true);
         if !is_known {
             self.services.client().update(Update::Notice(format!(
                 "The project's instructions, notes and skills {why}, so the model does not have \

@@ -1,7 +1,6 @@
 //! Sees to it that each request of a turn fits into the model's window, and recovers from requests
 //! that did not.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::budget::WindowBudget;
@@ -12,6 +11,7 @@ use crate::error::Error;
 use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::next_step::ShownSoFar;
+use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
@@ -157,7 +157,7 @@ impl Turn {
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
-        self.services.folder_instructions.forget();
+        self.services.told.forget_folders();
         self.services.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
     }
@@ -351,7 +351,7 @@ impl Turn {
             return;
         }
         self.history.meter.forget_count();
-        if self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+        if !self.services.told.first_time(OnceNotice::Truncation) {
             return;
         }
         let sent = self.history.meter.tokens(request_weight(&self.services, request));
@@ -373,29 +373,29 @@ impl Turn {
         let is_assumed = compaction::is_window_assumed(model, &self.history);
         let is_guessed =
             self.history.learned_window.is_guessed(name) && model.window() != Some(window);
-        let (told, notice) = if is_guessed && window < SMALL_WINDOW {
+        let (kind, notice) = if is_guessed && window < SMALL_WINDOW {
             let notice = format!(
                 "The server has refused a request as too long without saying how much {name} takes. For now \
                  {window} tokens are assumed, so it gets just the tools that are needed most."
             );
-            (&self.services.small_window_told, notice)
+            (OnceNotice::SmallWindow, notice)
         } else if window < SMALL_WINDOW && !is_assumed {
             let notice = format!(
                 "{name} has a window of only {window} tokens. It gets just the tools that are needed \
                  most, and the conversation is compacted often. If it can have a larger one, set that \
                  where the model is served: `num_ctx` of Ollama, `-c` of llama.cpp."
             );
-            (&self.services.small_window_told, notice)
+            (OnceNotice::SmallWindow, notice)
         } else if is_assumed && estimate >= window / 100 * TELL_ASSUMED_AT {
             let notice = format!(
                 "How much {name} can hold is not known, so {window} tokens are assumed. If that is \
                  wrong, set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW."
             );
-            (&self.services.assumed_window_told, notice)
+            (OnceNotice::AssumedWindow, notice)
         } else {
             return;
         };
-        if !told.swap(true, Ordering::Relaxed) {
+        if self.services.told.first_time(kind) {
             self.services.client().update(Update::Notice(notice));
         }
     }

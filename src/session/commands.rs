@@ -1,11 +1,20 @@
 //! The table of built-in slash commands. Most are answered without the model.
 
+pub(super) mod checkpoint;
+mod context;
+pub(super) mod custom;
+pub(super) mod permissions;
+pub(super) mod record;
+pub(super) mod resume;
+mod settings;
+pub(super) mod steer;
+pub(super) mod trust;
+
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::checkpoint_commands::CheckpointCommand;
-use super::{SessionHost, context_report, steering};
+use super::SessionHost;
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{self, ToolEnv};
 use crate::turn::{self, TurnServices};
@@ -16,6 +25,8 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::learned_window::LearnedWindow;
 use turnwright_types::message::{History, Message, PromptPart, StopReason};
 use turnwright_types::update::{self, ConfigOptionId};
+
+use checkpoint::CheckpointCommand;
 
 /// A built-in slash command.
 struct BuiltInCommand {
@@ -69,7 +80,7 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     (command("help", "Show what I can do and all commands", None), CommandAction::Help),
     (
         command("init", "Write an AGENTS.md for this project", Some("what matters to you")),
-        CommandAction::Prompt(include_str!("init_prompt.md")),
+        CommandAction::Prompt(include_str!("commands/init_prompt.md")),
     ),
     (
         command(
@@ -77,7 +88,7 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
             "Review the changes of the working copy",
             Some("files, a branch or a commit"),
         ),
-        CommandAction::Prompt(include_str!("review_prompt.md")),
+        CommandAction::Prompt(include_str!("commands/review_prompt.md")),
     ),
     (
         command("status", "Show model, mode, folders, tokens and cost of this session", None),
@@ -89,7 +100,7 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
     ),
     (
         command("context", "Show what fills the model's window", None),
-        CommandAction::Immediate(context_report::report),
+        CommandAction::Immediate(context::report),
     ),
     (
         command(
@@ -97,7 +108,7 @@ const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
             "Tell the model something while it works",
             Some("what it should take into account"),
         ),
-        CommandAction::Immediate(|_, _| steering::usage()),
+        CommandAction::Immediate(|_, _| steer::usage()),
     ),
     (
         command("mode", "Show or change the mode", Some("plan, ask, auto-edit, auto or full")),

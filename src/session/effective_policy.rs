@@ -1,11 +1,12 @@
 //! Merges managed, user and project settings into the policy of one session. A project can only
 //! tighten it until the user trusts exactly the content of its file.
 
+pub(super) mod helper_files;
+pub(super) mod project_servers;
+
 use std::fs;
 use std::path::Path;
 
-use super::helper_files::HelperFiles;
-use super::project_servers;
 use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
@@ -25,6 +26,8 @@ use turnwright_workspace::exec::default_memory_limit;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
+
+use helper_files::HelperFiles;
 
 /// The project's settings file.
 pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::ClientSide;
-use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
+use super::open::load::{LoadedProject, ServerLaunch};
 use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::mcp::SessionServers;

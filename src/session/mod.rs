@@ -4,45 +4,21 @@
 mod actor;
 mod announcements;
 mod attachment;
-mod client_options;
 mod commands;
-mod context_report;
-mod custom_commands;
-mod early_messages;
-mod helper_files;
-mod history;
-mod last_client;
+mod effective_policy;
 mod host;
-mod lifecycle;
-mod load;
-mod start;
-pub(crate) mod stored_sessions;
-mod turn_changes;
-mod mcp_servers;
+mod last_client;
 mod model_cache;
 mod model_choice;
-mod opening;
+mod open;
 mod pending_context;
-mod permissions;
-mod project_servers;
 mod prompt_queue;
 mod prompts;
-mod record_command;
 mod recorded_project;
-mod recovery;
-mod replay;
-mod undo_report;
-mod restore;
-mod resume;
-mod running_work;
-mod checkpoint_commands;
-mod setting_commands;
+mod servers;
 mod settings;
-mod steering;
-mod server_sandbox;
-mod effective_policy;
+pub(crate) mod stored_sessions;
 mod title;
-mod trust;
 mod undo;
 
 #[cfg(test)]
@@ -58,8 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::completion::Completion;
 use crate::error::Error;
-use actor::SessionActor;
-use lifecycle::CancelFlag;
+use open::lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::{CallId, SessionId};
@@ -67,17 +42,16 @@ use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use client_options::{ClientOptions, SystemPrompt};
+pub(crate) use commands::trust::is_about_project_files;
+pub(crate) use effective_policy::project_servers::SERVERS_FILE;
 pub(crate) use effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
 };
-pub(crate) use history::history;
 pub(crate) use host::SessionHost;
 pub(crate) use last_client::last_client;
-pub(crate) use mcp_servers::ServerCheck;
-pub(crate) use project_servers::SERVERS_FILE;
-pub(crate) use trust::is_about_project_files;
-pub(crate) use turn_changes::{ChangeScope, turn_changes};
+pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
+pub(crate) use servers::ServerCheck;
+pub(crate) use stored_sessions::history;
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{
     LinkError, LinkEvent, LinkedServer, ServerLink, ServerSource, ServerSpec, ServerTransport,
@@ -85,8 +59,9 @@ pub(crate) use turnwright_mcp::{
 pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
+pub(crate) use undo::changes::{ChangeScope, turn_changes};
+pub(crate) use undo::report::UndoReport;
 pub(crate) use undo::{UndoContext, UndoRequest};
-pub(crate) use undo_report::UndoReport;
 
 /// The most messages that may wait for a busy session.
 const MAILBOX_CAPACITY: usize = 256;
@@ -217,7 +192,7 @@ pub(crate) fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHand
     let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
     let cancelling = CancelFlag::default();
     let opening = request.cancel.clone();
-    let task = opening::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
+    let task = open::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
     host.spawn(task);
     SessionHandle { mailbox, cancelling, opening }
 }

@@ -8,14 +8,14 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{RunningTurn, SessionActor};
-use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
-use super::commands::{self, CommandAction};
-use super::custom_commands::{self, CommandText};
+use super::commands::checkpoint::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
+use super::commands::custom::{self, CommandText};
+use super::commands::record::{self, RecordStart};
+use super::commands::resume::ResumeTask;
+use super::commands::trust::run_trust_command;
+use super::commands::{self, CommandAction, permissions};
 use super::prompt_queue::QueuedPrompt;
-use super::record_command::{self, RecordStart};
-use super::resume::ResumeTask;
-use super::trust::run_trust_command;
-use super::{permissions, title};
+use super::title;
 use crate::mcp::SessionServers;
 use crate::recording::in_session;
 use crate::turn::{
@@ -74,7 +74,7 @@ impl SessionActor {
         {
             return self.server_prompt(asked, prompt, typed, cancel);
         }
-        match custom_commands::parse(&typed) {
+        match custom::parse(&typed) {
             Some(_) => self.custom_command(known, prompt, &typed, cancel),
             None => self.turn_work(prompt, cancel),
         }
@@ -218,7 +218,7 @@ impl SessionActor {
                 let servers = servers.unwrap_or_default();
                 let are_gaps_reported = self.announcements.are_gaps_reported();
                 let start = RecordStart { is_new, servers, are_gaps_reported };
-                Box::pin(record_command::run(host, services, arguments, start, message))
+                Box::pin(record::run(host, services, arguments, start, message))
             }
             CommandAction::Models => {
                 Box::pin(commands::list_models(host, services, message, cancel))

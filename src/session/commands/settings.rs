@@ -3,10 +3,10 @@
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::SessionActor;
-use super::settings;
 use crate::completion::Completion;
 use crate::error::{Error, as_sentence};
+use crate::session::actor::SessionActor;
+use crate::session::settings;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
@@ -19,7 +19,7 @@ const NOT_BY_MESSAGE: &str = "a message does not set the mode `full`, which has 
 
 impl SessionActor {
     /// Shows the setting, or changes it if there is a value. A cancel ends the wait for a change.
-    pub(super) fn setting_command(
+    pub(in crate::session) fn setting_command(
         &mut self,
         setting: ConfigOptionId,
         value: String,

@@ -1,6 +1,16 @@
 //! Opens a session: loads what it needs off the runtime's thread, starts or restores it, and then runs it.
 //! Meanwhile cancels, the end of the opening request and the end of the process are handled at once.
 
+pub(super) mod client_options;
+pub(super) mod early_messages;
+pub(super) mod lifecycle;
+pub(super) mod load;
+mod recovery;
+pub(super) mod replay;
+pub(super) mod restore;
+mod running_work;
+mod start;
+
 use std::mem::take;
 use std::sync::Arc;
 
@@ -9,10 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
 use super::announcements::Announcements;
-use super::client_options::ClientOptions;
-use super::early_messages::EarlyMessages;
-use super::lifecycle::{CancelFlag, Lifecycle};
-use super::load::{LoadedSession, ServerLaunch};
 use super::{OpenRequest, SessionHost, SessionMessage, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::with_one_reading;
@@ -23,6 +29,11 @@ use tokio::task::spawn_blocking;
 use turnwright_mcp::ServerEnv;
 use turnwright_store::SessionLog;
 use turnwright_types::update::ConfigOption;
+
+use client_options::ClientOptions;
+use early_messages::EarlyMessages;
+use lifecycle::{CancelFlag, Lifecycle};
+use load::{LoadedSession, ServerLaunch};
 
 /// A session that is opening.
 pub(super) struct Opening {

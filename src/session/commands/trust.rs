@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SessionHost;
-use super::commands::read_files;
-use super::effective_policy::{EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy};
-use super::helper_files::HELPER_FILES;
-use super::project_servers::SERVERS_FILE;
+use super::read_files;
+use crate::session::SessionHost;
+use crate::session::effective_policy::helper_files::HELPER_FILES;
+use crate::session::effective_policy::project_servers::SERVERS_FILE;
+use crate::session::effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy,
+};
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
 use turnwright_types::effect::{escape_hidden, fenced};
@@ -25,10 +27,10 @@ const MAX_SHOWN_BYTES: usize = 32 * 1024;
 /// The content hashes of the files that the user was last shown. The code is only the beginning of
 /// a hash, so comparing codes would not be enough.
 // Held only to copy a few bytes.
-pub(super) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
+pub(in crate::session) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
 
 /// Answers `/trust` with its argument. After a cancel the work continues in the background.
-pub(super) async fn run_trust_command(
+pub(in crate::session) async fn run_trust_command(
     host: Arc<SessionHost>,
     services: TurnServices,
     shown: ShownPrints,

@@ -14,20 +14,20 @@ use turnwright_workspace::RealPaths;
 use turnwright_workspace::files::Roots;
 
 /// The part of a session that decides where its servers run.
-pub(super) struct ServerSite<'a> {
-    pub(super) confinement: &'a ConfinementSettings,
-    pub(super) roots: &'a Roots,
-    pub(super) policy: &'a PolicyRules,
-    pub(super) home: Option<&'a Path>,
+pub(in crate::session) struct ServerSite<'a> {
+    pub(in crate::session) confinement: &'a ConfinementSettings,
+    pub(in crate::session) roots: &'a Roots,
+    pub(in crate::session) policy: &'a PolicyRules,
+    pub(in crate::session) home: Option<&'a Path>,
     /// Without servers no file is looked up for a profile.
-    pub(super) has_servers: bool,
+    pub(in crate::session) has_servers: bool,
     /// True if the user can be shown forms.
-    pub(super) supports_forms: bool,
+    pub(in crate::session) supports_forms: bool,
 }
 
 impl ServerSite<'_> {
     /// The environment of the session's servers. Looks files up: not for the runtime's thread.
-    pub(super) fn server_env(&self, logins: LoginStore) -> ServerEnv {
+    pub(in crate::session) fn server_env(&self, logins: LoginStore) -> ServerEnv {
         ServerEnv {
             cwd: self.roots.real_cwd().to_path_buf(),
             roots: self.roots.folders().map(Path::to_path_buf).collect(),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::SessionHost;
-use super::recorded_project::recorded_project;
 use crate::recording::RecordedSession;
+use crate::session::SessionHost;
+use crate::session::recorded_project::recorded_project;
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_store::{Durability, Store, StoreError, read_conversation};
@@ -19,17 +19,17 @@ use turnwright_types::message::StopReason;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of a session in which a recording would begin.
-pub(super) struct RecordStart {
+pub(in crate::session) struct RecordStart {
     /// True if the conversation is empty.
-    pub(super) is_new: bool,
+    pub(in crate::session) is_new: bool,
     /// The known facts about the MCP servers.
-    pub(super) servers: Value,
+    pub(in crate::session) servers: Value,
     /// True if the user was told about the gaps of the sandbox.
-    pub(super) are_gaps_reported: bool,
+    pub(in crate::session) are_gaps_reported: bool,
 }
 
 /// Starts a recording in the named file, or ends it.
-pub(super) async fn run(
+pub(in crate::session) async fn run(
     host: Arc<SessionHost>,
     services: TurnServices,
     arguments: String,
@@ -58,7 +58,7 @@ pub(super) async fn run(
 }
 
 /// Reads the stored conversation of a session.
-pub(super) async fn stored_conversation(
+pub(in crate::session) async fn stored_conversation(
     store: &Store,
     session: &SessionId,
 ) -> Result<Value, StoreError> {

@@ -3,7 +3,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::commands::sandbox_state;
+use super::sandbox_state;
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
@@ -20,7 +20,7 @@ const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add 
                      `/permissions forget` clears them.";
 
 /// Runs the command and shows the answer.
-pub(super) async fn run(
+pub(in crate::session) async fn run(
     services: TurnServices,
     mut grants: Grants,
     arguments: String,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::effective_policy::ProjectFile;
+use super::ProjectFile;
 use crate::config::{Config, VariableLookup, expand_variables};
 use crate::jsonc;
 use crate::trust::{self, TrustStore};
@@ -138,7 +138,7 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
 
 /// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
 /// project's.
-pub(super) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
+pub(in crate::session) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
     servers.sort_by_key(|server| match server.source {
         ServerSource::Client => 0,
         ServerSource::User => 1,

@@ -1,6 +1,8 @@
 //! The MCP servers of a session: those of the settings, the `/mcp` command, and the servers'
 //! prompts as slash commands.
 
+pub(super) mod sandbox;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +12,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
-use super::load::ServerLaunch;
+use super::open::load::ServerLaunch;
 use super::prompts::{finish_command, log_command, report_omissions};
-use super::server_sandbox::ServerSite;
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings};
 use crate::tools::{RemoteTools, ServerWatch};
@@ -29,6 +30,8 @@ use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::Roots;
+
+use sandbox::ServerSite;
 
 /// The most tools, prompts or servers that are listed.
 const MAX_LISTED: usize = 200;

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::mcp_servers;
-use super::project_servers::unique_by_name;
-use super::recorded_project::{recorded_project, recorded_roots, restore_project};
-use super::server_sandbox::ServerSite;
-use super::{SessionHost, SessionOrigin, WantedSession, effective_policy};
 use crate::error::Error;
+use crate::session::effective_policy::project_servers::unique_by_name;
+use crate::session::recorded_project::{recorded_project, recorded_roots, restore_project};
+use crate::session::servers::sandbox::ServerSite;
+use crate::session::{SessionHost, SessionOrigin, WantedSession, effective_policy, servers};
 use crate::tools::{ConfinementSettings, report_unfinished};
 use crate::turn::{Check, SpendingLimits, TurnServices, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
@@ -31,49 +30,52 @@ const MAX_FOLDERS: usize = 64;
 
 /// The content of a workspace's files and of the settings.
 #[derive(Debug)]
-pub(super) struct LoadedProject {
-    pub(super) roots: Roots,
-    pub(super) policy: PolicyRules,
-    pub(super) confinement: ConfinementSettings,
-    pub(super) mode: Mode,
-    pub(super) max_mode: Mode,
+pub(in crate::session) struct LoadedProject {
+    pub(in crate::session) roots: Roots,
+    pub(in crate::session) policy: PolicyRules,
+    pub(in crate::session) confinement: ConfinementSettings,
+    pub(in crate::session) mode: Mode,
+    pub(in crate::session) max_mode: Mode,
     /// Notices for the user.
-    pub(super) notices: Vec<String>,
+    pub(in crate::session) notices: Vec<String>,
     /// The project's MCP servers that the user trusts.
-    pub(super) servers: Vec<ServerSpec>,
-    pub(super) checks: Vec<Check>,
+    pub(in crate::session) servers: Vec<ServerSpec>,
+    pub(in crate::session) checks: Vec<Check>,
     /// The types of helpers that the user and the project define.
-    pub(super) helper_types: Vec<HelperType>,
+    pub(in crate::session) helper_types: Vec<HelperType>,
 }
 
 /// Everything that opening a session reads.
 #[derive(Debug)]
-pub(super) struct LoadedSession {
-    pub(super) project: LoadedProject,
-    pub(super) model: Arc<dyn Model>,
-    pub(super) effort: ReasoningEffort,
-    pub(super) max_requests: u32,
-    pub(super) limits: SpendingLimits,
+pub(in crate::session) struct LoadedSession {
+    pub(in crate::session) project: LoadedProject,
+    pub(in crate::session) model: Arc<dyn Model>,
+    pub(in crate::session) effort: ReasoningEffort,
+    pub(in crate::session) max_requests: u32,
+    pub(in crate::session) limits: SpendingLimits,
     /// The instructions for the model without those of the client.
-    pub(super) system_prompt: Arc<str>,
-    pub(super) servers: ServerLaunch,
+    pub(in crate::session) system_prompt: Arc<str>,
+    pub(in crate::session) servers: ServerLaunch,
     /// The lock of a new session. A stored session's lock is taken when its previous task has ended.
-    pub(super) lock: Option<SessionLock>,
+    pub(in crate::session) lock: Option<SessionLock>,
 }
 
 /// The MCP servers of a session.
 #[derive(Debug, Default)]
-pub(super) struct ServerLaunch {
-    pub(super) specs: Vec<ServerSpec>,
+pub(in crate::session) struct ServerLaunch {
+    pub(in crate::session) specs: Vec<ServerSpec>,
     /// How long the first turn waits for them.
-    pub(super) wait: Duration,
+    pub(in crate::session) wait: Duration,
     /// Notices about invalid servers of the settings.
-    pub(super) notices: Vec<String>,
+    pub(in crate::session) notices: Vec<String>,
 }
 
 impl SessionHost {
     /// Loads everything that a session needs. Blocks.
-    pub(super) fn load_session(&self, wanted: WantedSession) -> Result<LoadedSession, Error> {
+    pub(in crate::session) fn load_session(
+        &self,
+        wanted: WantedSession,
+    ) -> Result<LoadedSession, Error> {
         let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
         let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
@@ -120,7 +122,7 @@ impl SessionHost {
     }
 
     /// Loads the settings and rules for these folders. Blocks.
-    pub(super) fn load_project(&self, id: &SessionId, roots: Roots) -> LoadedProject {
+    pub(in crate::session) fn load_project(&self, id: &SessionId, roots: Roots) -> LoadedProject {
         let refused = self.reload_settings().err();
         secret_file::learn_shared(&self.config().paths.state);
         // Opening a session in the home folder must not give the model access to the keys or the
@@ -195,15 +197,23 @@ impl SessionHost {
     }
 
     /// Adds the servers of the settings that have other names. Blocks.
-    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
-        let (settings, notices) = mcp_servers::settings(self.config());
-        let specs = unique_by_name(mcp_servers::with_configured(servers, &settings, folder));
+    pub(in crate::session) fn load_servers(
+        &self,
+        servers: Vec<ServerSpec>,
+        folder: &Path,
+    ) -> ServerLaunch {
+        let (settings, notices) = servers::settings(self.config());
+        let specs = unique_by_name(servers::with_configured(servers, &settings, folder));
         ServerLaunch { specs, wait: settings.wait, notices }
     }
 
     /// The environment of a session's servers. Looks up which of our own files exist, so it comes after
     /// the session is stored. Blocks.
-    pub(super) fn server_env(&self, services: &TurnServices, has_servers: bool) -> ServerEnv {
+    pub(in crate::session) fn server_env(
+        &self,
+        services: &TurnServices,
+        has_servers: bool,
+    ) -> ServerEnv {
         let env = &services.env;
         let policy = services.policy.get();
         let site = ServerSite {
@@ -219,7 +229,7 @@ impl SessionHost {
 }
 
 /// Names what the sandbox lacks here; empty if it lacks nothing.
-pub(super) fn missing_sandbox() -> String {
+pub(in crate::session) fn missing_sandbox() -> String {
     if turnwright_sandbox::can_confine() {
         return String::new();
     }

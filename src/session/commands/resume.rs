@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SessionHost;
-use super::pending_context::UnsentContext;
-use super::prompts::finish_command;
-use super::restore::restore_session;
-use super::stored_sessions::{ListRequest, find_page};
 use crate::error::{Error, as_sentence, error_chain};
+use crate::session::SessionHost;
+use crate::session::open::restore::restore_session;
+use crate::session::pending_context::UnsentContext;
+use crate::session::prompts::finish_command;
+use crate::session::stored_sessions::{ListRequest, find_page};
 use crate::turn::{FinishedTurn, TurnServices};
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Durability, SessionRow, sessions};
@@ -36,18 +36,22 @@ enum Answer {
 }
 
 /// Everything that the command needs.
-pub(super) struct ResumeTask {
-    pub(super) host: Arc<SessionHost>,
-    pub(super) services: TurnServices,
-    pub(super) unsent: UnsentContext,
+pub(in crate::session) struct ResumeTask {
+    pub(in crate::session) host: Arc<SessionHost>,
+    pub(in crate::session) services: TurnServices,
+    pub(in crate::session) unsent: UnsentContext,
     /// The number or identifier of a session; empty for the list.
-    pub(super) wanted: String,
-    pub(super) cancel: CancellationToken,
+    pub(in crate::session) wanted: String,
+    pub(in crate::session) cancel: CancellationToken,
 }
 
 impl ResumeTask {
     /// Lists the sessions, or continues one.
-    pub(super) async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
+    pub(in crate::session) async fn run(
+        self,
+        mut history: History,
+        grants: Grants,
+    ) -> FinishedTurn {
         let answer = self.answer(&mut history).await;
         let log = self.services.log();
         let stop = StopReason::EndTurn;

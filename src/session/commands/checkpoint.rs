@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SessionHost;
-use super::replay::{self, HistoryBuilder};
-use super::turn_changes::{ChangeScope, turn_changes};
-use super::undo::{UndoContext, UndoNews, UndoRequest, one_line_excerpt, undo_news};
-use super::undo_report;
+use crate::session::SessionHost;
+use crate::session::open::replay::{self, HistoryBuilder};
+use crate::session::undo::changes::{ChangeScope, turn_changes};
+use crate::session::undo::report::turn_list;
+use crate::session::undo::{UndoContext, UndoNews, UndoRequest, one_line_excerpt, undo_news};
 use crate::turn::TurnServices;
 use crate::undo::{DiffLimits, UndoHistory};
 use turnwright_store::file_versions::{self, PromptRow};
@@ -26,7 +26,7 @@ const PAGE_SIZE: usize = 64;
 const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CheckpointCommand {
+pub(in crate::session) enum CheckpointCommand {
     Undo,
     Redo,
     Diff,
@@ -34,17 +34,17 @@ pub(super) enum CheckpointCommand {
 }
 
 /// A command with everything that it works on.
-pub(super) struct CheckpointTask {
-    pub(super) host: Arc<SessionHost>,
-    pub(super) services: TurnServices,
-    pub(super) news: UndoNews,
-    pub(super) arguments: String,
-    pub(super) message: MessageId,
-    pub(super) cancel: CancellationToken,
+pub(in crate::session) struct CheckpointTask {
+    pub(in crate::session) host: Arc<SessionHost>,
+    pub(in crate::session) services: TurnServices,
+    pub(in crate::session) news: UndoNews,
+    pub(in crate::session) arguments: String,
+    pub(in crate::session) message: MessageId,
+    pub(in crate::session) cancel: CancellationToken,
 }
 
 /// Runs the command. Returns the history after it.
-pub(super) async fn run_checkpoint_command(
+pub(in crate::session) async fn run_checkpoint_command(
     which: CheckpointCommand,
     task: CheckpointTask,
     history: History,
@@ -165,7 +165,7 @@ impl CheckpointTask {
             return Ok(format!("No files were changed.\n{uncovered}"));
         }
         let all: String = found.files.iter().map(|file| file.diff.as_str()).collect();
-        let turns = undo_report::turn_list(&found.turns);
+        let turns = turn_list(&found.turns);
         let diff = fenced(&all).replacen('\n', "diff\n", 1);
         Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}\n{uncovered}"))
     }

@@ -256,10 +256,10 @@ fn has_link(path: &Path, bases: &PathBases) -> bool {
 /// The confinement of a session's commands.
 pub(super) fn command_confinement(
     config: &Config,
-    settings: SandboxSettings,
-    policy: &PolicyRules,
+    policy: &EffectivePolicy,
     project: &Path,
 ) -> ConfinementSettings {
+    let settings = policy.sandbox.clone();
     let mut hide = settings.hide;
     if let Some(home) = config.home() {
         hide.extend(turnwright_types::effect::credential_paths(&home));
@@ -281,7 +281,7 @@ pub(super) fn command_confinement(
         hidden: hide,
         read_only: vec![config.paths.config.clone(), config.paths.state.clone()],
         readable: settings.strict_reads.then(Vec::new),
-        protected: policy.protected.clone(),
+        protected: policy.rules.protected.clone(),
     }
 }
 

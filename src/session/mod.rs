@@ -24,11 +24,9 @@ mod undo;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -36,8 +34,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use open::lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
-use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
@@ -50,6 +47,7 @@ pub(crate) use effective_policy::{
 pub(crate) use host::SessionHost;
 pub(crate) use last_client::last_client;
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
+pub(crate) use open::{ClientSide, OpenRequest, SessionOrigin, WantedSession};
 pub(crate) use servers::ServerCheck;
 pub(crate) use stored_sessions::history;
 pub(crate) use turnwright_llm::Modalities;
@@ -68,65 +66,6 @@ const MAILBOX_CAPACITY: usize = 256;
 /// The part of the mailbox that is reserved for cancels.
 const RESERVED_FOR_CANCELS: usize = 32;
 const TOO_MANY_REQUESTS: &str = "Too many requests are waiting for this session. Wait or cancel";
-
-/// The session that a client wants opened.
-#[derive(Debug)]
-pub(crate) struct WantedSession {
-    pub id: SessionId,
-    /// The working folder, as the client names it.
-    pub cwd: PathBuf,
-    /// The additional folders of the workspace, as the client names them.
-    pub folders: Vec<PathBuf>,
-    /// The MCP servers that the client requests.
-    pub servers: Vec<ServerSpec>,
-    /// The client's wishes besides the protocol, if any.
-    pub options: Option<ClientOptions>,
-    /// The origin of the session: new, stored or a copy.
-    pub origin: SessionOrigin,
-}
-
-/// How a session reaches its client.
-pub(crate) struct ClientSide {
-    /// The client that gets the updates.
-    pub client: Arc<dyn Client>,
-    /// Access to the client's open buffers, if it provides any.
-    pub buffers: Option<Arc<dyn EditorBuffers>>,
-    /// How the client displays commands.
-    pub display: CommandDisplay,
-}
-
-/// The parameters for opening a session.
-pub(crate) struct OpenRequest {
-    pub wanted: WantedSession,
-    pub client: ClientSide,
-    /// The kinds of prompt content that were advertised to the client, once that is known. The session
-    /// is loaded then.
-    pub advertised_modalities: BoxFuture<'static, Modalities>,
-    /// Cancelled when the previous task of the same session has ended; the session starts only
-    /// then.
-    pub start_after: CancellationToken,
-    /// Cancels the opening. It has no effect once the session is open.
-    pub cancel: CancellationToken,
-    /// Reported when the session can be prompted, after all updates about its past.
-    pub opened: Completion<Vec<ConfigOption>>,
-}
-
-/// Where a session's conversation comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SessionOrigin {
-    /// A new, empty conversation.
-    New,
-    /// The stored conversation of this session.
-    Stored {
-        /// True if the whole conversation is replayed to the client.
-        replay: bool,
-    },
-    /// A copy of another session as it is now.
-    Fork {
-        /// The session to copy.
-        source: SessionId,
-    },
-}
 
 enum SessionMessage {
     Prompt {

@@ -1,8 +1,9 @@
 //! The MCP servers of a session: those of the settings, the `/mcp` command, and the servers'
 //! prompts as slash commands.
 
-pub(super) mod sandbox;
+mod sandbox;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +13,15 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
-use super::open::load::ServerLaunch;
 use super::prompts::{finish_command, log_command, report_omissions};
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings};
+use crate::mcp::SessionServers;
 use crate::tools::{RemoteTools, ServerWatch};
 use crate::turn::{FinishedTurn, SteeringQueue, Turn};
 use turnwright_mcp::{
-    ListedTool, LoginStore, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource,
-    ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
+    ListedTool, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec,
+    ServerState, ServerTimeouts, ServerTransport, ToolFilter,
 };
 use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -31,8 +32,6 @@ use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::Roots;
 
-use sandbox::ServerSite;
-
 /// The most tools, prompts or servers that are listed.
 const MAX_LISTED: usize = 200;
 /// The most characters of a server's text about one thing.
@@ -40,8 +39,18 @@ const MAX_LINE_CHARS: usize = 160;
 /// The most characters of a failure's text.
 const MAX_FAILURE_CHARS: usize = 1000;
 
+/// The MCP servers that a session starts.
+#[derive(Debug, Default)]
+pub(super) struct ServerLaunch {
+    pub(super) specs: Vec<ServerSpec>,
+    /// How long the first turn waits for them.
+    wait: Duration,
+    /// Notices about invalid servers of the settings.
+    pub(super) notices: Vec<String>,
+}
+
 /// The servers of the settings, and notices about invalid ones.
-pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
+fn settings(config: &Config) -> (McpSettings, Vec<String>) {
     let mut settings = config.mcp_settings();
     let secrets = settings.secrets.iter().map(|secret| secret.expose().to_owned());
     if let Err(error) = redact::register_keys(secrets) {
@@ -62,7 +71,7 @@ pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
 }
 
 /// The client's servers, and those of the settings with other names.
-pub(super) fn with_configured(
+fn with_configured(
     servers: Vec<ServerSpec>,
     settings: &McpSettings,
     folder: &Path,
@@ -95,6 +104,22 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
     }
 }
 
+/// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
+/// project's.
+fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
+    servers.sort_by_key(|server| match server.source {
+        ServerSource::Client => 0,
+        ServerSource::User => 1,
+        ServerSource::Project => 2,
+    });
+    let mut names = HashSet::new();
+    // The editor may give two servers the same name.
+    servers.retain(|server| {
+        names.insert(server.name.clone()) || server.source == ServerSource::Client
+    });
+    servers
+}
+
 impl SessionActor {
     /// Starts the servers. The returned notifier fires when their state changes.
     pub(super) fn start_servers(
@@ -118,7 +143,7 @@ impl SessionActor {
     /// The commands for the client's menu: the built-in ones, those that files bring, and the prompts that
     /// the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
-        let theirs = self.servers.iter().flat_map(crate::mcp::SessionServers::commands);
+        let theirs = self.servers.iter().flat_map(SessionServers::commands);
         let mut menu = commands::all();
         menu.extend(self.commands.for_menu(&menu));
         let theirs: Vec<_> =
@@ -206,8 +231,7 @@ impl SessionActor {
             .flat_map(|servers| servers.states())
             .map(|(spec, state)| (spec.clone(), state))
             .collect();
-        let prompts =
-            self.servers.as_ref().map(crate::mcp::SessionServers::commands).unwrap_or_default();
+        let prompts = self.servers.as_ref().map(SessionServers::commands).unwrap_or_default();
         let host = Arc::clone(&self.host);
         let services = self.services.clone();
         let answer = move || match restarted {
@@ -375,6 +399,26 @@ pub(crate) struct ServerInfo {
 }
 
 impl SessionHost {
+    /// Adds the servers of the settings that have other names. Blocks.
+    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
+        let (settings, notices) = settings(self.config());
+        let specs = unique_by_name(with_configured(servers, &settings, folder));
+        ServerLaunch { specs, wait: settings.wait, notices }
+    }
+
+    /// Starts the MCP servers of a session.
+    pub(super) fn launch_servers(
+        &self,
+        launch: &ServerLaunch,
+        env: &ServerEnv,
+        remote_tools: RemoteTools,
+        session: SessionId,
+    ) -> SessionServers {
+        let ServerLaunch { specs, wait, .. } = launch;
+        let recording = (self.recording(), session);
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
+    }
+
     /// Connects to each server of the settings as a session in this folder would.
     pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
         let broken = self.config().mcp_settings().broken.into_iter();
@@ -386,23 +430,11 @@ impl SessionHost {
                 return checks;
             }
         };
-        let effective = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
-        let confinement = effective_policy::command_confinement(
-            self.config(),
-            effective.sandbox,
-            &effective.rules,
-            roots.real_cwd(),
-        );
-        let site = ServerSite {
-            confinement: &confinement,
-            roots: &roots,
-            policy: &effective.rules,
-            home: self.config().paths.home.as_deref(),
-            has_servers: true,
-            supports_forms: false,
-        };
+        let policy = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
+        let confinement =
+            effective_policy::command_confinement(self.config(), &policy, roots.real_cwd());
         let launch = self.load_servers(Vec::new(), roots.real_cwd());
-        let env = site.server_env(LoginStore::new(&self.config().paths.config));
+        let env = self.server_env(&confinement, &roots, &policy.rules, true);
         // Without a session nothing is recorded.
         let no_session = SessionId::from("");
         let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
@@ -436,5 +468,31 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
         ServerPhase::Starting | ServerPhase::Stopped => {
             Err(ServerProblem("it has ended".to_owned()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_name_the_editors_server_counts_then_the_users() {
+        let spec = |source, command: &str| {
+            let command = command.into();
+            let reach =
+                ServerTransport::Stdio { command, arguments: Vec::new(), environment: Vec::new() };
+            ServerSpec::new("notes", source, reach)
+        };
+        let all = vec![
+            spec(ServerSource::Project, "p"),
+            spec(ServerSource::User, "u"),
+            spec(ServerSource::Client, "c"),
+            ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
+        ];
+        let servers = unique_by_name(all.clone());
+        let left: Vec<_> =
+            servers.iter().map(|server| (server.name.as_str(), server.source)).collect();
+        assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
+        assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
     }
 }

@@ -12,7 +12,7 @@ use super::actor::SessionActor;
 use super::announcements::Announcements;
 use super::open::Opening;
 use super::open::lifecycle::{CancelFlag, Lifecycle};
-use super::open::load::ServerLaunch;
+use super::servers::ServerLaunch;
 use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};

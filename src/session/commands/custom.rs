@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, join};
+use futures_util::future::join;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::split;
+use super::{PromptWork, split};
 use crate::session::actor::SessionActor;
 use crate::session::prompts::report_omissions;
 use crate::session::title;
 use crate::tools::{self, ToolEnv};
-use crate::turn::{FinishedTurn, SteeringQueue, Turn};
+use crate::turn::{SteeringQueue, Turn};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
@@ -178,7 +178,7 @@ impl SessionActor {
         mut prompt: UserMessage,
         typed: &str,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
+    ) -> PromptWork {
         let (word, rest) = parse(typed).unwrap_or_default();
         let name = word.to_owned();
         let args = rest.to_owned();

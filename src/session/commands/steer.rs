@@ -1,5 +1,6 @@
 //! Words for the running turn: `/steer TEXT` typed as a prompt, and the method `_session/steering`.
 
+use super::{CommandCall, PromptWork};
 use crate::completion::Completion;
 use crate::session::PromptKey;
 use crate::session::actor::SessionActor;
@@ -82,10 +83,11 @@ fn steering_words(mut prompt: UserMessage) -> Result<UserMessage, UserMessage> {
     Ok(prompt)
 }
 
-/// The answer to the command without words.
-pub(super) fn usage() -> String {
-    "Nothing was done. Usage: `/steer TEXT` while a turn runs; the model reads it with its next request."
-        .to_owned()
+/// Answers the command without words.
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let usage = "Nothing was done. Usage: `/steer TEXT` while a turn runs; the model reads it with its next \
+                 request.";
+    call.answer(session, |_| usage.to_owned())
 }
 
 #[cfg(test)]

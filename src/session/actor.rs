@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::announcements::Announcements;
 use super::attachment::Attachment;
-use super::custom_commands::CustomCommands;
-use super::early_messages::EarlyMessages;
-use super::lifecycle::Lifecycle;
+use super::commands::custom::CustomCommands;
+use super::commands::trust::ShownPrints;
 use super::model_choice::ModelChoice;
+use super::open::early_messages::EarlyMessages;
+use super::open::lifecycle::Lifecycle;
 use super::pending_context::{PendingContext, UnfinishedTurn};
 use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
 use super::settings::{self, ChosenModel};
-use super::trust::ShownPrints;
 use super::{PromptKey, SessionHost, SessionMessage, TurnPart};
 use crate::completion::Completion;
 use crate::error::Error;

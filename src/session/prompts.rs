@@ -8,19 +8,12 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{RunningTurn, SessionActor};
-use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
-use super::commands::{self, CommandAction};
-use super::custom_commands::{self, CommandText};
+use super::commands::{self, CommandCall, custom};
 use super::prompt_queue::QueuedPrompt;
-use super::record_command::{self, RecordStart};
-use super::resume::ResumeTask;
-use super::trust::run_trust_command;
-use super::{permissions, title};
-use crate::mcp::SessionServers;
+use super::title;
 use crate::recording::in_session;
 use crate::turn::{
-    FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
-    folder_lines, new_date_line,
+    FinishedTurn, SteeringQueue, Turn, TurnServices, environment_lines, folder_lines, new_date_line,
 };
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
@@ -31,6 +24,9 @@ use turnwright_types::update::Update;
 
 /// The most characters of a command that the turn's record keeps.
 const MAX_COMMAND_CHARS: usize = 500;
+
+/// The work that a prompt asks for, to the end of its turn.
+pub(super) type PromptWork = BoxFuture<'static, FinishedTurn>;
 
 impl SessionActor {
     /// Starts the next turn unless one is running.
@@ -57,17 +53,10 @@ impl SessionActor {
         prompt: UserMessage,
         typed: String,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
-        match commands::find(&typed) {
-            Some((CommandAction::Prompt(text), _)) => {
-                let text = CommandText::BuiltIn(text);
-                return self.custom_command(Some(text), prompt, &typed, cancel);
-            }
-            Some((run, words)) => {
-                self.log_command(kind(run), &typed, &prompt);
-                return self.command_work(run, words.to_owned(), cancel);
-            }
-            None => {}
+    ) -> PromptWork {
+        if let Some((command, words)) = commands::find(&typed) {
+            let arguments = words.to_owned();
+            return command.start(self, CommandCall { prompt, typed, arguments, cancel });
         }
         let known = self.find_custom_command(&typed);
         if known.is_none()
@@ -75,7 +64,7 @@ impl SessionActor {
         {
             return self.server_prompt(asked, prompt, typed, cancel);
         }
-        match custom_commands::parse(&typed) {
+        match custom::parse(&typed) {
             Some(_) => self.custom_command(known, prompt, &typed, cancel),
             None => self.turn_work(prompt, cancel),
         }
@@ -96,11 +85,7 @@ impl SessionActor {
         }
     }
 
-    fn turn_work(
-        &mut self,
-        mut prompt: UserMessage,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
+    fn turn_work(&mut self, mut prompt: UserMessage, cancel: CancellationToken) -> PromptWork {
         let title = if self.has_title { None } else { title::from_prompt(&prompt) };
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
@@ -113,124 +98,6 @@ impl SessionActor {
         let titled = self.suggest_title(title);
         // Both end before the prompt is answered.
         Box::pin(async move { futures_util::future::join(running, titled).await.0 })
-    }
-
-    fn command_work(
-        &mut self,
-        run: CommandAction,
-        arguments: String,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let host = Arc::clone(&self.host);
-        let services = self.services.clone();
-        let log = self.services.log().clone();
-        let grants = self.grants.clone();
-        let history = self.history.clone();
-        match run {
-            CommandAction::Permissions => Box::pin(async move {
-                let (grants, stop) =
-                    permissions::run(services, grants, arguments, message, cancel).await;
-                finish_command(&log, history, grants, stop).await
-            }),
-            CommandAction::Compact => {
-                let mut history = history;
-                Box::pin(async move {
-                    let compacting =
-                        compact_on_request(&services, &mut history, &arguments, &cancel);
-                    let stop = match compacting.await {
-                        Some(text) => {
-                            services.say(message, text);
-                            StopReason::EndTurn
-                        }
-                        None => StopReason::Cancelled,
-                    };
-                    finish_command(&log, history, grants, stop).await
-                })
-            }
-            CommandAction::Resume => {
-                let unsent = self.context.unsent.clone();
-                let task = ResumeTask { host, services, unsent, wanted: arguments, cancel };
-                Box::pin(task.run(history, grants))
-            }
-            CommandAction::Checkpoint(which) => {
-                let news = self.context.undo_news.clone();
-                let task = CheckpointTask { host, services, news, arguments, message, cancel };
-                Box::pin(async move {
-                    let (history, stop) = run_checkpoint_command(which, task, history).await;
-                    finish_command(&log, history, grants, stop).await
-                })
-            }
-            other => {
-                // A replay does not know what the user has allowed before.
-                let forgets = matches!(other, CommandAction::Record) && arguments != "stop";
-                let grants = if forgets { Grants::default() } else { grants };
-                let answering = self.answer_command(other, arguments, message, cancel);
-                // The command may have changed it.
-                let history = self.history.clone();
-                Box::pin(async move {
-                    let stop = answering.await;
-                    finish_command(&log, history, grants, stop).await
-                })
-            }
-        }
-    }
-
-    /// Runs a command whose work changes neither the conversation nor the grants. A command that changes them at
-    /// once has done so when this returns.
-    fn answer_command(
-        &mut self,
-        run: CommandAction,
-        arguments: String,
-        message: MessageId,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, StopReason> {
-        let host = Arc::clone(&self.host);
-        let services = self.services.clone();
-        match run {
-            CommandAction::Immediate(command) => {
-                let text = command(&mut self.history, &self.services);
-                services.say(message, text);
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::Help => {
-                services.say(message, commands::help(&services, &self.menu()));
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::UnexpectedArgument(name) => {
-                services.say(message, format!("Nothing was done: `/{name}` takes no argument."));
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::Setting(setting) => {
-                Box::pin(self.setting_command(setting, arguments, message, cancel))
-            }
-            CommandAction::ReadFiles(read) => {
-                let env = Arc::clone(&services.env);
-                Box::pin(commands::read_files(move || read(&env), services, message, cancel))
-            }
-            CommandAction::Trust => {
-                let shown = Arc::clone(&self.shown_prints);
-                Box::pin(run_trust_command(host, services, shown, arguments, message, cancel))
-            }
-            CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
-            CommandAction::Record => {
-                let servers = self.servers.as_ref().map(SessionServers::recording_json);
-                let is_new = self.history.messages.is_empty();
-                let servers = servers.unwrap_or_default();
-                let are_gaps_reported = self.announcements.are_gaps_reported();
-                let start = RecordStart { is_new, servers, are_gaps_reported };
-                Box::pin(record_command::run(host, services, arguments, start, message))
-            }
-            CommandAction::Models => {
-                Box::pin(commands::list_models(host, services, message, cancel))
-            }
-            // They have work of their own, in `command_work` and `prompt_work`.
-            CommandAction::Prompt(_)
-            | CommandAction::Permissions
-            | CommandAction::Compact
-            | CommandAction::Resume
-            | CommandAction::Checkpoint(_) => Box::pin(std::future::ready(StopReason::EndTurn)),
-        }
     }
 
     /// Gives the session a title unless it has one, and tells the client once the title is stored.
@@ -282,10 +149,6 @@ impl SessionActor {
             prompt.parts.push(PromptPart::Context(context));
         }
     }
-
-    fn log_command(&mut self, kind: TurnKind, typed: &str, prompt: &UserMessage) {
-        log_command(&self.services, &mut self.history, kind, typed, prompt);
-    }
 }
 
 /// Logs that the user has typed a command. The model does not get it.
@@ -319,16 +182,6 @@ pub(super) fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
         let name = model.name();
         let text = format!("{name} does not accept {what}s; one was left out.");
         services.client().update(Update::Notice(text));
-    }
-}
-
-fn kind(run: CommandAction) -> TurnKind {
-    match run {
-        CommandAction::Checkpoint(CheckpointCommand::Undo | CheckpointCommand::Rewind) => {
-            TurnKind::Undo
-        }
-        CommandAction::Checkpoint(CheckpointCommand::Redo) => TurnKind::Redo,
-        _ => TurnKind::Command,
     }
 }
 

@@ -1,6 +1,8 @@
-//! The answer to `/context`: what fills the model's window, how much of it was in the provider's
-//! cache, and which changes made it miss.
+//! `/context` shows what fills the model's window, how much of it was in the provider's cache, and which
+//! changes made it miss.
 
+use super::{CommandCall, PromptWork};
+use crate::session::actor::SessionActor;
 use crate::turn::{self, TurnServices};
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::token_meter::{json_weight, message_weight, text_weight};
@@ -21,8 +23,12 @@ struct WindowParts {
     words: u64,
 }
 
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |session| report(&session.history, &session.services))
+}
+
 /// The text for the user.
-pub(super) fn report(history: &mut History, services: &TurnServices) -> String {
+fn report(history: &History, services: &TurnServices) -> String {
     let model = services.selection.get().model;
     let window = turn::window(model.as_ref(), history);
     let parts = window_parts(history, services, window);

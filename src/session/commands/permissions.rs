@@ -1,15 +1,18 @@
-//! Implements `/permissions`: shows what is allowed in this session and project, and changes it.
+//! `/permissions` shows what is allowed in this session and project, and changes it.
 //! The rules are those that `turnwright policy` shows.
 
 use tokio_util::sync::CancellationToken;
 
-use super::commands::sandbox_state;
+use super::status::sandbox_state;
+use super::{CommandCall, PromptWork, finish_command};
+use crate::session::actor::SessionActor;
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
     StoredRule, StoredRules, describe_effect,
 };
+use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;
@@ -19,8 +22,21 @@ const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add 
                      `/permissions keep` makes rules of the answers of this session, so that they last; \
                      `/permissions forget` clears them.";
 
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session, TurnKind::Command);
+    let CommandCall { arguments, cancel, .. } = call;
+    let services = session.services.clone();
+    let history = session.history.clone();
+    let grants = session.grants.clone();
+    Box::pin(async move {
+        let log = services.log().clone();
+        let (grants, stop) = answer(services, grants, arguments, message, cancel).await;
+        finish_command(&log, history, grants, stop).await
+    })
+}
+
 /// Runs the command and shows the answer.
-pub(super) async fn run(
+async fn answer(
     services: TurnServices,
     mut grants: Grants,
     arguments: String,

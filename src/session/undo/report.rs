@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::undo::{UndoPlan, one_line_excerpt, short_path};
+use super::{UndoPlan, one_line_excerpt, short_path};
 use crate::undo::{RestoreResult, UndoAction};
 use turnwright_store::file_versions::UndoableTurn;
 use turnwright_types::effect::escape_hidden;
@@ -127,7 +127,7 @@ pub(super) fn uncovered_turns<'a>(
 }
 
 /// The turns by number and prompt.
-pub(super) fn turn_list(turns: &[(u64, String)]) -> String {
+pub(in crate::session) fn turn_list(turns: &[(u64, String)]) -> String {
     let named: Vec<_> = turns
         .iter()
         .map(|(number, words)| format!("turn {number} ({})", one_line_excerpt(words)))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::actor::SessionActor;
 use crate::error::Error;
+use crate::session::actor::SessionActor;
 use crate::tools::AllowedTools;
 use turnwright_store::StoreError;
 

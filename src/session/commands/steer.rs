@@ -1,7 +1,9 @@
 //! Words for the running turn: `/steer TEXT` typed as a prompt, and the method `_session/steering`.
 
-use super::{PromptKey, SessionActor};
+use super::{CommandCall, PromptWork};
 use crate::completion::Completion;
+use crate::session::PromptKey;
+use crate::session::actor::SessionActor;
 use turnwright_types::message::{PromptEnd, PromptPart, StopReason, UserMessage};
 
 /// The command that precedes such words.
@@ -11,7 +13,7 @@ impl SessionActor {
     /// Gives the words of a `/steer` to the running turn and answers the prompt. Any other prompt is
     /// returned, and so are words that no turn takes, without the command: they are a turn of their own
     /// then.
-    pub(super) fn steer_if_asked(
+    pub(in crate::session) fn steer_if_asked(
         &mut self,
         key: PromptKey,
         prompt: UserMessage,
@@ -31,7 +33,7 @@ impl SessionActor {
     }
 
     /// Gives words to the running turn. Reports whether it takes them.
-    pub(super) fn steer(&mut self, words: UserMessage, done: Completion<bool>) {
+    pub(in crate::session) fn steer(&mut self, words: UserMessage, done: Completion<bool>) {
         let supported = self.services.selection.get().model.modalities();
         let checked = self.announcements.check_media(&words, supported);
         let taken = checked.map(|()| self.push_steering(None, words).is_ok());
@@ -52,7 +54,7 @@ impl SessionActor {
     }
 
     /// Moves words that a crashed turn has not read into the history.
-    pub(super) fn keep_steering_of_dead_turn(&mut self) {
+    pub(in crate::session) fn keep_steering_of_dead_turn(&mut self) {
         if let Some(steering) = self.steering.take() {
             steering.close();
             let joined = steering.move_into(&mut self.history, self.services.log(), None);
@@ -81,10 +83,11 @@ fn steering_words(mut prompt: UserMessage) -> Result<UserMessage, UserMessage> {
     Ok(prompt)
 }
 
-/// The answer to the command without words.
-pub(super) fn usage() -> String {
-    "Nothing was done. Usage: `/steer TEXT` while a turn runs; the model reads it with its next request."
-        .to_owned()
+/// Answers the command without words.
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let usage = "Nothing was done. Usage: `/steer TEXT` while a turn runs; the model reads it with its next \
+                 request.";
+    call.answer(session, |_| usage.to_owned())
 }
 
 #[cfg(test)]

@@ -1,16 +1,20 @@
-//! `/record`: keeps what follows in this session in a file that can be played back.
+//! `/record` keeps what follows in this session in a file that can be played back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::SessionHost;
-use super::recorded_project::recorded_project;
+use super::{CommandCall, PromptWork, finish_command};
+use crate::mcp::SessionServers;
 use crate::recording::RecordedSession;
+use crate::session::SessionHost;
+use crate::session::actor::SessionActor;
+use crate::session::recorded_project::recorded_project;
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
-use turnwright_store::{Durability, Store, StoreError, read_conversation};
+use turnwright_policy::permission::Grants;
+use turnwright_store::{Durability, Store, StoreError, TurnKind, read_conversation};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
@@ -20,17 +24,38 @@ use turnwright_types::text;
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of a session in which a recording would begin.
-pub(super) struct RecordStart {
+struct RecordStart {
     /// True if the conversation is empty.
-    pub(super) is_new: bool,
+    is_new: bool,
     /// The known facts about the MCP servers.
-    pub(super) servers: Value,
+    servers: Value,
     /// True if the user was told about the gaps of the sandbox.
-    pub(super) are_gaps_reported: bool,
+    are_gaps_reported: bool,
+}
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session, TurnKind::Command);
+    let arguments = call.arguments;
+    let servers = session.servers.as_ref().map(SessionServers::recording_json);
+    let begin = RecordStart {
+        is_new: session.history.messages.is_empty(),
+        servers: servers.unwrap_or_default(),
+        are_gaps_reported: session.announcements.are_gaps_reported(),
+    };
+    let host = Arc::clone(&session.host);
+    let services = session.services.clone();
+    let history = session.history.clone();
+    // A replay does not know what the user has allowed before.
+    let grants = if arguments == "stop" { session.grants.clone() } else { Grants::default() };
+    Box::pin(async move {
+        let log = services.log().clone();
+        let stop = answer(host, services, arguments, begin, message).await;
+        finish_command(&log, history, grants, stop).await
+    })
 }
 
 /// Starts a recording in the named file, or ends it.
-pub(super) async fn run(
+async fn answer(
     host: Arc<SessionHost>,
     services: TurnServices,
     arguments: String,
@@ -59,7 +84,7 @@ pub(super) async fn run(
 }
 
 /// Reads the stored conversation of a session.
-pub(super) async fn stored_conversation(
+pub(in crate::session) async fn stored_conversation(
     store: &Store,
     session: &SessionId,
 ) -> Result<Value, StoreError> {

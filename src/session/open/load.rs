@@ -2,21 +2,20 @@
 //! blocks, so it runs off the runtime's thread; what it returns is turned into services without any I/O.
 
 use std::io;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::mcp_servers;
-use super::project_servers::unique_by_name;
-use super::recorded_project::{recorded_project, recorded_roots, restore_project};
-use super::server_sandbox::ServerSite;
-use super::{SessionHost, SessionOrigin, WantedSession, effective_policy};
+use super::{SessionOrigin, WantedSession};
 use crate::error::Error;
+use crate::session::SessionHost;
+use crate::session::effective_policy::{EffectivePolicy, command_confinement, resolve_policy_with};
+use crate::session::recorded_project::{recorded_project, recorded_roots, restore_project};
+use crate::session::servers::ServerLaunch;
 use crate::tools::{ConfinementSettings, report_unfinished};
-use crate::turn::{Check, SpendingLimits, TurnServices, system_prompt};
+use crate::turn::{SpendingLimits, system_prompt};
 use turnwright_llm::{Model, ReasoningEffort};
-use turnwright_mcp::{LoginStore, ServerEnv, ServerSpec};
-use turnwright_policy::permission::{Mode, PolicyRules};
+use turnwright_policy::permission::Mode;
 use turnwright_store::SessionLock;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
@@ -24,32 +23,18 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::secret_file;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::helper_types::HelperType;
 
 /// The most folders that a session may have besides its working folder.
 const MAX_FOLDERS: usize = 64;
 
-/// The content of a workspace's files and of the settings.
-#[derive(Debug)]
-pub(super) struct LoadedProject {
-    pub(super) roots: Roots,
-    pub(super) policy: PolicyRules,
-    pub(super) confinement: ConfinementSettings,
-    pub(super) mode: Mode,
-    pub(super) max_mode: Mode,
-    /// Notices for the user.
-    pub(super) notices: Vec<String>,
-    /// The project's MCP servers that the user trusts.
-    pub(super) servers: Vec<ServerSpec>,
-    pub(super) checks: Vec<Check>,
-    /// The types of helpers that the user and the project define.
-    pub(super) helper_types: Vec<HelperType>,
-}
-
-/// Everything that opening a session reads.
+/// Everything that opening a session reads before the session exists.
 #[derive(Debug)]
 pub(super) struct LoadedSession {
-    pub(super) project: LoadedProject,
+    pub(super) roots: Roots,
+    pub(super) policy: EffectivePolicy,
+    pub(super) confinement: ConfinementSettings,
+    /// Notices for the user.
+    pub(super) notices: Vec<String>,
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
@@ -61,51 +46,40 @@ pub(super) struct LoadedSession {
     pub(super) lock: Option<SessionLock>,
 }
 
-/// The MCP servers of a session.
-#[derive(Debug, Default)]
-pub(super) struct ServerLaunch {
-    pub(super) specs: Vec<ServerSpec>,
-    /// How long the first turn waits for them.
-    pub(super) wait: Duration,
-    /// Notices about invalid servers of the settings.
-    pub(super) notices: Vec<String>,
-}
-
 impl SessionHost {
     /// Loads everything that a session needs. Blocks.
     pub(super) fn load_session(&self, wanted: WantedSession) -> Result<LoadedSession, Error> {
         let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
         let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
-        let roots = match self.recording().playback() {
+        let named = match self.recording().playback() {
             Some(playback) => {
                 let others = &folders[..folders.len().min(MAX_FOLDERS)];
                 recorded_roots(playback.project(), &cwd, others)
             }
             None => roots(&cwd, &folders, is_stored, &mut gone)?,
         };
-        let mut project = self.load_project(&id, roots);
-        project.notices.extend(gone);
+        let roots = self.with_own_folders(&id, named);
+        let mut notices = Vec::new();
+        let (mut policy, confinement) = self.load_policy(&id, &roots, &mut notices);
+        notices.extend(gone);
         let model = self.model()?;
-        let own = std::mem::take(&mut project.servers);
-        let specs = servers.into_iter().chain(own).collect();
-        let servers = self.load_servers(specs, project.roots.real_cwd());
-        let effort = self.config().effort();
-        let max_requests = self.config().max_turn_requests();
+        let specs = servers.into_iter().chain(take(&mut policy.servers)).collect();
+        let servers = self.load_servers(specs, roots.real_cwd());
         let agent = self.config().agent();
-        let system_prompt = system_prompt(agent.usable_name(), agent.system_prompt.as_deref());
-        // No one else can have the lock of a new identifier.
-        let lock = (!is_stored).then(|| self.store().lock_session(&id)).transpose()?;
-        let limits = self.spending_limits();
         Ok(LoadedSession {
-            project,
+            effort: self.config().effort(),
+            max_requests: self.config().max_turn_requests(),
+            limits: self.spending_limits(),
+            system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
+            // No one else can have the lock of a new identifier.
+            lock: (!is_stored).then(|| self.store().lock_session(&id)).transpose()?,
+            roots,
+            policy,
+            confinement,
+            notices,
             model,
-            effort,
-            max_requests,
-            limits,
-            system_prompt,
             servers,
-            lock,
         })
     }
 
@@ -119,61 +93,54 @@ impl SessionHost {
         limits
     }
 
-    /// Loads the settings and rules for these folders. Blocks.
-    pub(super) fn load_project(&self, id: &SessionId, roots: Roots) -> LoadedProject {
-        let refused = self.reload_settings().err();
-        secret_file::learn_shared(&self.config().paths.state);
-        // Opening a session in the home folder must not give the model access to the keys or the
-        // permission rules.
+    /// The folders of a session together with our own. Opening a session in the home folder must not give the
+    /// model access to the keys or the permission rules.
+    pub(super) fn with_own_folders(&self, id: &SessionId, roots: Roots) -> Roots {
         let paths = &self.config().paths;
-        let roots = roots
+        roots
             .with_private_folder(&paths.config)
             .with_private_folder(&paths.state)
-            .with_readable_folder(&Jobs::output_folder(&paths.state, id));
+            .with_readable_folder(&Jobs::output_folder(&paths.state, id))
+    }
+
+    /// Loads the settings and rules for these folders, and adds what the user has to know about them to
+    /// `notices`. Blocks.
+    pub(super) fn load_policy(
+        &self,
+        id: &SessionId,
+        roots: &Roots,
+        notices: &mut Vec<String>,
+    ) -> (EffectivePolicy, ConfinementSettings) {
+        let refused = self.reload_settings().err();
+        let paths = &self.config().paths;
+        secret_file::learn_shared(&paths.state);
         let playback = self.recording().playback();
         // A replay reads nothing of the project, even if there is one.
         let nowhere = paths.state.join("project");
         let project_folder = playback.map_or(roots.real_cwd(), |_| &nowhere);
-        self.record_or_restore_project(id, &roots, project_folder);
-        let mut effective = effective_policy::resolve_policy_with(
-            self.config(),
-            &self.trust,
-            &roots,
-            project_folder,
-        );
+        self.record_or_restore_project(id, roots, project_folder);
+        let mut policy = resolve_policy_with(self.config(), &self.trust, roots, project_folder);
         let missing = match playback {
             Some(playback) => {
-                effective.rules.can_confine = playback.could_confine();
+                policy.rules.can_confine = playback.could_confine();
                 // It may have been so where the recording was made, and its answers tell.
-                effective.rules.protected_exposed = || false;
+                policy.rules.protected_exposed = || false;
                 playback.missing_sandbox().to_owned()
             }
             None => missing_sandbox(),
         };
-        let is_missing = !effective.rules.can_confine && effective.mode != Mode::Full;
-        let sandbox_notice = is_missing.then(|| sandbox_notice(&missing));
-        let misplaced = paths.note.as_ref().map(|note| format!("{note}."));
-        let notices = misplaced.into_iter().chain(effective.notice()).chain(sandbox_notice);
-        let refused =
-            refused.map(|error| format!("The models of the settings cannot be used: {error}."));
-        let confinement = effective_policy::command_confinement(
-            self.config(),
-            effective.sandbox,
-            &effective.rules,
-            roots.real_cwd(),
+        let is_missing = !policy.rules.can_confine && policy.mode != Mode::Full;
+        notices.extend(paths.note.as_ref().map(|note| format!("{note}.")));
+        notices.extend(policy.notice());
+        notices.extend(is_missing.then(|| sandbox_notice(&missing)));
+        notices.extend(
+            refused.map(|error| format!("The models of the settings cannot be used: {error}.")),
         );
-        let unfinished = playback.is_none().then(|| report_unfinished(&confinement, &roots));
-        LoadedProject {
-            notices: notices.chain(refused).chain(unfinished.flatten()).collect(),
-            confinement,
-            roots,
-            policy: effective.rules,
-            mode: effective.mode,
-            max_mode: effective.max_mode,
-            servers: effective.servers,
-            checks: effective.checks,
-            helper_types: effective.helper_types,
+        let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
+        if playback.is_none() {
+            notices.extend(report_unfinished(&confinement, roots));
         }
+        (policy, confinement)
     }
 
     /// Records the facts that decide about the project's questions, or takes them from the recording.
@@ -193,33 +160,10 @@ impl SessionHost {
             }
         }
     }
-
-    /// Adds the servers of the settings that have other names. Blocks.
-    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
-        let (settings, notices) = mcp_servers::settings(self.config());
-        let specs = unique_by_name(mcp_servers::with_configured(servers, &settings, folder));
-        ServerLaunch { specs, wait: settings.wait, notices }
-    }
-
-    /// The environment of a session's servers. Looks up which of our own files exist, so it comes after
-    /// the session is stored. Blocks.
-    pub(super) fn server_env(&self, services: &TurnServices, has_servers: bool) -> ServerEnv {
-        let env = &services.env;
-        let policy = services.policy.get();
-        let site = ServerSite {
-            confinement: &env.confinement,
-            roots: env.files.roots(),
-            policy: &policy,
-            home: self.config().paths.home.as_deref(),
-            has_servers,
-            supports_forms: env.client.supports_forms(),
-        };
-        site.server_env(LoginStore::new(&self.config().paths.config))
-    }
 }
 
 /// Names what the sandbox lacks here; empty if it lacks nothing.
-pub(super) fn missing_sandbox() -> String {
+fn missing_sandbox() -> String {
     if turnwright_sandbox::can_confine() {
         return String::new();
     }

@@ -88,7 +88,7 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
     vec![first, Update::CallUpdate(Box::new(last))]
 }
 
-pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
+pub(in crate::session) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
     let StoredEntry { turn, entry, calls, .. } = stored;
     match entry {
         Entry::Message { message, audience, .. } if audience != Audience::User => {
@@ -116,7 +116,7 @@ pub(super) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
 
 /// The model's history while it is rebuilt from the store.
 #[derive(Debug, Default)]
-pub(super) struct HistoryBuilder {
+pub(in crate::session) struct HistoryBuilder {
     /// The messages, each with the number of its turn.
     messages: Vec<(u64, Arc<Message>)>,
     /// The conversation was compacted, pruned or cleared after the last answer.
@@ -164,7 +164,7 @@ impl HistoryBuilder {
         found.unwrap_or_else(|| (String::new(), row.tool.clone()))
     }
 
-    pub(super) fn build(self, minted: u64, cost: Option<f64>) -> History {
+    pub(in crate::session) fn build(self, minted: u64, cost: Option<f64>) -> History {
         let mut history = History { minted, cost, ..History::default() };
         for (_, message) in self.messages {
             history.has_media |= message.has_images() || message.has_audio();

@@ -1,28 +1,105 @@
 //! Opens a session: loads what it needs off the runtime's thread, starts or restores it, and then runs it.
 //! Meanwhile cancels, the end of the opening request and the end of the process are handled at once.
+//!
+//! An [`OpenRequest`] is everything that comes from the client, a [`load::LoadedSession`] everything that is
+//! read from the disk for it. Their parts are moved as they are.
+
+pub(super) mod client_options;
+pub(super) mod early_messages;
+pub(super) mod lifecycle;
+mod load;
+mod recovery;
+pub(super) mod replay;
+pub(super) mod restore;
+mod running_work;
+mod services;
+mod start;
 
 use std::mem::take;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
 use super::announcements::Announcements;
-use super::client_options::ClientOptions;
-use super::early_messages::EarlyMessages;
-use super::lifecycle::{CancelFlag, Lifecycle};
-use super::load::{LoadedSession, ServerLaunch};
-use super::{OpenRequest, SessionHost, SessionMessage, SessionOrigin, settings};
+use super::servers::ServerLaunch;
+use super::{SessionHost, SessionMessage, settings};
 use crate::completion::Completion;
 use crate::config::with_one_reading;
 use crate::error::Error;
-use crate::tools::ServerWatch;
-use crate::turn::SharedModelSelection;
+use crate::tools::{ServerWatch, ToolEnv};
 use tokio::task::spawn_blocking;
-use turnwright_mcp::ServerEnv;
-use turnwright_store::SessionLog;
+use turnwright_llm::Modalities;
+use turnwright_mcp::{ServerEnv, ServerSpec};
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::ids::SessionId;
 use turnwright_types::update::ConfigOption;
+
+use client_options::ClientOptions;
+use early_messages::EarlyMessages;
+use lifecycle::{CancelFlag, Lifecycle};
+
+/// A request to open a session.
+pub(crate) struct OpenRequest {
+    pub wanted: WantedSession,
+    pub client: ClientSide,
+    /// The kinds of prompt content that were advertised to the client, once that is known. The session
+    /// is loaded then.
+    pub advertised_modalities: BoxFuture<'static, Modalities>,
+    /// Cancelled when the previous task of the same session has ended; the session starts only
+    /// then.
+    pub start_after: CancellationToken,
+    /// Cancels the opening. It has no effect once the session is open.
+    pub cancel: CancellationToken,
+    /// Reported when the session can be prompted, after all updates about its past.
+    pub opened: Completion<Vec<ConfigOption>>,
+}
+
+/// The session that a client wants opened.
+#[derive(Debug)]
+pub(crate) struct WantedSession {
+    pub id: SessionId,
+    /// The working folder, as the client names it.
+    pub cwd: PathBuf,
+    /// The additional folders of the workspace, as the client names them.
+    pub folders: Vec<PathBuf>,
+    /// The MCP servers that the client requests.
+    pub servers: Vec<ServerSpec>,
+    /// The client's wishes besides the protocol, if any.
+    pub options: Option<ClientOptions>,
+    /// The origin of the session: new, stored or a copy.
+    pub origin: SessionOrigin,
+}
+
+/// Where a session's conversation comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SessionOrigin {
+    /// A new, empty conversation.
+    New,
+    /// The stored conversation of this session.
+    Stored {
+        /// True if the whole conversation is replayed to the client.
+        replay: bool,
+    },
+    /// A copy of another session as it is now.
+    Fork {
+        /// The session to copy.
+        source: SessionId,
+    },
+}
+
+/// How a session reaches its client.
+pub(crate) struct ClientSide {
+    /// The client that gets the updates.
+    pub client: Arc<dyn Client>,
+    /// Access to the client's open buffers, if it provides any.
+    pub buffers: Option<Arc<dyn EditorBuffers>>,
+    /// How the client displays commands.
+    pub display: CommandDisplay,
+}
 
 /// A session that is opening.
 pub(super) struct Opening {
@@ -57,24 +134,14 @@ pub(super) async fn open_and_run(
         let loaded = spawn_blocking(move || with_one_reading(|| reader.load_session(wanted))).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
-    let (advertised, loaded) = match opening.wait_for(loading).await {
+    let (advertised, mut loaded) = match opening.wait_for(loading).await {
         Ok(loaded) => loaded,
         Err(error) => return opening.fail(error, opened).await,
     };
-    let LoadedSession { mut project, model, effort, servers, lock, .. } = loaded;
-    let max_requests = loaded.max_requests;
-    let limits = loaded.limits;
-    let system_prompt = loaded.system_prompt;
-    let notices = take(&mut project.notices);
-    let policy = take(&mut project.policy);
-    let checks = take(&mut project.checks);
-    let log = SessionLog::new(host.store().clone(), id.clone());
-    let mut env = host.tool_env(id, project, client);
-    env.log = log;
-    let selection = SharedModelSelection::new(model, effort);
-    let mut services = host.turn_services(env, policy, selection, max_requests, limits);
-    services.system_prompt = system_prompt;
-    services.checks.set(checks);
+    let notices = take(&mut loaded.notices);
+    let servers = take(&mut loaded.servers);
+    let lock = loaded.lock.take();
+    let services = host.turn_services(id, loaded, client);
     let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, services, announcements, lifecycle);
@@ -92,7 +159,7 @@ fn prepare_servers(
     let services = actor.services.clone();
     let has_servers = !servers.specs.is_empty();
     let has_programs = turnwright_sandbox::can_confine()
-        && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
+        && servers.specs.iter().any(ServerSpec::is_confined_program);
     let commands = actor.commands.clone();
     async move {
         // A stored session has announced its commands already.
@@ -105,7 +172,10 @@ fn prepare_servers(
         }
         let preparing = spawn_blocking(move || {
             let watch = has_programs.then(|| ServerWatch::begin(&services.env));
-            (host.server_env(&services, has_servers), watch)
+            let ToolEnv { confinement, files, client, .. } = services.env.as_ref();
+            let rules = services.policy.get();
+            let env = host.server_env(confinement, files.roots(), &rules, has_servers);
+            (ServerEnv { supports_forms: client.supports_forms(), ..env }, watch)
         });
         preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })
     }

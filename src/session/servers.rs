@@ -1,44 +1,48 @@
-//! The MCP servers of a session: those of the settings, the `/mcp` command, and the servers'
+//! The MCP servers of a session: those of the client, the settings and the project, and the servers'
 //! prompts as slash commands.
 
+mod sandbox;
+
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join};
+use futures_util::future::join;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
-use super::load::ServerLaunch;
-use super::prompts::{finish_command, log_command, report_omissions};
-use super::server_sandbox::ServerSite;
+use super::prompts::{PromptWork, finish_command, log_command, report_omissions};
 use super::{SessionHost, commands, effective_policy, title};
 use crate::config::{Config, McpServerSettings, McpSettings};
+use crate::mcp::SessionServers;
 use crate::tools::{RemoteTools, ServerWatch};
-use crate::turn::{FinishedTurn, SteeringQueue, Turn};
+use crate::turn::{SteeringQueue, Turn};
 use turnwright_mcp::{
-    ListedTool, LoginStore, PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource,
-    ServerSpec, ServerState, ServerTimeouts, ServerTransport, ToolFilter,
+    PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState,
+    ServerTimeouts, ToolFilter,
 };
 use turnwright_store::TurnKind;
-use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::{StopReason, UserMessage};
 use turnwright_types::redact;
-use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::Roots;
 
-/// The most tools, prompts or servers that are listed.
-const MAX_LISTED: usize = 200;
-/// The most characters of a server's text about one thing.
-const MAX_LINE_CHARS: usize = 160;
-/// The most characters of a failure's text.
-const MAX_FAILURE_CHARS: usize = 1000;
+/// The MCP servers that a session starts.
+#[derive(Debug, Default)]
+pub(super) struct ServerLaunch {
+    pub(super) specs: Vec<ServerSpec>,
+    /// How long the first turn waits for them.
+    wait: Duration,
+    /// Notices about invalid servers of the settings.
+    pub(super) notices: Vec<String>,
+}
 
 /// The servers of the settings, and notices about invalid ones.
-pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
+fn settings(config: &Config) -> (McpSettings, Vec<String>) {
     let mut settings = config.mcp_settings();
     let secrets = settings.secrets.iter().map(|secret| secret.expose().to_owned());
     if let Err(error) = redact::register_keys(secrets) {
@@ -59,7 +63,7 @@ pub(super) fn settings(config: &Config) -> (McpSettings, Vec<String>) {
 }
 
 /// The client's servers, and those of the settings with other names.
-pub(super) fn with_configured(
+fn with_configured(
     servers: Vec<ServerSpec>,
     settings: &McpSettings,
     folder: &Path,
@@ -92,6 +96,22 @@ fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
     }
 }
 
+/// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
+/// project's.
+fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
+    servers.sort_by_key(|server| match server.source {
+        ServerSource::Client => 0,
+        ServerSource::User => 1,
+        ServerSource::Project => 2,
+    });
+    let mut names = HashSet::new();
+    // The editor may give two servers the same name.
+    servers.retain(|server| {
+        names.insert(server.name.clone()) || server.source == ServerSource::Client
+    });
+    servers
+}
+
 impl SessionActor {
     /// Starts the servers. The returned notifier fires when their state changes.
     pub(super) fn start_servers(
@@ -115,7 +135,7 @@ impl SessionActor {
     /// The commands for the client's menu: the built-in ones, those that files bring, and the prompts that
     /// the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
-        let theirs = self.servers.iter().flat_map(crate::mcp::SessionServers::commands);
+        let theirs = self.servers.iter().flat_map(SessionServers::commands);
         let mut menu = commands::all();
         menu.extend(self.commands.for_menu(&menu));
         let theirs: Vec<_> =
@@ -143,7 +163,7 @@ impl SessionActor {
         mut prompt: UserMessage,
         typed: String,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
+    ) -> PromptWork {
         let mut context = UserMessage::default();
         self.add_session_context(&mut context);
         // The words behind the command say more than its name.
@@ -185,164 +205,6 @@ impl SessionActor {
             join(turn.run(), titled).await.0
         })
     }
-
-    /// Answers `/mcp`, `/mcp NAME` and `/mcp restart NAME`.
-    pub(super) fn mcp_command(
-        &self,
-        words: String,
-        message: MessageId,
-        cancel: CancellationToken,
-    ) -> impl Future<Output = StopReason> + Send + 'static {
-        let restarted = words.strip_prefix("restart ").map(str::trim).map(|name| {
-            let is_there = self.servers.as_ref().is_some_and(|servers| servers.restart(name));
-            (name.to_owned(), is_there)
-        });
-        let states: Vec<_> = self
-            .servers
-            .iter()
-            .flat_map(|servers| servers.states())
-            .map(|(spec, state)| (spec.clone(), state))
-            .collect();
-        let prompts =
-            self.servers.as_ref().map(crate::mcp::SessionServers::commands).unwrap_or_default();
-        let host = Arc::clone(&self.host);
-        let services = self.services.clone();
-        let answer = move || match restarted {
-            Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
-            Some((name, false)) => unknown_server(&name),
-            None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
-            None => match states.iter().find(|(spec, _)| spec.name == words) {
-                Some((spec, state)) => {
-                    let begin = format!("/{words}:");
-                    let prompts = prompts.iter().map(|prompt| format!("/{}", prompt.name));
-                    let ours: Vec<_> = prompts.filter(|name| name.starts_with(&begin)).collect();
-                    details(spec, state, &ours)
-                }
-                None => unknown_server(&words),
-            },
-        };
-        commands::read_files(answer, services, message, cancel)
-    }
-}
-
-fn unknown_server(name: &str) -> String {
-    format!("This session has no MCP server `{}`. Run `/mcp` to list them.", short_line(name))
-}
-
-fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -> String {
-    let mut lines: Vec<_> = states.iter().map(|(spec, state)| summary(spec, state)).collect();
-    lines.extend(settings.disabled.iter().map(|name| settings_line(name, "turned off")));
-    let broken = settings.broken.iter();
-    lines.extend(broken.map(|(name, why)| settings_line(name, &format!("not used: {why}"))));
-    // Servers that were added to the settings since are available in the next session.
-    let later = settings
-        .servers
-        .iter()
-        .filter(|server| states.iter().all(|(spec, _)| spec.name != server.name));
-    lines.extend(later.map(|server| settings_line(&server.name, "available in the next session")));
-    if lines.is_empty() {
-        return "This session has no MCP servers: neither the editor nor the settings name any."
-            .to_owned();
-    }
-    let more = lines.len().saturating_sub(MAX_LISTED);
-    lines.truncate(MAX_LISTED);
-    if more > 0 {
-        lines.push(format!("* and {more} more\n"));
-    }
-    lines.concat()
-}
-
-fn settings_line(name: &str, what: &str) -> String {
-    format!("* `{}` (settings) – {what}\n", escape_hidden_line(name))
-}
-
-fn summary(spec: &ServerSpec, state: &ServerState) -> String {
-    let from = match (spec.source, &spec.transport) {
-        (ServerSource::Client, ServerTransport::Linked(_)) => "within the editor",
-        (ServerSource::Client, _) => "editor",
-        (ServerSource::User, _) => "settings",
-        (ServerSource::Project, _) => "project",
-    };
-    let phase = match &state.phase {
-        ServerPhase::Starting => "starting".to_owned(),
-        ServerPhase::Ready => ready(spec, state),
-        ServerPhase::Failed(why) => format!("failed: {}", failure_text(why)),
-        ServerPhase::NeedsLogin => "needs a login".to_owned(),
-        ServerPhase::Stopped => "ended".to_owned(),
-    };
-    let failure = state.last_end.as_ref().filter(|_| state.phase == ServerPhase::Ready);
-    let trouble = failure.map(|why| format!("; before that it failed: {}", failure_text(why)));
-    format!("* `{}` ({from}) – {phase}{}\n", short_line(&spec.name), trouble.unwrap_or_default())
-}
-
-fn ready(spec: &ServerSpec, state: &ServerState) -> String {
-    let mut text = "ready".to_owned();
-    if !state.title.is_empty() {
-        text.push_str(&format!(": {}", short_line(&state.title)));
-    }
-    text.push_str(&format!(", revision {}", short_line(&state.revision)));
-    let wanted =
-        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).count();
-    text.push_str(&counted(wanted, "tool"));
-    if wanted < state.tools.len() {
-        text.push_str(&format!(" of {}", state.tools.len()));
-    }
-    if !state.prompts.is_empty() {
-        text.push_str(&counted(state.prompts.len(), "prompt"));
-    }
-    text
-}
-
-fn counted(number: usize, one: &str) -> String {
-    match number {
-        1 => format!(", 1 {one}"),
-        number => format!(", {number} {one}s"),
-    }
-}
-
-fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {
-    let mut text = summary(spec, state);
-    let tools: Vec<_> =
-        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).collect();
-    if !tools.is_empty() {
-        text.push_str("\nTools, as permission rules name them:\n\n");
-    }
-    for tool in tools.iter().take(MAX_LISTED) {
-        text.push_str(&client_state(&spec.name, tool));
-    }
-    if let Some(more) = tools.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
-        text.push_str(&format!("* and {more} more\n"));
-    }
-    if !prompts.is_empty() {
-        let shown: Vec<_> =
-            prompts.iter().take(MAX_LISTED).map(|prompt| format!("`{prompt}`")).collect();
-        text.push_str(&format!("\nPrompts: {}.\n", shown.join(", ")));
-    }
-    text
-}
-
-fn client_state(server: &str, listed: &ListedTool) -> String {
-    let tool = &listed.tool;
-    let said = short_line(text::first_line(&listed.description));
-    let claims = tool.annotations.as_ref();
-    let claim = match claims.and_then(|claims| claims.read_only_hint) {
-        Some(true) => " (says that it only reads)",
-        _ if claims.and_then(|claims| claims.destructive_hint) == Some(true) => {
-            " (says that it may destroy something)"
-        }
-        _ => "",
-    };
-    let dash = if said.is_empty() { "" } else { " – " };
-    format!("* `mcp({}/{})`{dash}{said}{claim}\n", short_line(server), short_line(&tool.name))
-}
-
-/// A bounded, visible line of text from a server.
-fn short_line(text: &str) -> String {
-    escape_hidden_line(&text::clip(text, MAX_LINE_CHARS))
-}
-
-fn failure_text(why: &str) -> String {
-    escape_hidden(text::first_chars(why, MAX_FAILURE_CHARS))
 }
 
 /// The result of connecting to a server.
@@ -372,6 +234,26 @@ pub(crate) struct ServerInfo {
 }
 
 impl SessionHost {
+    /// Adds the servers of the settings that have other names. Blocks.
+    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
+        let (settings, notices) = settings(self.config());
+        let specs = unique_by_name(with_configured(servers, &settings, folder));
+        ServerLaunch { specs, wait: settings.wait, notices }
+    }
+
+    /// Starts the MCP servers of a session.
+    pub(super) fn launch_servers(
+        &self,
+        launch: &ServerLaunch,
+        env: &ServerEnv,
+        remote_tools: RemoteTools,
+        session: SessionId,
+    ) -> SessionServers {
+        let ServerLaunch { specs, wait, .. } = launch;
+        let recording = (self.recording(), session);
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
+    }
+
     /// Connects to each server of the settings as a session in this folder would.
     pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
         let broken = self.config().mcp_settings().broken.into_iter();
@@ -383,23 +265,11 @@ impl SessionHost {
                 return checks;
             }
         };
-        let effective = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
-        let confinement = effective_policy::command_confinement(
-            self.config(),
-            effective.sandbox,
-            &effective.rules,
-            roots.real_cwd(),
-        );
-        let site = ServerSite {
-            confinement: &confinement,
-            roots: &roots,
-            policy: &effective.rules,
-            home: self.config().paths.home.as_deref(),
-            has_servers: true,
-            supports_forms: false,
-        };
+        let policy = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
+        let confinement =
+            effective_policy::command_confinement(self.config(), &policy, roots.real_cwd());
         let launch = self.load_servers(Vec::new(), roots.real_cwd());
-        let env = site.server_env(LoginStore::new(&self.config().paths.config));
+        let env = self.server_env(&confinement, &roots, &policy.rules, true);
         // Without a session nothing is recorded.
         let no_session = SessionId::from("");
         let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
@@ -433,5 +303,32 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
         ServerPhase::Starting | ServerPhase::Stopped => {
             Err(ServerProblem("it has ended".to_owned()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_mcp::ServerTransport;
+
+    #[test]
+    fn of_a_name_the_editors_server_counts_then_the_users() {
+        let spec = |source, command: &str| {
+            let command = command.into();
+            let reach =
+                ServerTransport::Stdio { command, arguments: Vec::new(), environment: Vec::new() };
+            ServerSpec::new("notes", source, reach)
+        };
+        let all = vec![
+            spec(ServerSource::Project, "p"),
+            spec(ServerSource::User, "u"),
+            spec(ServerSource::Client, "c"),
+            ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
+        ];
+        let servers = unique_by_name(all.clone());
+        let left: Vec<_> =
+            servers.iter().map(|server| (server.name.as_str(), server.source)).collect();
+        assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
+        assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
     }
 }

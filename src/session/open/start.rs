@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::SessionOrigin;
-use super::actor::SessionActor;
 use super::client_options::ClientOptions;
-use super::record_command::stored_conversation;
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
+use crate::session::SessionOrigin;
+use crate::session::actor::SessionActor;
+use crate::session::commands::record::stored_conversation;
+use crate::session::undo::undo_news;
 use tokio::task::spawn_blocking;
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::Mode;
@@ -127,7 +128,7 @@ impl SessionActor {
         self.restore_client_options(client_options.as_deref(), options)?;
         self.has_title = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.context.undo_news.set(super::undo::undo_news(host.store(), &id).await);
+        self.context.undo_news.set(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
         self.services.restore_announced_mode(&self.history);
         if replay {

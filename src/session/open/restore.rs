@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::attachment::Replayed;
-use super::pending_context::UnfinishedTurn;
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
 use super::running_work::RunningWork;
-use super::stored_sessions::map_missing;
 use crate::error::Error;
+use crate::session::attachment::Replayed;
+use crate::session::pending_context::UnfinishedTurn;
+use crate::session::stored_sessions::map_missing;
 use crate::turn::{self, TurnServices};
 use turnwright_store::recovery::last_stop;
 use turnwright_store::{
@@ -26,19 +26,19 @@ use turnwright_types::update::Update;
 const PAGE_SIZE: usize = 64;
 
 /// A session that was read from the store.
-pub(super) struct RestoredSession {
-    pub(super) row: SessionRow,
-    pub(super) history: History,
+pub(in crate::session) struct RestoredSession {
+    pub(in crate::session) row: SessionRow,
+    pub(in crate::session) history: History,
     /// How the last prompt's turn ended, if it did not finish.
-    pub(super) unfinished: Option<UnfinishedTurn>,
+    pub(in crate::session) unfinished: Option<UnfinishedTurn>,
     /// The line that tells the model what has ended since then.
-    pub(super) ended_work: Option<String>,
+    pub(in crate::session) ended_work: Option<String>,
     /// The options that the client asked for when the session was created, as JSON.
-    pub(super) client_options: Option<String>,
+    pub(in crate::session) client_options: Option<String>,
 }
 
 /// Restores a session. With `replay`, the client is sent the whole conversation.
-pub(super) async fn restore_session(
+pub(in crate::session) async fn restore_session(
     store: &Store,
     services: &TurnServices,
     id: &SessionId,
@@ -96,7 +96,7 @@ impl EntryPages {
 }
 
 /// Sends the whole stored conversation of a session to a client.
-pub(super) async fn replay_session(
+pub(in crate::session) async fn replay_session(
     store: &Store,
     id: &SessionId,
     client: &dyn Client,

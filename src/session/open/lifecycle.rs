@@ -12,25 +12,25 @@ use turnwright_store::SessionLock;
 /// Set while a cancel is in the mailbox with no message after it: another one would change nothing. So a
 /// client that sends nothing but cancels cannot fill the mailbox.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CancelFlag(Arc<AtomicBool>);
+pub(in crate::session) struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
     /// Returns true if a cancel must be sent, because none is on its way.
-    pub(super) fn raise(&self) -> bool {
+    pub(in crate::session) fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
 
     /// The cancel was received or could not be sent, or another message follows it.
-    pub(super) fn clear(&self) {
+    pub(in crate::session) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
 /// Stops a session, and holds everything that its end releases.
-pub(super) struct Lifecycle {
+pub(in crate::session) struct Lifecycle {
     /// Stops the session and its turn.
-    pub(super) stop: CancellationToken,
-    pub(super) cancelling: CancelFlag,
+    pub(in crate::session) stop: CancellationToken,
+    pub(in crate::session) cancelling: CancelFlag,
     /// The lock that keeps other processes from writing to the session.
     lock: Option<SessionLock>,
     /// The requests that wait for the session to be closed.
@@ -38,7 +38,7 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(super) fn new(
+    pub(in crate::session) fn new(
         stop: CancellationToken,
         cancelling: CancelFlag,
         lock: Option<SessionLock>,
@@ -46,22 +46,22 @@ impl Lifecycle {
         Lifecycle { stop, cancelling, lock, closings: Vec::new() }
     }
 
-    pub(super) fn is_locked(&self) -> bool {
+    pub(in crate::session) fn is_locked(&self) -> bool {
         self.lock.is_some()
     }
 
-    pub(super) fn hold(&mut self, lock: SessionLock) {
+    pub(in crate::session) fn hold(&mut self, lock: SessionLock) {
         self.lock = Some(lock);
     }
 
     /// Stops the session. `done` is answered at its end.
-    pub(super) fn close(&mut self, done: Completion<()>) {
+    pub(in crate::session) fn close(&mut self, done: Completion<()>) {
         self.closings.push(done);
         self.stop.cancel();
     }
 
     /// Releases the lock, which removes a file, and answers those who wait for the end.
-    pub(super) async fn end(self) {
+    pub(in crate::session) async fn end(self) {
         let lock = self.lock;
         spawn_blocking(move || drop(lock)).await.ok();
         for done in self.closings {

@@ -1,20 +1,21 @@
-//! The slash command `/resume`: for clients that cannot open an earlier session, the conversation of one of
-//! the same folder is continued here, as a copy.
+//! `/resume` continues the conversation of another session of the same folder here, as a copy, for clients that
+//! cannot open an earlier session.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SessionHost;
-use super::pending_context::UnsentContext;
-use super::prompts::finish_command;
-use super::restore::restore_session;
-use super::stored_sessions::{ListRequest, find_page};
+use super::{CommandCall, PromptWork, finish_command};
 use crate::error::{Error, as_sentence, error_chain};
+use crate::session::SessionHost;
+use crate::session::actor::SessionActor;
+use crate::session::open::restore::restore_session;
+use crate::session::pending_context::UnsentContext;
+use crate::session::stored_sessions::{ListRequest, find_page};
 use crate::turn::{FinishedTurn, TurnServices};
 use turnwright_policy::permission::Grants;
-use turnwright_store::{Durability, SessionRow, sessions};
+use turnwright_store::{Durability, SessionRow, TurnKind, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, StopReason};
@@ -36,18 +37,31 @@ enum Answer {
 }
 
 /// Everything that the command needs.
-pub(super) struct ResumeTask {
-    pub(super) host: Arc<SessionHost>,
-    pub(super) services: TurnServices,
-    pub(super) unsent: UnsentContext,
+struct ResumeTask {
+    host: Arc<SessionHost>,
+    services: TurnServices,
+    unsent: UnsentContext,
     /// The number or identifier of a session; empty for the list.
-    pub(super) wanted: String,
-    pub(super) cancel: CancellationToken,
+    wanted: String,
+    cancel: CancellationToken,
+}
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    // The answer gets its identifier later, because it may have to follow those of a copied conversation.
+    call.begin(session, TurnKind::Command);
+    let task = ResumeTask {
+        host: Arc::clone(&session.host),
+        services: session.services.clone(),
+        unsent: session.context.unsent.clone(),
+        wanted: call.arguments,
+        cancel: call.cancel,
+    };
+    Box::pin(task.run(session.history.clone(), session.grants.clone()))
 }
 
 impl ResumeTask {
     /// Lists the sessions, or continues one.
-    pub(super) async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
+    async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
         let answer = self.answer(&mut history).await;
         let log = self.services.log();
         let stop = StopReason::EndTurn;

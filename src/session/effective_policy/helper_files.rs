@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::effective_policy::ProjectFile;
+use super::ProjectFile;
 use crate::trust::{self, TrustStore};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::read_head;

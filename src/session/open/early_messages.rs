@@ -3,15 +3,15 @@
 
 use tokio::sync::mpsc;
 
-use super::prompt_queue::MAX_QUEUED_PROMPTS;
-use super::{MAILBOX_CAPACITY, PromptKey, SessionMessage};
 use crate::completion::Completion;
 use crate::error::Error;
+use crate::session::prompt_queue::{MAX_QUEUED_PROMPTS, too_many};
+use crate::session::{MAILBOX_CAPACITY, PromptKey, SessionMessage, TOO_MANY_REQUESTS};
 use turnwright_types::message::StopReason;
 
 /// The messages, in the order of their arrival.
 #[derive(Default)]
-pub(super) struct EarlyMessages {
+pub(in crate::session) struct EarlyMessages {
     messages: Vec<SessionMessage>,
     /// A prompt was cancelled before it could become a turn.
     pub(super) has_cancelled_prompt: bool,
@@ -24,7 +24,7 @@ impl EarlyMessages {
             SessionMessage::CancelPrompt(key) => self.cancel_prompts(|queued| queued == key),
             // One more than the queue may hold, because the first will run.
             SessionMessage::Prompt { done, .. } if self.prompt_count() > MAX_QUEUED_PROMPTS => {
-                done.complete(Err(super::prompt_queue::too_many()));
+                done.complete(Err(too_many()));
             }
             SessionMessage::Close { .. } => self.messages.push(message),
             message if self.messages.len() < MAILBOX_CAPACITY => self.messages.push(message),
@@ -33,13 +33,16 @@ impl EarlyMessages {
     }
 
     /// Returns the messages for the session, which is open now.
-    pub(super) fn take(&mut self) -> Vec<SessionMessage> {
+    pub(in crate::session) fn take(&mut self) -> Vec<SessionMessage> {
         std::mem::take(&mut self.messages)
     }
 
     /// Closes the mailbox and answers everything, because the session does not open or is closing. Returns
     /// the requests that wait for it to be closed.
-    pub(super) fn end(mut self, inbox: &mut mpsc::Receiver<SessionMessage>) -> Vec<Completion<()>> {
+    pub(in crate::session) fn end(
+        mut self,
+        inbox: &mut mpsc::Receiver<SessionMessage>,
+    ) -> Vec<Completion<()>> {
         inbox.close();
         self.messages.extend(std::iter::from_fn(|| inbox.try_recv().ok()));
         let mut closings = Vec::new();
@@ -107,7 +110,7 @@ fn refuse(message: SessionMessage) {
 }
 
 fn busy() -> Error {
-    Error::InvalidState(super::TOO_MANY_REQUESTS.to_owned())
+    Error::InvalidState(TOO_MANY_REQUESTS.to_owned())
 }
 
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! Implements `/trust`: shows the settings of a project that need trust, and applies exactly those
-//! when the user types their code. It is never a question, because some editors answer questions on
+//! `/trust` shows the settings of a project that need trust, and applies exactly those when the user
+//! types their code. It is never a question, because some editors answer questions on
 //! their own.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
-use super::SessionHost;
-use super::commands::read_files;
-use super::effective_policy::{EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy};
-use super::helper_files::HELPER_FILES;
-use super::project_servers::SERVERS_FILE;
+use super::{CommandCall, PromptWork, finish_after, read_files};
+use crate::session::SessionHost;
+use crate::session::actor::SessionActor;
+use crate::session::effective_policy::helper_files::HELPER_FILES;
+use crate::session::effective_policy::project_servers::SERVERS_FILE;
+use crate::session::effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy,
+};
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
+use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, fenced};
-use turnwright_types::ids::MessageId;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::message::StopReason;
 
 /// The largest file that can be trusted, in bytes. Nobody would read more.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
@@ -25,18 +25,15 @@ const MAX_SHOWN_BYTES: usize = 32 * 1024;
 /// The content hashes of the files that the user was last shown. The code is only the beginning of
 /// a hash, so comparing codes would not be enough.
 // Held only to copy a few bytes.
-pub(super) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
+pub(in crate::session) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
 
-/// Answers `/trust` with its argument. After a cancel the work continues in the background.
-pub(super) async fn run_trust_command(
-    host: Arc<SessionHost>,
-    services: TurnServices,
-    shown: ShownPrints,
-    arguments: String,
-    message: MessageId,
-    cancel: CancellationToken,
-) -> StopReason {
-    let own_services = services.clone();
+/// After a cancel the work continues in the background.
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session, TurnKind::Command);
+    let CommandCall { arguments, cancel, .. } = call;
+    let host = Arc::clone(&session.host);
+    let services = session.services.clone();
+    let shown = Arc::clone(&session.shown_prints);
     let answer = move || {
         let command = TrustCommand { host: &host, services: &services, shown: &shown };
         match arguments.as_str() {
@@ -45,7 +42,7 @@ pub(super) async fn run_trust_command(
             code => command.trust(code),
         }
     };
-    read_files(answer, own_services, message, cancel).await
+    finish_after(session, read_files(answer, session.services.clone(), message, cancel))
 }
 
 struct TrustCommand<'a> {

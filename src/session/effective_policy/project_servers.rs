@@ -1,7 +1,7 @@
 //! Reads the MCP servers of a project's `.mcp.json`. None is started before the user trusts exactly
 //! the content of the file.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::effective_policy::ProjectFile;
+use super::ProjectFile;
 use crate::config::{Config, VariableLookup, expand_variables};
 use crate::jsonc;
 use crate::trust::{self, TrustStore};
@@ -135,22 +135,6 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
         }
     }
     found
-}
-
-/// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
-/// project's.
-pub(super) fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
-    servers.sort_by_key(|server| match server.source {
-        ServerSource::Client => 0,
-        ServerSource::User => 1,
-        ServerSource::Project => 2,
-    });
-    let mut names = HashSet::new();
-    // The editor may give two servers the same name.
-    servers.retain(|server| {
-        names.insert(server.name.clone()) || server.source == ServerSource::Client
-    });
-    servers
 }
 
 fn problem(name: &str, why: &EntryError) -> String {
@@ -373,26 +357,5 @@ mod tests {
         let (short, full) = describe_entry(&entries[0].0, &entries[0].1);
         assert_eq!(full, r#"n runs ["sh","-c","a b\n\u{202e}"], with the variables K"#);
         assert_eq!(short, "the MCP server n (`sh -c a b\\n\\u{202e}`)");
-    }
-
-    #[test]
-    fn of_a_name_the_editors_server_counts_then_the_users() {
-        let spec = |source, command: &str| {
-            let command = command.into();
-            let reach =
-                ServerTransport::Stdio { command, arguments: Vec::new(), environment: Vec::new() };
-            ServerSpec::new("notes", source, reach)
-        };
-        let all = vec![
-            spec(ServerSource::Project, "p"),
-            spec(ServerSource::User, "u"),
-            spec(ServerSource::Client, "c"),
-            ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
-        ];
-        let servers = unique_by_name(all.clone());
-        let left: Vec<_> =
-            servers.iter().map(|server| (server.name.as_str(), server.source)).collect();
-        assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
-        assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
     }
 }

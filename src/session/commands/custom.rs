@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, join};
+use futures_util::future::join;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::SessionActor;
-use super::commands;
-use super::prompts::report_omissions;
-use super::title;
+use super::{PromptWork, split};
+use crate::session::actor::SessionActor;
+use crate::session::prompts::report_omissions;
+use crate::session::title;
 use crate::tools::{self, ToolEnv};
-use crate::turn::{FinishedTurn, SteeringQueue, Turn};
+use crate::turn::{SteeringQueue, Turn};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::{PromptPart, UserMessage};
@@ -26,7 +26,7 @@ use turnwright_workspace::skills::Skill;
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
 // Held only to copy a pointer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CustomCommands(Arc<Mutex<LastScan>>);
+pub(in crate::session) struct CustomCommands(Arc<Mutex<LastScan>>);
 
 #[derive(Debug, Default)]
 struct LastScan {
@@ -43,7 +43,7 @@ struct FileCommands {
 
 /// The text that a slash command stands for.
 #[derive(Clone, Debug)]
-pub(super) enum CommandText {
+pub(in crate::session) enum CommandText {
     BuiltIn(&'static str),
     File(CustomCommand),
     Skill(Skill),
@@ -51,7 +51,7 @@ pub(super) enum CommandText {
 
 impl CustomCommands {
     /// Searches the files. If that takes too long, what was known before stays.
-    pub(super) async fn rescan(&self, env: &Arc<ToolEnv>) {
+    pub(in crate::session) async fn rescan(&self, env: &Arc<ToolEnv>) {
         let env = Arc::clone(env);
         let stop = CancellationToken::new();
         let scan = {
@@ -69,7 +69,7 @@ impl CustomCommands {
     }
 
     /// Returns true if the files were searched since the last call.
-    pub(super) fn take_news(&self) -> bool {
+    pub(in crate::session) fn take_news(&self) -> bool {
         std::mem::take(&mut self.0.lock().is_new)
     }
 
@@ -82,7 +82,7 @@ impl CustomCommands {
     }
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
-    pub(super) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
+    pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
         let files = Arc::clone(&self.0.lock().files);
         let commands = files.commands.iter().map(|command| SlashCommand {
             name: command.name.clone(),
@@ -122,8 +122,8 @@ fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
 /// The name and the arguments of a prompt that may be a custom command.
-pub(super) fn parse(typed: &str) -> Option<(&str, &str)> {
-    let (name, rest) = commands::split(typed)?;
+pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
+    let (name, rest) = split(typed)?;
     let is_word = !name.is_empty() && name.chars().all(|char| is_name_char(char) || char == ':');
     is_word.then_some((name, rest.trim()))
 }
@@ -166,19 +166,19 @@ impl CommandText {
 
 impl SessionActor {
     /// The command that the user has typed, if it is known.
-    pub(super) fn find_custom_command(&self, typed: &str) -> Option<CommandText> {
+    pub(in crate::session) fn find_custom_command(&self, typed: &str) -> Option<CommandText> {
         self.commands.find(parse(typed)?.0)
     }
 
     /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
     /// and a prompt that is no command is ordinary text.
-    pub(super) fn custom_command(
+    pub(in crate::session) fn custom_command(
         &mut self,
         text: Option<CommandText>,
         mut prompt: UserMessage,
         typed: &str,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
+    ) -> PromptWork {
         let (word, rest) = parse(typed).unwrap_or_default();
         let name = word.to_owned();
         let args = rest.to_owned();

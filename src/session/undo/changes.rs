@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use super::undo::short_path;
-use super::undo_report::uncovered_turns;
+use super::report::uncovered_turns;
+use super::short_path;
 use crate::undo::{DiffLimits, DiffSide, file_state, is_same_state, net_changes, unified_diff};
 use turnwright_store::{StoreError, file_versions, read};
 use turnwright_types::file_change::FileState;

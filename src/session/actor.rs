@@ -120,7 +120,7 @@ impl SessionActor {
             self.on_message(message);
         }
         let stop = self.lifecycle.stop.clone();
-        let mode = self.services.mode.clone();
+        let mode = self.services.mode().clone();
         let remote_tools = self.services.tools.remote_tools().clone();
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
@@ -296,7 +296,7 @@ impl SessionActor {
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
-        let max_mode = self.services.mode.max_mode();
+        let max_mode = self.services.mode().max_mode();
         if mode > max_mode {
             return Err(Error::InvalidParams(format!(
                 "The mode `{}` is not available: the managed settings of this machine allow at most \
@@ -305,7 +305,7 @@ impl SessionActor {
                 max_mode.id()
             )));
         }
-        self.services.mode.set(mode);
+        self.services.mode().set(mode);
         self.services.client().update(Update::Mode(mode.id()));
         Ok(())
     }
@@ -319,7 +319,7 @@ impl SessionActor {
     /// Stores the settings if they have changed, and sends them to the client if it does not know
     /// them.
     pub(super) fn send_settings(&mut self) {
-        let mode = self.services.mode.get();
+        let mode = self.services.mode().get();
         let selection = self.services.selection.get();
         let current = (mode, selection.model.name().to_owned(), selection.effort);
         if self.announcements.must_save(&current) {
@@ -465,7 +465,7 @@ impl SessionActor {
         }
         self.services.env.helpers.close().await;
         self.services.env.jobs.close().await;
-        self.services.env.guard.close().await;
+        self.services.env.shared.guard.close().await;
         self.services.log().flush().written().await;
         self.lifecycle.end().await;
     }

@@ -172,9 +172,9 @@ fn prepare_servers(
         }
         let preparing = spawn_blocking(move || {
             let watch = has_programs.then(|| ServerWatch::begin(&services.env));
-            let ToolEnv { confinement, files, client, .. } = services.env.as_ref();
-            let rules = services.policy.get();
-            let env = host.server_env(confinement, files.roots(), &rules, has_servers);
+            let ToolEnv { shared, files, client, .. } = services.env.as_ref();
+            let rules = shared.rules.get();
+            let env = host.server_env(&shared.confinement, files.roots(), &rules, has_servers);
             (ServerEnv { supports_forms: client.supports_forms(), ..env }, watch)
         });
         preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })

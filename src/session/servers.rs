@@ -125,7 +125,7 @@ impl SessionActor {
         let servers =
             self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
         if let Some(watch) = watch {
-            self.services.env.guard.watch_servers(watch.of(servers.confined_programs()));
+            self.services.env.shared.guard.watch_servers(watch.of(servers.confined_programs()));
         }
         let changes = servers.changes();
         self.servers = Some(servers);

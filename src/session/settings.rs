@@ -18,8 +18,8 @@ pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<ConfigOpti
     if selection.model.supports_effort() {
         all.push(effort(selection.effort));
     }
-    let policy = services.policy.get();
-    all.push(mode(services.mode.get(), services.mode.max_mode(), policy.can_confine));
+    let policy = services.rules().get();
+    all.push(mode(services.mode().get(), services.mode().max_mode(), policy.can_confine));
     all
 }
 

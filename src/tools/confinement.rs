@@ -162,7 +162,7 @@ pub(super) async fn confine(
     };
     let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
     if may_write {
-        env.guard.note_caches(&env.confinement.private_caches);
+        env.shared.guard.note_caches(&env.shared.confinement.private_caches);
     }
     let denied_paths = pass.denied_paths().clone();
     let command = command.clone();
@@ -198,9 +198,9 @@ fn written_path(effect: &Effect) -> Option<PathBuf> {
 /// folders, whose content anybody may have written. Blocks: not for the runtime's thread.
 fn base_environment(env: &ToolEnv, is_silent: bool, real_paths: &RealPaths) -> Environment {
     if !is_silent {
-        return env.command_environment.clone();
+        return env.shared.command_environment.clone();
     }
-    env.command_environment.for_silent_command(|folder| {
+    env.shared.command_environment.for_silent_command(|folder| {
         let real = real_paths.get(folder);
         real.is_some_and(|real| !env.files.roots().folders().any(|root| real.starts_with(root)))
     })
@@ -239,7 +239,7 @@ impl ConfinementBuilder<'_> {
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
-        secret_file::learn_shared(&self.env.shared.folders.state);
+        secret_file::learn_shared(&self.env.shared.process.folders.state);
         self.check_extra_access()?;
         let write = self.places_to_write(&mut extra_variables);
         create_redirect_targets(redirects, &write)?;
@@ -253,7 +253,7 @@ impl ConfinementBuilder<'_> {
         let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
         let shared_note = self.shared_note(&shared);
         let (layers, unchanged) = self.layers(shared);
-        if self.may_write && self.env.confinement.can_layer_caches() {
+        if self.may_write && self.env.shared.confinement.can_layer_caches() {
             self.create_missing_caches();
         }
         let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
@@ -290,24 +290,24 @@ impl ConfinementBuilder<'_> {
             publishes: self.further.publishes,
             may_sign: signing.is_some(),
             signing,
-            network: self.env.network.get(),
+            network: self.env.shared.network.get(),
             running,
         })
     }
 
     fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
         let quarantine = self.env.quarantine_folder();
-        self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
-        self.env.guard.take_snapshot(self.env, self.env.checkpoint.repositories())
+        self.env.shared.guard.begin_ignored_search(&self.env.shared.checkpoint, quarantine);
+        self.env.shared.guard.take_snapshot(self.env, self.env.shared.checkpoint.repositories())
     }
 
     /// The places where the command may write. Adds the variables that point programs there.
     fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
-        let confinement = &self.env.confinement;
+        let confinement = &self.env.shared.confinement;
         let mut write = self.write.clone();
         if self.may_write {
             write.extend(self.writable_folders());
-            if let Some(temp) = self.env.guard.temp_folder() {
+            if let Some(temp) = self.env.shared.guard.temp_folder() {
                 let name = temp.to_string_lossy().into_owned();
                 extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|key| (key, name.clone())));
                 write.push(temp);
@@ -340,7 +340,7 @@ impl ConfinementBuilder<'_> {
 
     fn session_access(&self) -> SessionAccess<'_> {
         SessionAccess {
-            confinement: &self.env.confinement,
+            confinement: &self.env.shared.confinement,
             roots: self.env.files.roots(),
             denied_paths: &self.denied_paths,
             real_paths: &self.real_paths,
@@ -396,7 +396,10 @@ impl ConfinementBuilder<'_> {
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &denied.unreadable,
             read_only: denied.unwritable,
-            unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
+            unhidden: vec![Jobs::output_folder(
+                &self.env.shared.process.folders.state,
+                &self.env.session,
+            )],
             layers: layers.layers(),
             private_tmp: self.private_tmp(environment),
         });
@@ -457,7 +460,7 @@ impl ConfinementBuilder<'_> {
             &folders,
             &self.denied_paths,
             &named,
-            self.env.guard.known_folders(),
+            self.env.shared.guard.known_folders(),
         );
         if !found.is_complete {
             return Err(
@@ -473,7 +476,7 @@ impl ConfinementBuilder<'_> {
     /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A
     /// folder that contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
-        let protected = &self.env.confinement.protected;
+        let protected = &self.env.shared.confinement.protected;
         let environments = self.environments();
         let asked = &self.command.extra_access.writes;
         let mut allowed = self.write.clone();

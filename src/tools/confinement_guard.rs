@@ -204,8 +204,8 @@ impl ConfinementGuard {
         env: &ToolEnv,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
-        let confinement = &env.confinement;
-        let programs = env.command_environment.get("PATH").map(std::env::split_paths);
+        let confinement = &env.shared.confinement;
+        let programs = env.shared.command_environment.get("PATH").map(std::env::split_paths);
         let previous = self.last_snapshot.lock().clone();
         let protected = &confinement.protected;
         let tmp = env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
@@ -460,11 +460,11 @@ impl RemoteCallGuard {
     pub(crate) fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
-        env.guard.watches.lock().insert(name.clone(), Arc::new(watch));
+        env.shared.guard.watches.lock().insert(name.clone(), Arc::new(watch));
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
-            let repositories = call.env.checkpoint.repositories();
-            call.snapshot = Some(call.env.guard.take_snapshot(&call.env, repositories));
+            let repositories = call.env.shared.checkpoint.repositories();
+            call.snapshot = Some(call.env.shared.guard.take_snapshot(&call.env, repositories));
         }
         call
     }
@@ -484,7 +484,7 @@ impl RemoteCallGuard {
 impl Drop for RemoteCallGuard {
     fn drop(&mut self) {
         let Some(call) = self.0.take() else { return };
-        let tracker = call.env.guard.tracker.clone();
+        let tracker = call.env.shared.guard.tracker.clone();
         match Handle::try_current() {
             Ok(runtime) => drop(tracker.spawn_blocking_on(move || call.check(), &runtime)),
             Err(_) => drop(call.check()),
@@ -496,11 +496,11 @@ impl GuardedCall {
     /// Removes files that have appeared, unless the user has allowed them. Changes may be the work of
     /// another program and are only reported.
     fn check(self) -> Option<String> {
-        let watch = self.env.guard.watches.lock().remove(&self.name)?;
+        let watch = self.env.shared.guard.watches.lock().remove(&self.name)?;
         let quarantine = self.env.quarantine_folder();
         let allowed = watch.allowed.clone();
         let snapshot = self.snapshot?;
-        let others = &self.env.guard.others;
+        let others = &self.env.shared.guard.others;
         let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));
         // Nearly always nothing has changed, and one look says so.
         snapshot.check(&allowed, &quarantine, false)?;
@@ -512,7 +512,7 @@ impl GuardedCall {
         let found = undone.chain(changed.map(|changes| (changes, false)));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
-            self.env.guard.servers.note_told(&changes.paths);
+            self.env.shared.guard.servers.note_told(&changes.paths);
             changes.message_about(
                 "the server, or another program during the call,",
                 CALL_HINT,

@@ -115,7 +115,7 @@ impl Tool for ExecOutput {
     }
 
     fn inspect(&self, args: &mut ExecOutputArgs, _: &[ResolvedPath], env: &ToolEnv) {
-        args.is_unconfined = env.guard.is_unconfined(&args.id());
+        args.is_unconfined = env.shared.guard.is_unconfined(&args.id());
     }
 
     async fn preview(
@@ -168,7 +168,7 @@ impl Tool for ExecOutput {
         wait(&job, &args, ctx).await;
         let mut outcome = report(&job, args.signal.is_some());
         if job.end().is_some() {
-            ctx.env.guard.add_report(&job, &mut outcome).await;
+            ctx.env.shared.guard.add_report(&job, &mut outcome).await;
         }
         outcome
     }

@@ -176,10 +176,10 @@ impl ServerWatch {
     pub(crate) fn begin(env: &Arc<ToolEnv>) -> ServerWatch {
         let begin = SystemTime::now();
         env.watch_files();
-        let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
+        let (repositories, _) = env.shared.checkpoint.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
-        let snapshot = env.guard.take_snapshot(env, known);
+        let snapshot = env.shared.guard.take_snapshot(env, known);
         ServerWatch {
             env: Arc::clone(env),
             servers: Vec::new(),
@@ -203,7 +203,7 @@ impl ServerWatch {
 
     /// Checks when something has changed in the session's folders, every two seconds, and when the servers have ended.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let checkpoint = self.env.checkpoint.clone();
+        let checkpoint = self.env.shared.checkpoint.clone();
         let following = spawn_blocking(move || checkpoint.live_folders());
         let mut live = following.await.ok().flatten();
         // The system may tell a moment later than the change that a server has run.
@@ -246,9 +246,9 @@ impl ServerWatch {
         let mut both = seen.iter().zip(&self.seen);
         let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
         self.seen = seen;
-        let watched = &self.env.guard.servers;
+        let watched = &self.env.shared.guard.servers;
         let jobs = self.env.jobs.running_ids();
-        let is_unconfined = jobs.iter().any(|job| self.env.guard.is_unconfined(job));
+        let is_unconfined = jobs.iter().any(|job| self.env.shared.guard.is_unconfined(job));
         let unconfined = watched.unconfined_command.swap(is_unconfined, Ordering::Relaxed);
         if has_run && !unconfined {
             self.active.add(since, SystemTime::now());
@@ -256,10 +256,10 @@ impl ServerWatch {
             self.is_search_due = true;
         }
         // The traces of a command are checked while it runs and at its end, and told with its result.
-        if self.env.guard.is_checking_command() {
+        if self.env.shared.guard.is_checking_command() {
             return has_run;
         }
-        let is_call = self.env.guard.is_checking_call();
+        let is_call = self.env.shared.guard.is_checking_call();
         if self.is_due {
             self.take_new_paths();
             // Other changes during a call are told with its result.
@@ -274,8 +274,11 @@ impl ServerWatch {
         }
         if self.is_search_due && !is_call && (is_last || self.search_at <= start) {
             self.is_search_due = false;
-            self.env.guard.search_ignored(&self.env.checkpoint, self.env.quarantine_folder());
-            let (new, _) = self.env.checkpoint.find_new_repositories(&self.repositories);
+            self.env
+                .shared
+                .guard
+                .search_ignored(&self.env.shared.checkpoint, self.env.quarantine_folder());
+            let (new, _) = self.env.shared.checkpoint.find_new_repositories(&self.repositories);
             self.take_new_repositories(new);
             self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
         }
@@ -309,7 +312,7 @@ impl ServerWatch {
 
     fn is_suspect(&self, path: &Path) -> bool {
         let time = changed_at(path).unwrap_or(self.active.begin);
-        let guard = &self.env.guard;
+        let guard = &self.env.shared.guard;
         let is_others = guard.servers.is_known(path, time)
             || guard.others.are_allowed(path, changed_near(path));
         self.active.cover(path) && !is_others && !guard.is_allowed(path)
@@ -318,7 +321,7 @@ impl ServerWatch {
     fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {
         let Some(changes) = changes else { return };
         tracing::warn!(?changes, "protected paths were changed while a server ran");
-        let watched = &self.env.guard.servers;
+        let watched = &self.env.shared.guard.servers;
         watched.note_told(&changes.paths);
         let who = "an MCP server, or another program while it ran,";
         let text = changes.message_about(who, CALL_HINT, restores);

@@ -73,7 +73,7 @@ impl Turn {
         // In plan mode no edit is made.
         let is_needed = !checks.is_empty()
             && self.checks.before.is_none()
-            && self.services.mode.get() != Mode::Plan
+            && self.services.mode().get() != Mode::Plan
             && calls.iter().any(|call| self.may_edit(call));
         if !is_needed {
             return;
@@ -86,7 +86,7 @@ impl Turn {
         }
         self.checks.before = Some(before);
         // Changes that the checks have made are no edits.
-        self.services.env.checkpoint.take_changes();
+        self.services.env.shared.checkpoint.take_changes();
     }
 
     /// Notes whether these calls, which have run, have edited a file.
@@ -138,7 +138,7 @@ impl Turn {
     pub(super) fn must_check(&mut self) -> bool {
         // Commands edit files, too, and so do helpers in the background. That is not known before, so they
         // count only if the checks ran before another edit of the turn.
-        self.checks.is_due |= self.services.env.checkpoint.take_changes();
+        self.checks.is_due |= self.services.env.shared.checkpoint.take_changes();
         let is_done = match self.history.messages.last().map(AsRef::as_ref) {
             Some(Message::Assistant(answer)) => answer.calls.is_empty(),
             _ => false,
@@ -164,7 +164,7 @@ impl Turn {
                 names.push(format!("`{name}`"));
             }
         }
-        self.services.env.checkpoint.take_changes();
+        self.services.env.shared.checkpoint.take_changes();
         let end = TurnStep::End(Ok(StopReason::EndTurn));
         if names.is_empty() || self.cancel.is_cancelled() {
             return end;
@@ -230,8 +230,6 @@ impl Turn {
         let cancel = self.cancel.child_token();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
-            services.mode.clone(),
-            services.policy.clone(),
             Arc::default(),
             CallOrigin::Conversation,
             services.queue.clone(),
@@ -242,7 +240,7 @@ impl Turn {
             // The user has written this command into the settings, so it is allowed exactly as it is.
             // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
             // a check may run what the model has written.
-            if services.policy.get().can_confine {
+            if services.rules().get().can_confine {
                 for effect in pending.effects()? {
                     runner.grants.lock().allow_exactly(effect);
                 }

@@ -17,14 +17,11 @@ use super::{
     SharedSpending, Told, TurnServices,
 };
 use crate::error::Error;
-use crate::tools::{
-    AnyTool, Registry, RemoteTools, SharedRules, SharedToolEnv, ToolEnv, Toolbox, built_in,
-};
+use crate::tools::{AnyTool, Registry, RemoteTools, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
 };
-use turnwright_policy::permission::SharedMode;
 use turnwright_store::{SessionLog, SessionRow, Store};
 use turnwright_types::client::{
     ChoiceKind, Client, CommandDisplay, PermissionAnswer, PermissionRequest, UserQuestion,
@@ -33,7 +30,6 @@ use turnwright_types::client::{
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, ProviderState};
 use turnwright_types::update::Update;
-use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Files, Roots};
 
 #[derive(Clone)]
@@ -238,16 +234,13 @@ pub(crate) fn turn_fixture(
     let client = Arc::new(RecordingClient { never_answers, ..RecordingClient::default() });
     let mut tools = built_in();
     tools.extend(extra);
-    let mode = SharedMode::default();
-    let mut env = ToolEnv::new(
+    let env = ToolEnv::new(
+        Arc::default(),
         SessionId::from("fixture"),
         Files::new(Roots::new(workspace.path()).unwrap(), None),
-        Environment::default(),
         Arc::clone(&client) as Arc<dyn Client>,
         CommandDisplay::default(),
-        Arc::new(SharedToolEnv::default()),
     );
-    env.mode = mode.clone();
     let services = TurnServices {
         system_prompt: crate::turn::prompt::context::SYSTEM_PROMPT.into(),
         selection: SharedModelSelection::new(
@@ -256,10 +249,8 @@ pub(crate) fn turn_fixture(
         ),
         tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
         env: Arc::new(env),
-        mode,
         told: Told::default(),
         checks: SharedChecks::default(),
-        policy: SharedRules::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),

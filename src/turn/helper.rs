@@ -23,13 +23,12 @@ use super::{
 };
 use crate::error::{Error, as_sentence, error_chain};
 use crate::recording::in_same_session;
-use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
 use turnwright_llm::Model;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
-use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
@@ -181,7 +180,9 @@ impl TurnHelpers {
         written.written().await;
         let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
         let mut services = self.services.clone();
-        services.env = Arc::new(helper_env(env, &session, &call, log, Arc::clone(&client) as _));
+        let prefix = format!("{}p", short_id(&call));
+        let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
+        services.env = Arc::new(helper_env);
         services.tools = Arc::new(services.tools.for_helper(task.kind.tools.as_deref()));
         services.selection = selection;
         services.system_prompt =
@@ -194,7 +195,7 @@ impl TurnHelpers {
         services.checks = SharedChecks::default();
         let grants = Arc::clone(&self.grants);
         let helper = OpenHelper { services, client, grants, tokens, lock };
-        let whole = Jobs::output_folder(&env.shared.folders.state, &env.session);
+        let whole = Jobs::output_folder(&env.shared.process.folders.state, &env.session);
         let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
             shorten(text, whole.join(format!("{call}.md"))).await;
@@ -238,7 +239,7 @@ impl TurnHelpers {
             additional_folders: roots.additional_folders().map(Into::into).collect(),
             title: Some(redact::text(&task.view.title).into_owned()),
             helper_of: Some(env.session.clone()),
-            mode: Some(env.mode.get().id().to_owned()),
+            mode: Some(env.shared.mode.get().id().to_owned()),
             model: model.or_else(|| Some(selection.model.name().to_owned())),
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(session.clone(), roots.cwd().to_path_buf())
@@ -330,32 +331,6 @@ fn done(text: String, shown: String, raw: serde_json::Value) -> ToolOutcome {
 
 fn cancelled() -> ToolRefusal {
     ToolRefusal::cancelled("The user has cancelled the helper.")
-}
-
-/// The environment of a helper of this session.
-fn helper_env(
-    session: &ToolEnv,
-    id: &SessionId,
-    call: &CallId,
-    log: SessionLog,
-    client: Arc<dyn Client>,
-) -> ToolEnv {
-    // The model may read what is in the folder of its session.
-    let outputs = Jobs::output_folder(&session.shared.folders.state, &session.session);
-    let files = session.files.unseen();
-    let environment = session.command_environment.clone();
-    let shared = Arc::clone(&session.shared);
-    let mut env =
-        ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::default(), shared);
-    env.jobs = Jobs::new(outputs).with_prefix(format!("{}p", short_id(call)));
-    env.mode = session.mode.clone();
-    env.rules = session.rules.clone();
-    env.confinement = session.confinement.clone();
-    env.guard = Arc::clone(&session.guard);
-    env.network = Arc::clone(&session.network);
-    env.checkpoint = session.checkpoint.clone();
-    env.log = log;
-    env
 }
 
 /// A short name for the helper of a call.

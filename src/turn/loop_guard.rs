@@ -39,7 +39,7 @@ impl Turn {
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
             return None;
         };
-        let changes = self.services.env.checkpoint.change_count();
+        let changes = self.services.env.shared.checkpoint.change_count();
         let ran_changes = std::mem::replace(&mut self.known_changes, changes) != changes;
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;

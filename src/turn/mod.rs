@@ -202,11 +202,9 @@ impl Turn {
             services.cancellable.clone(),
         );
         services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
-        let known_changes = services.env.checkpoint.change_count();
+        let known_changes = services.env.shared.checkpoint.change_count();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
-            services.mode.clone(),
-            services.policy.clone(),
             grants,
             CallOrigin::Conversation,
             services.queue.clone(),
@@ -240,7 +238,7 @@ impl Turn {
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
         if !self.is_helper {
-            self.services.env.checkpoint.drop_costly_baseline();
+            self.services.env.shared.checkpoint.drop_costly_baseline();
             self.services.env.helpers.open_questions(&self.cancel);
         }
         self.wait_for_servers().await;

@@ -26,12 +26,8 @@ pub(crate) struct TurnServices {
     pub tools: Arc<Toolbox>,
     /// The environment that the tools work in.
     pub env: Arc<ToolEnv>,
-    /// How much is done without asking. A change applies from the next effect on.
-    pub mode: SharedMode,
     /// What the user and the model were told already.
     pub told: Told,
-    /// The permission rules. A change applies from the next effect on.
-    pub policy: SharedRules,
     /// The commands that check what the model has edited.
     pub checks: SharedChecks,
     /// The instructions for the model.
@@ -67,6 +63,16 @@ pub(super) const MODE_PREFIX: &str = "Mode: ";
 impl TurnServices {
     pub(crate) fn client(&self) -> &Arc<dyn Client> {
         &self.env.client
+    }
+
+    /// How much is done without asking.
+    pub(crate) fn mode(&self) -> &SharedMode {
+        &self.env.shared.mode
+    }
+
+    /// The permission rules.
+    pub(crate) fn rules(&self) -> &SharedRules {
+        &self.env.shared.rules
     }
 
     pub(crate) fn log(&self) -> &SessionLog {
@@ -126,13 +132,13 @@ impl TurnServices {
 
     /// Returns the context line about the mode, unless the model was already told this mode.
     pub(crate) fn mode_context(&self) -> Option<String> {
-        let mode = self.mode.get();
+        let mode = self.mode().get();
         (self.told.tell_mode(mode) != Some(mode)).then(|| self.mode_line())
     }
 
     pub(super) fn mode_line(&self) -> String {
-        let mode = self.mode.get();
-        let can_confine = self.policy.get().can_confine;
+        let mode = self.mode().get();
+        let can_confine = self.rules().get().can_confine;
         format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
     }
 
@@ -149,7 +155,7 @@ impl TurnServices {
             _ => None,
         });
         if lines.next() == Some(self.mode_line().trim_end()) {
-            self.told.tell_mode(self.mode.get());
+            self.told.tell_mode(self.mode().get());
         }
     }
 
@@ -158,7 +164,7 @@ impl TurnServices {
         OfferContext {
             prefers_patches: self.selection.get().model.prefers_apply_patch(),
             skills: self.env.skills.names(),
-            is_planning: self.mode.get() == Mode::Plan,
+            is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
         }
     }

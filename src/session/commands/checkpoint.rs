@@ -52,7 +52,7 @@ impl CheckpointTask {
 
     /// Waits for file changes of the last turn that are still on their way into the store.
     pub(super) async fn wait_for_changes(&self) {
-        self.services.env.checkpoint.wait_for_late_tasks().await;
+        self.services.env.shared.checkpoint.wait_for_late_tasks().await;
     }
 
     /// Shows the answer and ends the turn.

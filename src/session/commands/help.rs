@@ -11,12 +11,12 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 
 /// Describes what the agent can do, with the commands of the menu.
 fn help(services: &TurnServices, menu: &[SlashCommand]) -> String {
-    let mode = services.mode.get();
+    let mode = services.mode().get();
     let mut text = format!(
         "I read and change files in this project and run commands. Cancel stops everything at \
          once. Mode {}: {}.\n\n",
         mode.name(),
-        mode.description(services.policy.get().can_confine)
+        mode.description(services.rules().get().can_confine)
     );
     for command in menu {
         text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));

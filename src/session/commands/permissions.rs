@@ -95,7 +95,7 @@ enum RuleChangeError {
 }
 
 fn rule_store(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
-    let state = &services.env.shared.folders.state;
+    let state = &services.env.shared.process.folders.state;
     if !state.is_absolute() {
         return Err(RuleChangeError::NoStateFolder);
     }
@@ -111,9 +111,9 @@ fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
         .and_then(|store| Ok(store.add(&[(action, pattern.clone())], "/permissions")?));
     match added {
         Ok(added) => {
-            let mut policy = PolicyRules::clone(&services.policy.get());
+            let mut policy = PolicyRules::clone(&services.rules().get());
             policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
-            services.policy.set(policy);
+            services.rules().set(policy);
             let added = added.iter().map(row).collect::<String>();
             format!("Added for this project:\n{}", fenced(&added))
         }
@@ -131,11 +131,11 @@ fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeEr
         let rules = [(rule.action, rule.pattern.clone())];
         kept.extend(rule_store(services)?.add(&rules, origin)?.iter().map(row));
     }
-    let mut policy = PolicyRules::clone(&services.policy.get());
+    let mut policy = PolicyRules::clone(&services.rules().get());
     let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
     let new: Vec<_> = rules.filter(|rule| !policy.rules.contains(rule)).collect();
     policy.rules.extend(new);
-    services.policy.set(policy);
+    services.rules().set(policy);
     Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
 }
 
@@ -160,14 +160,14 @@ fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule])
     if gone.is_empty() {
         return;
     }
-    let mut policy = PolicyRules::clone(&services.policy.get());
+    let mut policy = PolicyRules::clone(&services.rules().get());
     policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
     for rule in book.load().rules() {
         if !policy.rules.contains(&rule) {
             policy.rules.push(rule);
         }
     }
-    services.policy.set(policy);
+    services.rules().set(policy);
 }
 
 fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
@@ -177,8 +177,8 @@ fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
 }
 
 fn show(services: &TurnServices, grants: &Grants) -> String {
-    let policy = services.policy.get();
-    let mode = services.mode.get();
+    let policy = services.rules().get();
+    let mode = services.mode().get();
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
     let page = rule_store(services).map(|store| store.load()).unwrap_or_default();

@@ -140,7 +140,7 @@ fn start(
     };
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
-    let mode = services.mode.get().id();
+    let mode = services.mode().get().id();
     let servers = begin.servers;
     let project = recorded_project(host.config(), &host.trust, roots);
     let are_gaps_reported = begin.are_gaps_reported;

@@ -22,12 +22,12 @@ fn status(history: &History, services: &TurnServices) -> String {
         Message::Assistant(_) | Message::Tool(_) => false,
     });
     let prompts = typed.count();
-    let mode = services.mode.get();
+    let mode = services.mode().get();
     let roots = services.env.files.roots();
     let others = roots
         .additional_folders()
         .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
-    let can_confine = services.policy.get().can_confine;
+    let can_confine = services.rules().get().can_confine;
     format!(
         "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
          so far: {prompts}\n{}",

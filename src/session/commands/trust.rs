@@ -119,7 +119,7 @@ impl TrustCommand<'_> {
         );
         add_problems(&mut text, &policy);
         self.services.checks.set(policy.checks);
-        self.services.policy.set(policy.rules);
+        self.services.rules().set(policy.rules);
         text
     }
 
@@ -136,7 +136,7 @@ impl TrustCommand<'_> {
         };
         let policy = self.resolve();
         self.services.checks.set(policy.checks);
-        self.services.policy.set(policy.rules);
+        self.services.rules().set(policy.rules);
         text
     }
 }

@@ -8,7 +8,9 @@ use super::ClientSide;
 use super::load::LoadedSession;
 use crate::session::SessionHost;
 use crate::session::effective_policy::EffectivePolicy;
-use crate::tools::{ConfinementSettings, HelperSet, RemoteTools, SharedRules, ToolEnv, Toolbox};
+use crate::tools::{
+    ConfinementSettings, HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox,
+};
 use crate::turn::{
     AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
     SharedSpending, StandaloneCalls, Told, TurnServices,
@@ -42,8 +44,6 @@ impl SessionHost {
             system_prompt: loaded.system_prompt,
             selection: SharedModelSelection::new(model, effort),
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
-            mode: env.mode.clone(),
-            policy: env.rules.clone(),
             env: Arc::new(env),
             told: Told::default(),
             checks,
@@ -69,12 +69,10 @@ impl SessionHost {
         let (policy, confinement) = self.load_policy(&id, &own_roots, &mut notices);
         let client = ClientSide { client, buffers: None, display: CommandDisplay::default() };
         let env = self.tool_env(id, own_roots, policy, confinement, client);
-        let shared = env.mode.clone();
         if let Some(mode) = mode {
-            shared.set(mode);
+            env.shared.mode.set(mode);
         }
-        let rules = env.rules.clone();
-        (StandaloneCalls::new(env, shared, rules), notices)
+        (StandaloneCalls::new(env), notices)
     }
 
     /// Creates the environment of the tools in these folders.
@@ -90,12 +88,10 @@ impl SessionHost {
         let rules = SharedRules::default();
         rules.set(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
+        let process = Arc::clone(&self.process);
         let environment = self.environment.clone();
-        let shared = Arc::clone(&self.shared_env);
-        let mut env = ToolEnv::new(id, files, environment, client, display, shared);
-        env.mode = mode;
-        env.rules = rules;
-        env.confinement = confinement;
+        let shared = SessionShared::new(process, environment, mode, rules, confinement);
+        let mut env = ToolEnv::new(Arc::new(shared), id, files, client, display);
         env.helpers = HelperSet::new(policy.helper_types);
         env
     }

@@ -80,7 +80,7 @@ impl SessionActor {
                 .additional_folders()
                 .map(Path::to_path_buf)
                 .collect(),
-            mode: Some(self.services.mode.get().id().to_owned()),
+            mode: Some(self.services.mode().get().id().to_owned()),
             model: Some(selection.model.name().to_owned()),
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(id, cwd)
@@ -135,7 +135,7 @@ impl SessionActor {
             let title = row.title.clone();
             let updated = row.updated_at;
             self.services.client().update(Update::SessionInfo { title, updated });
-            self.services.client().update(Update::Mode(self.services.mode.get().id()));
+            self.services.client().update(Update::Mode(self.services.mode().get().id()));
         }
         self.refresh_settings();
         Ok(())
@@ -161,9 +161,9 @@ impl SessionActor {
 
     /// Restores mode, effort and model of the stored session, as far as they are available.
     async fn restore_settings(&mut self, row: &SessionRow) {
-        let most = self.services.mode.max_mode();
+        let most = self.services.mode().max_mode();
         if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
-            self.services.mode.set(mode);
+            self.services.mode().set(mode);
         }
         if let Some(effort) = row.effort.as_deref().and_then(ReasoningEffort::parse) {
             self.services.selection.set_effort(effort);

@@ -114,7 +114,7 @@ async fn a_restored_session_looks_as_it_was_shown() {
         ScriptedReply::Text("Done."),
     ];
     let (fixture, store) = stored_fixture(plays).await;
-    fixture.services.mode.set(Mode::AutoEdit);
+    fixture.services.mode().set(Mode::AutoEdit);
     let prompt = UserMessage::text("Do it.");
     let history = History::default();
     let grants = Grants::default();
@@ -137,7 +137,7 @@ async fn a_turn_that_dies_is_forgotten_by_the_model_and_not_by_the_user() {
         ScriptedReply::Text("Fine."),
     ];
     let (fixture, store) = stored_fixture(plays).await;
-    fixture.services.mode.set(Mode::AutoEdit);
+    fixture.services.mode().set(Mode::AutoEdit);
     let mut session = session(&fixture);
     session.prompt("1").await.unwrap().unwrap_err();
     let live = fold(&take_updates(&fixture));

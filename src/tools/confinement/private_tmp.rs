@@ -35,7 +35,7 @@ impl ConfinementBuilder<'_> {
         let reads = self.command.reads.iter().map(|target| target.path.clone());
         let git_folders = roots.folders().filter_map(repository::git_folder);
         let projects = silent_reads::project_folders(roots, environment);
-        let settings = &self.env.confinement;
+        let settings = &self.env.shared.confinement;
         let set =
             settings.readable.iter().flatten().chain(&settings.caches).chain(&settings.writable);
         let shown = roots
@@ -43,7 +43,7 @@ impl ConfinementBuilder<'_> {
             .map(Path::to_path_buf)
             .chain(git_folders)
             .chain(roots.readable_folders())
-            .chain(self.env.guard.known_temp_folder())
+            .chain(self.env.shared.guard.known_temp_folder())
             .chain(projects)
             .chain(self.write.clone())
             .chain(reads)

@@ -25,8 +25,8 @@ impl ConfinementBuilder<'_> {
         let mut writable = self.writable_folders();
         writable.extend(profile.writable.iter().cloned());
         writable.extend(tmp.map(Path::to_path_buf));
-        writable.extend(real_path(&env.confinement.private_caches).ok());
-        let created = SigningService::create(&env.command_environment, writable, tmp);
+        writable.extend(real_path(&env.shared.confinement.private_caches).ok());
+        let created = SigningService::create(&env.shared.command_environment, writable, tmp);
         let service = created.map_err(|error| {
             format!("Nothing was run: nothing can be signed: {}", io_error_text(&error))
         })?;

@@ -196,7 +196,7 @@ impl Turn {
     ) -> TurnStep {
         self.check_limits();
         let mut jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        if self.services.env.shared.recording.is_in_use() {
+        if self.services.env.shared.process.recording.is_in_use() {
             // The user is told how long the wait is.
             jitter = 0.5;
         }

@@ -22,7 +22,7 @@ impl Turn {
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
         // A replay reads no files.
-        let recording = self.services.env.shared.recording.clone();
+        let recording = self.services.env.shared.process.recording.clone();
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
             if let Some(recorded) = recorded.filter(|_| self.first_message == 0) {

@@ -99,7 +99,7 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
-        let recording = &self.services.env.shared.recording;
+        let recording = &self.services.env.shared.process.recording;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
         if let Some(playback) = recording.playback() {

@@ -184,7 +184,7 @@ impl Compactor<'_> {
         self.history.meter.forget_count();
         self.services.forget_told_context();
         // The facts name the mode.
-        self.services.told.tell_mode(self.services.mode.get());
+        self.services.told.tell_mode(self.services.mode().get());
     }
 
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {

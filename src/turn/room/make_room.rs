@@ -67,7 +67,7 @@ impl Turn {
         if self.history.meter.last_count().is_none() {
             // The server may just be saying how large the window is. A recording has no place for the list of
             // models, which comes when it comes.
-            let asking = if self.services.env.shared.recording.is_in_use() {
+            let asking = if self.services.env.shared.process.recording.is_in_use() {
                 selection.model.warm_up()
             } else {
                 selection.model.find_window()

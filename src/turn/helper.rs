@@ -17,10 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::calls::cancellable_calls::CallTokens;
 use super::prompt::context;
-use super::{
-    CacheGuard, CancellableCalls, FinishedTurn, SharedChecks, SharedModelSelection, Turn,
-    TurnServices,
-};
+use super::{FinishedTurn, SharedModelSelection, Turn, TurnServices};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::recording::in_same_session;
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
@@ -38,10 +35,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::exec::Jobs;
 
-/// The instructions of a helper in addition to those of the session.
-const INSTRUCTIONS: &str = include_str!("helper/instructions.md");
-/// The most requests of a helper, without the one for its answer when they are used up.
-const MAX_REQUESTS: u32 = 30;
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// The least time between two updates of a card.
@@ -179,20 +172,9 @@ impl TurnHelpers {
         };
         written.written().await;
         let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
-        let mut services = self.services.clone();
         let prefix = format!("{}p", short_id(&call));
         let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
-        services.env = Arc::new(helper_env);
-        services.tools = Arc::new(services.tools.for_helper(task.kind.tools.as_deref()));
-        services.selection = selection;
-        services.system_prompt =
-            format!("{}\n{INSTRUCTIONS}{}", services.system_prompt, task.kind.instructions).into();
-        services.max_requests = services.max_requests.min(MAX_REQUESTS);
-        services.cancellable = CancellableCalls::default();
-        services.told = services.told.for_helper();
-        services.cache_guard = CacheGuard::default();
-        // The turn that has asked for the helper checks what it has edited.
-        services.checks = SharedChecks::default();
+        let services = self.services.for_helper(helper_env, selection, &task.kind);
         let grants = Arc::clone(&self.grants);
         let helper = OpenHelper { services, client, grants, tokens, lock };
         let whole = Jobs::output_folder(&env.shared.process.folders.state, &env.session);

@@ -40,7 +40,7 @@ impl Turn {
             return None;
         };
         let changes = self.services.env.shared.checkpoint.change_count();
-        let ran_changes = std::mem::replace(&mut self.known_changes, changes) != changes;
+        let ran_changes = self.loops.note_changes(changes);
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
@@ -108,7 +108,7 @@ impl Turn {
     /// Asks the user whether the turn goes on.
     pub(super) async fn ask_about_loop(&mut self, asked: LoopQuestion) -> TurnStep {
         let LoopQuestion { call, repetition } = asked;
-        if self.is_helper {
+        if self.is_helper() {
             return self.ask_for_report();
         }
         let what = description(repetition, &call);

@@ -78,34 +78,41 @@ pub(crate) use told::Told;
 pub(crate) struct Turn {
     services: TurnServices,
     cancel: CancellationToken,
-    /// The turn of the session, which differs from `cancel` in a helper that a call waits for.
-    session_turn: CancellationToken,
     history: History,
     runner: CallRunner,
     budget: TurnBudget,
-    /// The silence of failed requests since the model last sent something.
-    silence: Duration,
-    /// The index of this turn's first message: the prompt, unless a summary stands for it.
-    first_message: usize,
-    /// The index of the message with the prompt. After a compaction that is the one with the summary.
-    prompt: usize,
+    prompt: TurnPrompt,
     room: RoomState,
     cards: OpenCards,
     loops: LoopDetector,
-    /// The number of changes of files that the loop detector knows of.
-    known_changes: u64,
     meter: SpendingMeter,
-    /// The part of a helper's spending that its session knows.
-    shared: (Spending, Option<f64>),
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
-    /// The prompt, until a client that follows prompts is told that it is part of the conversation.
-    unreported_prompt: Option<(MessageId, Arc<Message>)>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
-    /// True for a helper's turn, whose file changes belong to the turn of its session.
-    is_helper: bool,
+    /// Set for a helper's turn, whose file changes belong to the turn of its session.
+    helper: Option<HelperTurn>,
+}
+
+/// The place of a turn's prompt in the conversation.
+#[derive(Debug)]
+struct TurnPrompt {
+    /// The index of this turn's first message: the prompt, unless a summary stands for it.
+    first_message: usize,
+    /// The index of the message with the prompt. After a compaction that is the one with the summary.
+    index: usize,
+    /// The prompt, until a client that follows prompts is told that it is part of the conversation.
+    unreported: Option<(MessageId, Arc<Message>)>,
+}
+
+/// The part of a turn that only a helper's has.
+#[derive(Debug)]
+struct HelperTurn {
+    /// The turn of the session. It differs from the helper's own if a call waits for the helper.
+    session_turn: CancellationToken,
+    /// The part of the helper's spending that its session knows.
+    shared: (Spending, Option<f64>),
 }
 
 /// The result of a turn.
@@ -179,7 +186,8 @@ impl Turn {
         let turn = Turn::with_grants(services, history, grants, prompt, cancel);
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(limits, &History::default());
-        Turn { is_helper: true, session_turn, meter, ..turn }
+        let helper = Some(HelperTurn { session_turn, shared: Default::default() });
+        Turn { helper, meter, ..turn }
     }
 
     fn with_grants(
@@ -211,33 +219,31 @@ impl Turn {
         );
         Turn {
             services,
-            session_turn: cancel.clone(),
             cancel,
             history,
             runner,
             budget,
-            silence: Duration::ZERO,
-            first_message,
-            prompt: first_message,
+            prompt: TurnPrompt { first_message, index: first_message, unreported: None },
             room: RoomState::default(),
             cards,
-            loops: LoopDetector::default(),
-            known_changes,
+            loops: LoopDetector::new(known_changes),
             meter,
-            shared: Default::default(),
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
-            unreported_prompt: None,
             last_hidden: None,
-            is_helper: false,
+            helper: None,
         }
+    }
+
+    fn is_helper(&self) -> bool {
+        self.helper.is_some()
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
-        if !self.is_helper {
+        if !self.is_helper() {
             self.services.env.shared.checkpoint.drop_costly_baseline();
             self.services.env.helpers.open_questions(&self.cancel);
         }
@@ -308,7 +314,7 @@ impl Turn {
     /// Records the end of the turn in the history and in the log.
     async fn finish(mut self, mut result: Result<StopReason, Error>) -> FinishedTurn {
         self.report_prompt().await;
-        if !self.is_helper {
+        if !self.is_helper() {
             self.services.env.helpers.close_questions().await;
         }
         if self.cancel.is_cancelled() {
@@ -321,14 +327,14 @@ impl Turn {
         self.history.spent.time += self.began.elapsed();
         if matches!(result, Ok(StopReason::Refusal)) {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
-            self.history.messages.truncate(self.first_message);
+            self.history.messages.truncate(self.prompt.first_message);
             self.services.log().add_entry(Entry::Refused);
             self.services.forget_told_context();
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }
         self.keep_unread_steering();
-        if !self.is_helper {
+        if !self.is_helper() {
             calls::file_change_recorder::end_turn(&self.services, &self.cancel).await;
         }
         self.share_spending();
@@ -364,18 +370,20 @@ impl Turn {
     /// Writes the prompt to the log. The model gets it meanwhile; the user sees nothing of the answer before
     /// it is stored.
     fn log_prompt(&mut self) {
-        let Some(message) = self.history.messages.get(self.first_message).cloned() else { return };
+        let Some(message) = self.history.messages.get(self.prompt.first_message).cloned() else {
+            return;
+        };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Both;
         let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
         self.services.log().add_entry(entry);
-        self.unreported_prompt = Some((id, message));
+        self.prompt.unreported = Some((id, message));
     }
 
     /// Tells the client that the prompt is part of the conversation, before anything that follows from it. A
     /// request tells it while it waits for the model.
     async fn report_prompt(&mut self) {
-        let Some((id, message)) = self.unreported_prompt.take() else { return };
+        let Some((id, message)) = self.prompt.unreported.take() else { return };
         if self.services.client().follows_prompts() {
             // The prompt is stored before the client is told of it.
             self.services.log().flush().written().await;

@@ -9,6 +9,7 @@ use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::update::{PromptKey, Update};
+use turnwright_workspace::helper_types::HelperType;
 
 use super::steering::JoinedMessage;
 use super::{
@@ -57,10 +58,42 @@ impl std::fmt::Debug for TurnServices {
     }
 }
 
+/// The instructions of a helper in addition to those of the session.
+const HELPER_INSTRUCTIONS: &str = include_str!("helper/instructions.md");
+/// The most requests of a helper, without the one for its answer when they are used up.
+const MAX_HELPER_REQUESTS: u32 = 30;
 /// The prefix of the context line that tells the model the mode.
 pub(super) const MODE_PREFIX: &str = "Mode: ";
 
 impl TurnServices {
+    /// The conversation of a helper. It has its own environment, tools, instructions and limit of requests; the
+    /// queue of calls and all spending belong to the session.
+    pub(super) fn for_helper(
+        &self,
+        env: ToolEnv,
+        selection: SharedModelSelection,
+        kind: &HelperType,
+    ) -> TurnServices {
+        let system_prompt =
+            format!("{}\n{HELPER_INSTRUCTIONS}{}", self.system_prompt, kind.instructions);
+        TurnServices {
+            env: Arc::new(env),
+            selection,
+            tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
+            system_prompt: system_prompt.into(),
+            told: self.told.for_helper(),
+            cache_guard: CacheGuard::default(),
+            // The turn that has asked for the helper checks what it has edited.
+            checks: SharedChecks::default(),
+            cancellable: CancellableCalls::default(),
+            max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
+            limits: self.limits,
+            spending: self.spending.clone(),
+            queue: self.queue.clone(),
+            models: self.models.clone(),
+        }
+    }
+
     pub(crate) fn client(&self) -> &Arc<dyn Client> {
         &self.env.client
     }

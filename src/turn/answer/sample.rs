@@ -156,12 +156,12 @@ impl Turn {
             thought: String::new(),
             cards: Vec::new(),
             modalities: selection.model.modalities(),
-            silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
+            silence: SilenceWatch::new(selection.model.as_ref(), self.budget.silence),
         };
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the
         // request at the server (R-CANCEL-1).
         let written = services.log().flush();
-        let unreported = &mut self.unreported_prompt;
+        let unreported = &mut self.prompt.unreported;
         let stored = async {
             written.written().await;
             if let Some((id, message)) = unreported.take() {
@@ -172,7 +172,7 @@ impl Turn {
         let outcome = self.cancel.run_until_cancelled(listening).await;
         // That the server does not accept images may also come to light in the stream.
         let omits_media = listener.report_omission(selection.model.as_ref(), request);
-        self.silence = match outcome {
+        self.budget.silence = match outcome {
             Some(Err(_)) => listener.silence.length(),
             Some(Ok(_)) | None => Duration::ZERO,
         };
@@ -182,7 +182,7 @@ impl Turn {
     /// Updates what depends on the request of a complete reply.
     fn accept_reply(&mut self, model: &dyn Model, request: Request, reply: &Reply) {
         self.history.failed_summaries.note_answer(model.name());
-        if !self.is_helper {
+        if !self.is_helper() {
             self.services.selection.forget_previous();
         }
         self.report_usage(model, reply, &request);

@@ -157,8 +157,8 @@ impl Turn {
             None => (tool, arguments),
         };
         self.cards.set_name(&call.id, tool.name());
-        let tokens =
-            CallTokens { call: self.cancel.child_token(), turn: self.session_turn.clone() };
+        let turn = self.helper.as_ref().map_or(&self.cancel, |helper| &helper.session_turn);
+        let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());
         let pending = self.runner.prepare(call.id, tool, arguments, tokens)?;
         let (mut pending, ticket) = self.runner.enqueue(pending).await?;

@@ -25,12 +25,12 @@ impl Turn {
         let recording = self.services.env.shared.process.recording.clone();
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
-            if let Some(recorded) = recorded.filter(|_| self.first_message == 0) {
+            if let Some(recorded) = recorded.filter(|_| self.prompt.first_message == 0) {
                 self.use_context(&recorded);
             }
             return;
         }
-        if self.first_message > 0 && self.services.env.skills.skills().is_some() {
+        if self.prompt.first_message > 0 && self.services.env.skills.skills().is_some() {
             return;
         }
         let env = Arc::clone(&self.services.env);
@@ -90,7 +90,7 @@ impl Turn {
                  them. Your next prompt tries again."
             )));
         }
-        if !is_known || self.first_message == 0 {
+        if !is_known || self.prompt.first_message == 0 {
             self.add_context(format!(
                 "Instructions, notes and skills of the user and the project {why}: if there are \
                  any, they are missing here.\n"
@@ -99,7 +99,7 @@ impl Turn {
     }
 
     fn add_context(&mut self, text: String) {
-        let prompt = self.history.messages.get_mut(self.first_message).map(Arc::make_mut);
+        let prompt = self.history.messages.get_mut(self.prompt.first_message).map(Arc::make_mut);
         if let Some(Message::User(prompt)) = prompt.filter(|_| !text.is_empty()) {
             prompt.parts.push(PromptPart::Context(text));
         }

@@ -189,15 +189,15 @@ impl Turn {
             cancel: &self.cancel,
             history: &mut self.history,
             selection,
-            prompt: Some(self.prompt),
+            prompt: Some(self.prompt.index),
         };
         let compacted = compactor.run(reason).await;
         if let CompactionOutcome::Done { kept, .. } = compacted {
-            self.prompt = (self.prompt + kept + 1).saturating_sub(messages);
+            self.prompt.index = (self.prompt.index + kept + 1).saturating_sub(messages);
             // The messages of this turn are at the end. If its prompt is among those that the
             // summary stands for, all that is left belongs to it.
-            let own = messages - self.first_message;
-            self.first_message = self.history.messages.len() - own.min(kept);
+            let own = messages - self.prompt.first_message;
+            self.prompt.first_message = self.history.messages.len() - own.min(kept);
         }
         self.room.is_compacted = true;
         compacted
@@ -234,7 +234,7 @@ impl Turn {
 
     /// The tokens of the prompt that waits for its answer, without the context that comes with it.
     pub(in crate::turn) fn prompt_tokens(&self) -> u64 {
-        let parts = match self.history.messages.get(self.prompt).map(AsRef::as_ref) {
+        let parts = match self.history.messages.get(self.prompt.index).map(AsRef::as_ref) {
             Some(Message::User(prompt)) => prompt.parts.as_slice(),
             _ => &[],
         };

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::confinement_guard::{self, AllowedChanges};
 use super::escalation::refusal_of_missing_path;
 use super::hidden_paths::DeniedFiles;
 use super::kept_history::KeptHistory;
@@ -21,7 +22,7 @@ use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::RunningMark;
-use super::{ToolEnv, command, confinement_guard, hidden_paths, repository, silent_reads};
+use super::{ToolEnv, command, hidden_paths, repository, silent_reads};
 use crate::signing::SigningService;
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
@@ -100,14 +101,7 @@ pub(super) struct CommandConfinement {
     pub(super) extra_variables: Vec<(&'static str, String)>,
     /// Taken only if the command may write.
     pub(super) snapshot: Option<Arc<ProtectedSnapshot>>,
-    /// Protected paths that this command may write.
-    pub(super) allowed: Vec<PathBuf>,
-    /// Virtual environments of Python that this command makes, or into which it installs packages.
-    pub(super) installs_in: Vec<PathBuf>,
-    /// True if it may make virtual environments of Python.
-    pub(super) makes_environments: bool,
-    /// Paths that the sandbox keeps read-only, each with its inode.
-    pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
+    pub(super) changes: AllowedChanges,
     /// Describes what the sandbox lets the command do. Reported if the command seems to fail because of it.
     pub(super) limits: Option<String>,
     /// Layers that take the command's changes to folders whose files other projects share.
@@ -263,16 +257,17 @@ impl ConfinementBuilder<'_> {
         }
         let snapshot = self.may_write.then(|| self.take_snapshot());
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let allowed = self.allowed_protected_paths();
         let limits = Some(self.limits(&profile) + &shared_note);
-        let installs_in = self.changed_environments();
-        let environment_use = environment_use(self.command);
-        let makes_environments = environment_use != EnvironmentUse::None;
-        // Only the check of a snapshot uses them.
-        let read_only_inodes = if snapshot.is_some() {
-            confinement_guard::read_only_inodes(&profile)
-        } else {
-            Vec::new()
+        let changes = AllowedChanges {
+            paths: self.allowed_protected_paths(),
+            installs_in: self.changed_environments(),
+            makes_environments: environment_use(self.command) != EnvironmentUse::None,
+            // Only the check of a snapshot uses them.
+            read_only_inodes: if snapshot.is_some() {
+                confinement_guard::read_only_inodes(&profile)
+            } else {
+                Vec::new()
+            },
         };
         let (running, history) = self.running_with_history();
         Ok(CommandConfinement {
@@ -280,10 +275,7 @@ impl ConfinementBuilder<'_> {
             environment: environment.without(removed_variables),
             extra_variables,
             snapshot,
-            allowed,
-            installs_in,
-            makes_environments,
-            read_only_inodes,
+            changes,
             limits,
             layers,
             history,

@@ -91,6 +91,20 @@ pub(super) const NOT_SEARCHED: &str = "[protected: the command left folders that
 /// Searching for new repositories takes at most one part in this many of a background command's time.
 pub(super) const SEARCH_PAUSE_FACTOR: u32 = 50;
 
+/// The changes in protected places that a command may make.
+#[derive(Debug, Default)]
+pub(super) struct AllowedChanges {
+    /// Protected paths that it may write.
+    pub(super) paths: Vec<PathBuf>,
+    /// Virtual environments of Python that it makes, or into which it installs packages.
+    pub(super) installs_in: Vec<PathBuf>,
+    /// True if it may make virtual environments of Python.
+    pub(super) makes_environments: bool,
+    /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
+    /// a path is still the same, a change there was made by another program.
+    pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
+}
+
 /// The state of one command.
 #[derive(Debug, Default)]
 struct CommandWatch {
@@ -104,14 +118,7 @@ struct CommandWatch {
     /// Where it may write.
     writable: Vec<PathBuf>,
     has_snapshot: bool,
-    /// Virtual environments of Python that it makes, or into which it installs packages.
-    installs_in: Vec<PathBuf>,
-    /// True if it may make virtual environments of Python.
-    makes_environments: bool,
-    allowed: Vec<PathBuf>,
-    /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
-    /// a path is still the same, a change there was made by another program.
-    read_only_inodes: Vec<(PathBuf, u64)>,
+    changes: AllowedChanges,
     is_in_background: AtomicBool,
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
@@ -123,7 +130,7 @@ impl CommandWatch {
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
         if !is_success {
             let read_only: Vec<_> =
-                self.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
+                self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
                 return Some(DenialNote::of_protected(path));
             }
@@ -237,7 +244,7 @@ impl ConfinementGuard {
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
-        self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
+        self.servers.allow(confinement.changes.paths.iter().cloned(), LONGEST_COMMAND);
         let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
             is_unconfined: profile.is_none(),
@@ -246,10 +253,7 @@ impl ConfinementGuard {
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
-            installs_in: confinement.installs_in,
-            makes_environments: confinement.makes_environments,
-            allowed: confinement.allowed,
-            read_only_inodes: confinement.read_only_inodes,
+            changes: confinement.changes,
             ..CommandWatch::default()
         });
         match confinement.snapshot {
@@ -429,7 +433,7 @@ impl ConfinementGuard {
     /// its end.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
         self.watches.lock().values().any(|watch| {
-            let mut places = watch.allowed.iter().chain(&watch.installs_in);
+            let mut places = watch.changes.paths.iter().chain(&watch.changes.installs_in);
             watch.is_checking() && places.any(|place| path.starts_with(place))
         })
     }
@@ -498,7 +502,7 @@ impl GuardedCall {
     fn check(self) -> Option<String> {
         let watch = self.env.shared.guard.watches.lock().remove(&self.name)?;
         let quarantine = self.env.quarantine_folder();
-        let allowed = watch.allowed.clone();
+        let allowed = watch.changes.paths.clone();
         let snapshot = self.snapshot?;
         let others = &self.env.shared.guard.others;
         let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));

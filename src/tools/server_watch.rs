@@ -29,13 +29,20 @@ const MAX_PATHS: usize = 1_000;
 /// The known changes in a session that are not its servers'.
 #[derive(Debug, Default)]
 pub(super) struct WatchedServers {
-    /// Paths that others were allowed to change, and the time in which they do.
-    allowed: Mutex<Vec<(PathBuf, ActiveTime)>>,
-    /// Changes that were told, with their times.
-    told: Mutex<HashSet<(PathBuf, SystemTime)>>,
+    // Held only to look something up.
+    changes: Mutex<KnownChanges>,
     unconfined_command: AtomicBool,
-    report: Mutex<Option<String>>,
     stop: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct KnownChanges {
+    /// Paths that others were allowed to change, and the time in which they do.
+    allowed: Vec<(PathBuf, ActiveTime)>,
+    /// Changes that were told, with their times.
+    told: HashSet<(PathBuf, SystemTime)>,
+    /// The report about other changes, until it is told.
+    report: Option<String>,
 }
 
 impl WatchedServers {
@@ -43,7 +50,7 @@ impl WatchedServers {
     pub(super) fn allow(&self, paths: impl IntoIterator<Item = PathBuf>, limit: Duration) {
         let now = SystemTime::now();
         let time = ActiveTime { from: now - CLOCK_LAG, until: now + limit };
-        let mut allowed = self.allowed.lock();
+        let allowed = &mut self.changes.lock().allowed;
         allowed.retain(|(_, time)| time.until > now);
         allowed.extend(paths.into_iter().map(|path| (path, time)));
         let more = allowed.len().saturating_sub(MAX_PATHS);
@@ -53,7 +60,7 @@ impl WatchedServers {
     /// Notes that the call that was allowed to change these paths has ended.
     pub(super) fn end_allowed(&self, paths: &[PathBuf]) {
         let now = SystemTime::now() + CLOCK_LAG;
-        for (path, time) in self.allowed.lock().iter_mut() {
+        for (path, time) in &mut self.changes.lock().allowed {
             if paths.contains(path) {
                 time.until = time.until.min(now);
             }
@@ -63,8 +70,9 @@ impl WatchedServers {
     /// The paths that others may change now.
     pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
         let now = SystemTime::now();
-        let allowed = self.allowed.lock();
-        allowed.iter().filter(|(_, time)| time.has(now)).map(|(path, _)| path.clone()).collect()
+        let changes = self.changes.lock();
+        let allowed = changes.allowed.iter().filter(|(_, time)| time.has(now));
+        allowed.map(|(path, _)| path.clone()).collect()
     }
 
     /// Notes that a command without a sandbox runs: changes meanwhile may be its work.
@@ -74,14 +82,16 @@ impl WatchedServers {
 
     /// Notes that the present changes of these paths were told.
     pub(super) fn note_told(&self, paths: &[PathBuf]) {
-        let mut told = self.told.lock();
+        let now: Vec<_> =
+            paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))).collect();
+        let told = &mut self.changes.lock().told;
         if told.len() < MAX_PATHS {
-            told.extend(paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))));
+            told.extend(now);
         }
     }
 
     pub(super) fn take_report(&self) -> Option<String> {
-        self.report.lock().take()
+        self.changes.lock().report.take()
     }
 
     pub(super) fn stop(&self) {
@@ -93,9 +103,10 @@ impl WatchedServers {
     }
 
     fn is_known(&self, path: &Path, time: SystemTime) -> bool {
-        let allowed = self.allowed.lock();
-        allowed.iter().any(|(place, active)| path.starts_with(place) && active.has(time))
-            || self.told.lock().contains(&(path.to_owned(), time))
+        let changes = self.changes.lock();
+        let mut allowed = changes.allowed.iter();
+        allowed.any(|(place, active)| path.starts_with(place) && active.has(time))
+            || changes.told.contains(&(path.to_owned(), time))
     }
 }
 
@@ -325,8 +336,8 @@ impl ServerWatch {
         watched.note_told(&changes.paths);
         let who = "an MCP server, or another program while it ran,";
         let text = changes.message_about(who, CALL_HINT, restores);
-        let mut reported = watched.report.lock();
-        let report = reported.get_or_insert_default();
+        let mut known = watched.changes.lock();
+        let report = known.report.get_or_insert_default();
         if !report.contains(&text) {
             report.push_str(if report.is_empty() { "" } else { "\n" });
             report.push_str(&text);

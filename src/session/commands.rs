@@ -239,7 +239,7 @@ fn finish_after(
     let log = session.services.log().clone();
     let history = session.history.clone();
     let grants = session.grants.clone();
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         let stop = work.await;
         finish_command(&log, history, grants, stop).await
     })

@@ -12,7 +12,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let services = session.services.clone();
     let mut history = session.history.clone();
     let grants = session.grants.clone();
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         let compacting = compact_on_request(&services, &mut history, &arguments, &cancel);
         let stop = match compacting.await {
             Some(text) => {

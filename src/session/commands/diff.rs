@@ -15,7 +15,7 @@ const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let task = CheckpointTask::begin(session, TurnKind::Command, call);
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         task.wait_for_changes().await;
         let answer = diff(&task).await;
         task.finish(answer).await

@@ -28,7 +28,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let services = session.services.clone();
     let history = session.history.clone();
     let grants = session.grants.clone();
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         let log = services.log().clone();
         let (grants, stop) = answer(services, grants, arguments, message, cancel).await;
         finish_command(&log, history, grants, stop).await

@@ -46,7 +46,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let history = session.history.clone();
     // A replay does not know what the user has allowed before.
     let grants = if arguments == "stop" { session.grants.clone() } else { Grants::default() };
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         let log = services.log().clone();
         let stop = answer(host, services, arguments, begin, message).await;
         finish_command(&log, history, grants, stop).await

@@ -9,7 +9,7 @@ use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, file_version
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let mut task = CheckpointTask::begin(session, TurnKind::Redo, call);
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         task.wait_for_changes().await;
         let answer = redo(&mut task).await;
         task.finish(answer).await

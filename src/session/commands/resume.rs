@@ -56,7 +56,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         wanted: call.arguments,
         cancel: call.cancel,
     };
-    Box::pin(task.run(session.history.clone(), session.grants.clone()))
+    PromptWork::of_command(task.run(session.history.clone(), session.grants.clone()))
 }
 
 impl ResumeTask {

@@ -12,7 +12,7 @@ const MAX_LISTED: usize = 10;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let mut task = CheckpointTask::begin(session, TurnKind::Undo, call);
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         task.wait_for_changes().await;
         let answer = rewind(&mut task).await;
         task.finish(answer).await

@@ -8,7 +8,7 @@ use turnwright_store::{StoreError, TurnKind};
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let task = CheckpointTask::begin(session, TurnKind::Undo, call);
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         task.wait_for_changes().await;
         let answer = undo(&task).await;
         task.finish(answer).await

@@ -14,7 +14,7 @@ use super::announcements::Announcements;
 use super::attachment::Attachment;
 use super::commands::custom::CustomCommands;
 use super::commands::trust::ShownPrints;
-use super::model_choice::{EndedQuery, ModelQueries};
+use super::model_choice::{ModelChoice, ModelQuery};
 use super::open::early_messages::EarlyMessages;
 use super::open::lifecycle::Lifecycle;
 use super::pending_context::{PendingContext, UnfinishedTurn};
@@ -47,7 +47,7 @@ pub(super) struct SessionActor {
     pub(super) commands: CustomCommands,
     pub(super) context: PendingContext,
     pub(super) lifecycle: Lifecycle,
-    model_queries: ModelQueries,
+    model_choice: ModelChoice,
     pub(super) shown_prints: ShownPrints,
     pub(super) title: SessionTitle,
     pub(super) servers: Option<SessionServers>,
@@ -81,7 +81,7 @@ impl SessionActor {
             commands: CustomCommands::default(),
             context: PendingContext::default(),
             lifecycle,
-            model_queries: ModelQueries::default(),
+            model_choice: ModelChoice::default(),
             shown_prints: ShownPrints::default(),
             title: SessionTitle::default(),
             servers: None,
@@ -120,9 +120,15 @@ impl SessionActor {
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
                 () = remote_tools.notice_arrived(), if self.running.is_some() => self.services.send_notices(),
-                Some(ended) = self.model_queries.next(), if !self.model_queries.is_empty() => {
-                    self.on_model_query(ended);
-                }
+                Some(ended) = self.model_choice.next(), if !self.model_choice.is_idle() => match ended {
+                    ModelQuery::Change { number, model, done } => {
+                        self.on_model_change(number, model, done);
+                    }
+                    ModelQuery::List => {
+                        self.model_choice.end_list();
+                        self.send_settings();
+                    }
+                },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {
                     Some(replayed) => self.finish_takeover(replayed),
@@ -186,7 +192,7 @@ impl SessionActor {
         match setting {
             ConfigOptionId::Model => {
                 let stop = self.lifecycle.stop.clone();
-                return self.model_queries.begin_change(&self.host, value, stop, done);
+                return self.model_choice.choose(&self.host, value, stop, done);
             }
             ConfigOptionId::Effort if !self.services.selection.get().model.supports_effort() => {
                 let no_effort = "This model has no reasoning effort to choose";
@@ -229,10 +235,15 @@ impl SessionActor {
         });
     }
 
-    fn on_model_query(&mut self, ended: EndedQuery) {
-        match ended {
-            EndedQuery::List => self.send_settings(),
-            EndedQuery::Change { model: Ok(ChosenModel { model, doubt }), is_applied, done } => {
+    fn on_model_change(
+        &mut self,
+        number: u64,
+        model: Result<ChosenModel, Error>,
+        done: Completion<Vec<ConfigOption>>,
+    ) {
+        let is_applied = self.model_choice.end_change(number, model.is_ok());
+        match model {
+            Ok(ChosenModel { model, doubt }) => {
                 if is_applied {
                     self.services.selection.set_model(model);
                     self.send_settings();
@@ -243,7 +254,7 @@ impl SessionActor {
                 }
                 self.report_when_saved(done, Ok(self.announcements.settings()));
             }
-            EndedQuery::Change { model: Err(error), done, .. } => done.complete(Err(error)),
+            Err(error) => done.complete(Err(error)),
         }
     }
 
@@ -377,7 +388,7 @@ impl SessionActor {
         let model = self.services.selection.get().model;
         if self.host.should_prefetch_list(&model) {
             let stop = self.lifecycle.stop.clone();
-            self.model_queries.begin_list(Arc::clone(&self.host), model, stop);
+            self.model_choice.fetch_list(Arc::clone(&self.host), model, stop);
         }
     }
 
@@ -418,9 +429,9 @@ impl SessionActor {
         }
         // Pending model changes end now.
         self.lifecycle.stop.cancel();
-        while let Some(ended) = self.model_queries.next().await {
-            if matches!(ended, EndedQuery::Change { .. }) {
-                self.on_model_query(ended);
+        while let Some(ended) = self.model_choice.next().await {
+            if let ModelQuery::Change { number, model, done } = ended {
+                self.on_model_change(number, model, done);
             }
         }
         self.cancel();

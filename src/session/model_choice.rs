@@ -17,104 +17,78 @@ use turnwright_types::update::ConfigOption;
 /// The most model changes that may wait for a provider's list.
 const MAX_PENDING: usize = 8;
 
-/// The queries of providers that have not ended: for changes of the model, and for lists of models.
+/// Looks for the models that are chosen, and numbers these changes.
 #[derive(Default)]
-pub(super) struct ModelQueries {
-    choice: ModelChoice,
-    /// Each ends with `None` if it only listed the provider's models.
-    pending: FuturesUnordered<BoxFuture<'static, Option<FoundModel>>>,
-}
-
-/// The model of a change, and the request that waits for it.
-struct FoundModel {
-    /// The number of the change.
-    number: u64,
-    model: Result<ChosenModel, Error>,
-    done: Completion<Vec<ConfigOption>>,
-}
-
-/// A query that has ended.
-pub(super) enum EndedQuery {
-    /// The provider has listed its models, or has failed to.
-    List,
-    Change {
-        model: Result<ChosenModel, Error>,
-        /// True if the model is to be used.
-        is_applied: bool,
-        done: Completion<Vec<ConfigOption>>,
-    },
-}
-
-impl ModelQueries {
-    pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
-    }
-
-    /// Waits for the next query that ends; `None` if there is none.
-    pub(super) async fn next(&mut self) -> Option<EndedQuery> {
-        let Some(FoundModel { number, model, done }) = self.pending.next().await? else {
-            self.choice.end_list();
-            return Some(EndedQuery::List);
-        };
-        let is_applied = self.choice.end_change(number, model.is_ok());
-        Some(EndedQuery::Change { model, is_applied, done })
-    }
-
-    /// Begins to look for the model of a change, until `stop` is cancelled.
-    pub(super) fn begin_change(
-        &mut self,
-        host: &Arc<SessionHost>,
-        name: String,
-        stop: CancellationToken,
-        done: Completion<Vec<ConfigOption>>,
-    ) {
-        let number = match self.choice.begin_change() {
-            Ok(number) => number,
-            Err(busy) => return done.complete(Err(busy)),
-        };
-        let choosing = settings::choose(Arc::clone(host), name);
-        // In a separate task: if it dies, the session does not.
-        let task = host.tracker().spawn(async move { stop.run_until_cancelled(choosing).await });
-        self.pending.push(Box::pin(async move {
-            let model = match task.await {
-                Ok(model) => model.unwrap_or(Err(Error::Cancelled)),
-                Err(_) => Err(Error::Internal { place: "the choice of a model" }),
-            };
-            Some(FoundModel { number, model, done })
-        }));
-    }
-
-    /// Begins to list the models of this model's provider, until `stop` is cancelled.
-    pub(super) fn begin_list(
-        &mut self,
-        host: Arc<SessionHost>,
-        model: Arc<dyn Model>,
-        stop: CancellationToken,
-    ) {
-        self.choice.begin_list();
-        self.pending.push(Box::pin(async move {
-            if let Some(Err(error)) =
-                stop.run_until_cancelled(host.refresh_model_list(&model)).await
-            {
-                tracing::debug!(%error, "the models could not be listed");
-            }
-            None
-        }));
-    }
-}
-
-/// Numbers the model changes of a session.
-#[derive(Debug, Default)]
-struct ModelChoice {
+pub(super) struct ModelChoice {
     /// The number of the last change that was requested.
     requested: u64,
     /// The number of the last change that was applied.
     applied: u64,
     /// How many queries of the provider have not ended, for changes and for its list.
     pending: usize,
+    queries: FuturesUnordered<BoxFuture<'static, ModelQuery>>,
+}
+
+/// A query of a provider that has ended.
+pub(super) enum ModelQuery {
+    /// The provider has listed its models, or has failed to.
+    List,
+    /// A change, and the request that waits for it.
+    Change { number: u64, model: Result<ChosenModel, Error>, done: Completion<Vec<ConfigOption>> },
 }
 
 impl ModelChoice {
+    pub(super) fn is_idle(&self) -> bool {
+        self.queries.is_empty()
+    }
+
+    /// Waits for the next query that ends; `None` if there is none.
+    pub(super) async fn next(&mut self) -> Option<ModelQuery> {
+        self.queries.next().await
+    }
+
+    /// Looks for the model of this name, until `stop` is cancelled.
+    pub(super) fn choose(
+        &mut self,
+        host: &Arc<SessionHost>,
+        name: String,
+        stop: CancellationToken,
+        done: Completion<Vec<ConfigOption>>,
+    ) {
+        let number = match self.begin_change() {
+            Ok(number) => number,
+            Err(busy) => return done.complete(Err(busy)),
+        };
+        let choosing = settings::choose(Arc::clone(host), name);
+        // In a separate task: if it dies, the session does not.
+        let task = host.tracker().spawn(async move { stop.run_until_cancelled(choosing).await });
+        self.queries.push(Box::pin(async move {
+            let model = match task.await {
+                Ok(model) => model.unwrap_or(Err(Error::Cancelled)),
+                Err(_) => Err(Error::Internal { place: "the choice of a model" }),
+            };
+            ModelQuery::Change { number, model, done }
+        }));
+    }
+
+    /// Fetches the list of this model's provider, until `stop` is cancelled.
+    pub(super) fn fetch_list(
+        &mut self,
+        host: Arc<SessionHost>,
+        model: Arc<dyn Model>,
+        stop: CancellationToken,
+    ) {
+        self.begin_list();
+        self.queries.push(Box::pin(async move {
+            if let Some(Err(error)) =
+                stop.run_until_cancelled(host.refresh_model_list(&model)).await
+            {
+                tracing::debug!(%error, "the models could not be listed");
+            }
+            ModelQuery::List
+        }));
+    }
+
     /// Begins a change and returns its number.
     fn begin_change(&mut self) -> Result<u64, Error> {
         if self.pending >= MAX_PENDING {
@@ -128,7 +102,7 @@ impl ModelChoice {
 
     /// Ends a change. Returns whether its model is to be used: it was found, and no later change was
     /// applied meanwhile.
-    fn end_change(&mut self, number: u64, is_found: bool) -> bool {
+    pub(super) fn end_change(&mut self, number: u64, is_found: bool) -> bool {
         self.pending -= 1;
         let is_newer = is_found && number > self.applied;
         if is_newer {
@@ -141,7 +115,7 @@ impl ModelChoice {
         self.pending += 1;
     }
 
-    fn end_list(&mut self) {
+    pub(super) fn end_list(&mut self) {
         self.pending -= 1;
     }
 }

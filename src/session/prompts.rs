@@ -42,14 +42,6 @@ impl PromptWork {
     ) -> PromptWork {
         PromptWork { turn: Box::pin(turn), steering: None }
     }
-
-    /// The work of a turn of the model, which takes the words of `steering`.
-    fn of_model(
-        turn: impl Future<Output = FinishedTurn> + Send + 'static,
-        steering: SteeringQueue,
-    ) -> PromptWork {
-        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
-    }
 }
 
 impl SessionActor {
@@ -121,7 +113,8 @@ impl SessionActor {
         let running = Box::pin(turn.steered_by(steering.clone()).run());
         let titled = self.title.suggest(title, self.host.store(), &self.services);
         // Both end before the prompt is answered.
-        PromptWork::of_model(async move { join(running, titled).await.0 }, steering)
+        let work = async move { join(running, titled).await.0 };
+        PromptWork { turn: Box::pin(work), steering: Some(steering) }
     }
 
     /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
@@ -168,7 +161,7 @@ impl SessionActor {
             let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
-        PromptWork::of_model(turn, steering)
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
     }
 
     /// Returns the server prompt that the user has typed, if it is one.
@@ -226,7 +219,7 @@ impl SessionActor {
             let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
-        PromptWork::of_model(turn, steering)
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
     }
 
     /// Gives the words of a `/steer` to the running turn and answers the prompt. Any other prompt is

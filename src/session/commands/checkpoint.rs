@@ -1,12 +1,11 @@
-//! What the commands about earlier states share: `/undo`, `/redo`, `/diff` and `/rewind`.
+//! The work that `/undo`, `/redo`, `/diff` and `/rewind` have in common.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{CommandCall, finish_command};
+use super::{CommandCall, SessionActor, finish_command};
 use crate::session::SessionHost;
-use crate::session::actor::SessionActor;
 use crate::session::open::replay::{self, HistoryBuilder};
 use crate::session::undo::{UndoContext, UndoNews, UndoRequest, undo_news};
 use crate::turn::{FinishedTurn, TurnServices};
@@ -37,7 +36,7 @@ impl CheckpointTask {
         kind: TurnKind,
         call: CommandCall,
     ) -> CheckpointTask {
-        let message = call.begin(session, kind);
+        let message = call.begin_turn(session, kind);
         CheckpointTask {
             host: Arc::clone(&session.host),
             services: session.services.clone(),

@@ -1,8 +1,7 @@
 //! `/diff` shows file changes of the last turn or of the session.
 
 use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::changes::{ChangeScope, turn_changes};
 use crate::session::undo::report::turn_list;
 use crate::undo::DiffLimits;

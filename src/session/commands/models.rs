@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{CommandCall, PromptWork, finish_after, say_when_known};
+use super::{CommandCall, PromptWork, SessionActor, finish_after, say_when_known};
 use crate::error::{as_sentence, error_chain};
 use crate::session::SessionHost;
-use crate::session::actor::SessionActor;
 use crate::turn::TurnServices;
-use turnwright_store::TurnKind;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let host = Arc::clone(&session.host);
     let services = session.services.clone();
     finish_after(session, list(host, services, message, call.cancel))

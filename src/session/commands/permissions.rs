@@ -1,20 +1,15 @@
 //! `/permissions` shows what is allowed in this session and project, and changes it.
 //! The rules are those that `turnwright policy` shows.
 
-use tokio_util::sync::CancellationToken;
-
 use super::status::sandbox_state;
-use super::{CommandCall, PromptWork, finish_command};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
     StoredRule, StoredRules, describe_effect,
 };
-use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
@@ -23,47 +18,34 @@ const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add 
                      `/permissions forget` clears them.";
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let services = session.services.clone();
     let history = session.history.clone();
-    let grants = session.grants.clone();
-    PromptWork::of_command(async move {
-        let log = services.log().clone();
-        let (grants, stop) = answer(services, grants, arguments, message, cancel).await;
-        finish_command(&log, history, grants, stop).await
-    })
-}
-
-/// Runs the command and shows the answer.
-async fn answer(
-    services: TurnServices,
-    mut grants: Grants,
-    arguments: String,
-    message: MessageId,
-    cancel: CancellationToken,
-) -> (Grants, StopReason) {
+    let mut grants = session.grants.clone();
     if arguments == "forget" {
         grants = Grants::default();
     }
-    let keeps = arguments == "keep";
-    let own_services = services.clone();
-    let own_grants = grants.clone();
-    let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
-    let Some(done) = cancel.run_until_cancelled(working).await else {
-        return (grants, StopReason::Cancelled);
-    };
-    let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
-        Ok(Ok(text)) => {
-            if keeps {
-                grants.forget_kept();
+    PromptWork::of_command(async move {
+        let keeps = arguments == "keep";
+        let own_services = services.clone();
+        let own_grants = grants.clone();
+        let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
+        let Some(done) = cancel.run_until_cancelled(working).await else {
+            return finish_command(services.log(), history, grants, StopReason::Cancelled).await;
+        };
+        let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
+            Ok(Ok(text)) => {
+                if keeps {
+                    grants.forget_kept();
+                }
+                text
             }
-            text
-        }
-        Ok(Err(error)) | Err(error) => error.to_string(),
-    };
-    services.say(message, text);
-    (grants, StopReason::EndTurn)
+            Ok(Err(error)) | Err(error) => error.to_string(),
+        };
+        services.say(message, text);
+        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+    })
 }
 
 fn execute(

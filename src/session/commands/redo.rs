@@ -1,8 +1,7 @@
 //! `/redo` restores what the last `/undo` or `/rewind` has taken back.
 
 use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::UndoRequest;
 use crate::undo::UndoHistory;
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, file_versions};

@@ -1,8 +1,7 @@
 //! `/rewind` goes back to before an earlier prompt.
 
 use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::{UndoRequest, one_line_excerpt};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind};

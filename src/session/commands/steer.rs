@@ -1,8 +1,7 @@
 //! `/steer TEXT` gives words to the running turn. The session takes them before the prompt could wait for the
 //! turn's end, so the command itself runs only without words.
 
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use turnwright_types::message::{PromptPart, UserMessage};
 
 /// The command that precedes such words.

@@ -1,8 +1,7 @@
 //! `/undo` takes back the file changes of the last turns.
 
 use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::UndoRequest;
 use turnwright_store::{StoreError, TurnKind};
 

@@ -5,9 +5,10 @@
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`entities`] reads
-//! characters that are written as in HTML, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! characters that are written as in HTML, [`hash`] hashes, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
+pub mod hash;
 pub mod ids;
 pub mod io_error_text;
 pub mod json_error_text;

@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::ids::hex;
+use super::hash::hex;
 
 /// The beginning of a placeholder. Four hexadecimal digits and a bracket follow.
 pub const PLACEHOLDER_START: &str = "[hidden:";

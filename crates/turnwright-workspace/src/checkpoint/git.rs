@@ -24,7 +24,7 @@ use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use crate::git_repository::GitRepository;
 use crate::nofollow;
 use pack::DeltaBase;
-use turnwright_types::ids::hex;
+use turnwright_types::hash::hex;
 
 /// The most bytes of an object, and of each object that it is built from.
 pub(super) const MAX_OBJECT_BYTES: usize = 10 * 1024 * 1024;

@@ -12,7 +12,7 @@ use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
-use turnwright_types::ids::hex;
+use turnwright_types::hash::{hex, sha256};
 
 /// The state that a path must have for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,19 +113,12 @@ impl Files {
         self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
         self.forget_seen(target);
         match sha256_on_disk(&target.path).await {
-            Ok(now) if now == sha256_of(bytes) => Ok(None),
+            Ok(now) if now == sha256(bytes) => Ok(None),
             Ok(now) => Ok(Some(RestorePrecondition::Sha256(now))),
             Err(FileError::NotFound) => Ok(Some(RestorePrecondition::Absent)),
             Err(error) => Err(error),
         }
     }
-}
-
-fn sha256_of(bytes: &[u8]) -> [u8; 32] {
-    let mut sha256 = [0; 32];
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    sha256.copy_from_slice(digest.as_ref());
-    sha256
 }
 
 async fn sha256_on_disk(path: &Path) -> Result<[u8; 32], FileError> {

@@ -14,8 +14,9 @@ use serde_json::Value;
 use url::{Host, Url};
 
 use tokio::task::spawn_blocking;
+use turnwright_types::file_lock::FileLock;
 use turnwright_types::hash::sha256_hex;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 
 /// How long a renewal may take, including the wait for another process's.

@@ -146,7 +146,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let file = replacement::create(path.parent().unwrap_or(Path::new("/")), 0o600)?;
     file.as_file().write_all(bytes)?;
-    set_file_mode(file.as_file(), mode)?;
+    nofollow::set_permission_bits(file.as_file(), mode)?;
     file.as_file().sync_data()?;
     replacement::place_new(file, path)
 }
@@ -163,7 +163,8 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
         super::disk::ensure_regular(&metadata)?;
         let mode = mode_of(&metadata);
         if metadata.permissions().readonly() {
-            set_file_mode(&file, mode | 0o200).map_err(|error| map_io_error(&error))?;
+            nofollow::set_permission_bits(&file, mode | 0o200)
+                .map_err(|error| map_io_error(&error))?;
         }
         Ok(mode)
     })
@@ -180,7 +181,7 @@ async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
         if mode_of(&metadata) == mode {
             return Ok(());
         }
-        set_file_mode(&file, mode).map_err(|error| map_io_error(&error))
+        nofollow::set_permission_bits(&file, mode).map_err(|error| map_io_error(&error))
     })
     .await
 }
@@ -200,16 +201,4 @@ fn mode_of(metadata: &fs::Metadata) -> u32 {
 #[cfg(not(unix))]
 fn mode_of(_: &fs::Metadata) -> u32 {
     0o644
-}
-
-#[cfg(unix)]
-fn set_file_mode(file: &fs::File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
-fn set_file_mode(_: &fs::File, _: u32) -> io::Result<()> {
-    Ok(())
 }

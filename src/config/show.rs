@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
+use turnwright_types::redact;
 
 use super::file::ConfigFile;
 use super::{

@@ -10,15 +10,15 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use parking_lot::Mutex;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::client::error_text;
-use super::wire::schema::{McpServerAcpId, MessageMcpNotification, MessageMcpRequest};
+use super::schema::{McpServerAcpId, MessageMcpNotification, MessageMcpRequest};
 use crate::session::{LinkError, LinkEvent, ServerLink};
-use turnwright_rpc::{Params, Peer, RequestError};
+use turnwright_rpc::{Params, Peer, RequestError, some_even_if_null};
 
 /// The method of both directions.
 pub(super) const METHOD: &str = "mcp/message";
@@ -174,6 +174,7 @@ fn parse_outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
         error @ (RequestError::ConnectionClosed | RequestError::TimedOut(_)) => {
             LinkError::Gone(error.to_string())
         }
+        error @ RequestError::TooMany => LinkError::Failed(error.to_string()),
     })?;
     let malformed =
         || LinkError::Failed("the editor's answer has neither a result nor an error".to_owned());
@@ -190,17 +191,11 @@ fn parse_outcome(answer: Result<Box<RawValue>, RequestError>) -> Outcome {
 /// The result of `mcp/message`.
 #[derive(Deserialize)]
 struct McpMessageResult<'a> {
+    /// May be `null`.
     #[serde(borrow, default, deserialize_with = "some_even_if_null")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-}
-
-/// Tells `null`, which may be a result, apart from an absent field.
-fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
 }
 
 #[cfg(test)]
@@ -229,6 +224,7 @@ mod tests {
             (refuses(-33002), "Failed: the editor answered with an error: no"),
             (refuses(SERVER_UNAVAILABLE), "Gone: the editor no longer has it: no"),
             (Err(RequestError::ConnectionClosed), "Gone: the connection has ended"),
+            (Err(RequestError::TooMany), "Failed: too many requests"),
         ];
         for (answer, expected) in table {
             let described = match parse_outcome(answer.clone()) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::capabilities::ClientCaps;
-use super::wire::schema;
-use super::wire::schema::{
+use super::schema;
+use super::schema::{
     AudioContent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
     CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate, ContentBlock,
     ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,

@@ -9,12 +9,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use super::to_wire;
-use super::versions::Version;
-use super::wire::schema::{
+use super::schema::{
     CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
     MultiSelectPropertySchema, SessionId, StringPropertySchema,
 };
+use super::to_wire;
+use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError};
 use turnwright_types::client::{
     ChoiceKind, FormOutcome, PermissionAnswer, ServerForm, UserQuestion, UserReply,
@@ -35,7 +35,8 @@ pub(super) struct UserQuestions {
     version: Version,
     /// True if the client shows elicitation forms (R-EL-1).
     pub(super) has_forms: bool,
-    /// One permit: the user is shown one question at a time, of whatever kind.
+    /// One permit: the user is shown one question at a time, of whatever kind. The queue of calls orders only
+    /// those about permissions.
     slot: Semaphore,
 }
 

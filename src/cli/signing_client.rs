@@ -67,7 +67,10 @@ fn work(format: SignatureFormat, arguments: &[OsString]) -> io::Result<Option<Wo
         target.push(".sig");
         return Ok(Some(Work {
             key: (*key).to_owned(),
-            literal_key: fs::read_to_string(key).ok().filter(|_| words.contains(&OsStr::new("-U"))),
+            literal_key: words
+                .contains(&OsStr::new("-U"))
+                .then(|| fs::read_to_string(key).ok())
+                .flatten(),
             payload: read_bounded(fs::File::open(file)?)?,
             target: Some(target.into()),
         }));
@@ -90,7 +93,9 @@ fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
 }
 
 fn sign(format: SignatureFormat, work: &Work, socket: &Path) -> io::Result<ExitCode> {
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = UnixStream::connect(socket).map_err(|error| {
+        io::Error::other(format!("the agent does not answer: {}", io_error_text(&error)))
+    })?;
     let request = SigningRequest {
         format,
         key: work.key.to_string_lossy().into_owned(),

@@ -144,9 +144,7 @@ impl RequestLoop {
     fn handle_notification(&mut self, method: &str, params: &Params) {
         match method {
             "notifications/cancelled" => {
-                let params: Value = params.read().unwrap_or_default();
-                let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-                let id = raw_id.and_then(|raw| RequestId::parse(&raw));
+                let id = params.withdrawn_request();
                 if let Some(cancel) = id.and_then(|id| self.running.0.lock().remove(&id)) {
                     cancel.cancel();
                 }

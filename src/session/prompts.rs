@@ -22,6 +22,7 @@ use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
+use turnwright_types::text;
 use turnwright_types::update::Update;
 
 /// The most characters of a command that the turn's record keeps.
@@ -298,7 +299,7 @@ pub(super) fn log_command(
     typed: &str,
     prompt: &UserMessage,
 ) {
-    let mut words: String = typed.chars().take(MAX_COMMAND_CHARS).collect();
+    let mut words = text::first_chars(typed, MAX_COMMAND_CHARS).to_owned();
     turnwright_types::redact::redact_in_place(&mut words);
     let log = services.log();
     log.begin_turn(kind, words);

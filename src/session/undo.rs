@@ -433,7 +433,7 @@ impl UndoNews {
     }
 }
 
-/// Tells the model what the user has undone since the last prompt. Derived from the store, so it is
+/// The text that tells the model what the user has undone since the last prompt. Derived from the store, so it is
 /// the same after a restart.
 pub(super) async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
     let session = session.clone();

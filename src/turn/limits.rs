@@ -123,7 +123,7 @@ impl ReachedLimit {
         }
     }
 
-    /// Tells the user what to do when the turn ends because of it.
+    /// Advice for the user for when the turn ends because of it.
     pub(super) fn advice(self) -> String {
         let next = if self.is_session {
             "Start a new session, or raise it in the settings and open this one again"

@@ -90,7 +90,7 @@ pub(super) struct ErrorDetails<'a> {
 
 pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
-    // Gateways report any answer of their provider as a server failure, so the text says more.
+    // Gateways report any error of their provider as a server failure, so the text says more.
     let is_vague = details
         .status
         .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));

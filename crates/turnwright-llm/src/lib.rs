@@ -68,7 +68,7 @@ pub use retry_after::MAX_RETRY_WAIT;
 pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 pub use turnwright_http::ConnectionFault;
 
-/// How long a model may send nothing by default.
+/// The default for how long a model may stay silent.
 pub const DEFAULT_SILENCE_LIMIT: Duration = Duration::from_secs(300);
 
 /// The size of a context window in tokens that is assumed by default.

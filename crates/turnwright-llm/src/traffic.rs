@@ -16,7 +16,7 @@ pub trait Traffic: Debug + Send + Sync {
     fn begin(&self, path: &str, body: &dyn Fn() -> Vec<u8>) -> Exchange;
 }
 
-/// How one request is handled.
+/// The handling of one request.
 pub enum Exchange {
     /// It is sent without an observer.
     Live,

@@ -9,20 +9,22 @@ use super::model::JsonObject;
 use parking_lot::Mutex;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use turnwright_rpc::{ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
+use turnwright_rpc::{
+    ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_request,
+    write_response,
+};
 
 use super::event_stream::EventStream;
 use super::handshake::{self, NEWEST_VERSION};
 use super::http::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
 use super::http_reply::{Attempt, PostReply, ReplyBody, is_lost_session_error};
 use super::line::{self, LineKind};
-use super::peer::{Peer, PeerError, Response, request_message};
+use super::peer::{Peer, PeerError, Response};
 use super::standard_headers::{self, HeaderArguments};
 use turnwright_types::patience::timeout;
 
@@ -149,8 +151,7 @@ impl HttpChannel {
 
     /// Posts the handshake and returns its result.
     pub(super) async fn initialize(&self, params: &JsonObject) -> Response {
-        let message = serde_json::to_vec(&request_message(0, "initialize", params))
-            .map_err(transport_error)?;
+        let message = request_bytes(0, "initialize", params)?;
         let result = self.open_session(&message).await?;
         self.handshake.set(message).ok();
         Ok(result)
@@ -173,9 +174,9 @@ impl HttpChannel {
             },
             ReplyBody::Accepted => None,
         };
-        let result = response.unwrap_or_else(|| {
-            Err(PeerError::Transport("there is no response to `initialize`".to_owned()))
-        })?;
+        let result = response
+            .ok_or_else(|| PeerError::Transport("there is no response to `initialize`".to_owned()))?
+            .map_err(PeerError::ErrorResponse)?;
         let info = handshake::initialize_result(&result);
         let version = info.and_then(|info| HeaderValue::from_str(&info.version).ok());
         self.session.send_replace(HttpSession { id: session, version });
@@ -217,17 +218,8 @@ impl HttpChannel {
 
     /// Queues a response. Waits for room.
     pub(super) async fn respond(&self, id: &RequestId, result: Result<&Value, &RpcError>) {
-        #[derive(Serialize)]
-        struct Answer<'a> {
-            jsonrpc: &'static str,
-            id: &'a RequestId,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            result: Option<&'a Value>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            error: Option<&'a RpcError>,
-        }
-        let answer = Answer { jsonrpc: "2.0", id, result: result.ok(), error: result.err() };
-        if let Ok(message) = serde_json::to_vec(&answer) {
+        let mut message = Vec::new();
+        if write_response(&mut message, id, result).is_ok() {
             self.answers.send(message).await.ok();
         }
     }
@@ -253,7 +245,7 @@ impl HttpChannel {
     pub(super) async fn exchange(
         self: Arc<HttpChannel>,
         peer: Peer,
-        id: i64,
+        id: u64,
         method: &'static str,
         params: JsonObject,
     ) -> PeerError {
@@ -266,12 +258,11 @@ impl HttpChannel {
     async fn try_exchange(
         &self,
         peer: &Peer,
-        id: i64,
+        id: u64,
         method: &'static str,
         params: &JsonObject,
     ) -> Result<(), PeerError> {
-        let message =
-            serde_json::to_vec(&request_message(id, method, params)).map_err(transport_error)?;
+        let message = request_bytes(id, method, params)?;
         let mut attempt = Attempt::Request;
         loop {
             let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
@@ -297,7 +288,7 @@ impl HttpChannel {
         &self,
         reply: PostReply,
         peer: &Peer,
-        id: i64,
+        id: u64,
         (permit, mut sessions): (SemaphorePermit<'_>, watch::Receiver<HttpSession>),
     ) -> Result<(), HttpError> {
         match reply.body {
@@ -305,7 +296,7 @@ impl HttpChannel {
                 let response = read_response(&body).ok_or_else(|| {
                     HttpError::Unexpected("the server did not send a response".to_owned())
                 })?;
-                peer.complete(id, response);
+                peer.pending().complete(id, response);
             }
             // The response comes on the stream of the session.
             ReplyBody::Accepted => {
@@ -352,7 +343,7 @@ impl HttpChannel {
         &self,
         peer: &Peer,
         mut events: EventStream,
-        request: Option<i64>,
+        request: Option<u64>,
     ) -> Result<(), HttpError> {
         let mut others = 0;
         let mut reopening = Reopening::default();
@@ -374,7 +365,7 @@ impl HttpChannel {
                         sleep(BURST_PAUSE).await;
                     }
                 }
-                if request.is_some_and(|id| peer.is_answered(id)) {
+                if request.is_some_and(|id| !peer.pending().is_pending(id)) {
                     peer.tasks().spawn(events.drain());
                     return Ok(());
                 }
@@ -463,8 +454,14 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
     false
 }
 
+fn request_bytes(id: u64, method: &str, params: &JsonObject) -> Result<Vec<u8>, PeerError> {
+    let mut message = Vec::new();
+    write_request(&mut message, id, method, params).map_err(transport_error)?;
+    Ok(message)
+}
+
 /// Reads a response with any id.
-fn read_response(message: &[u8]) -> Option<Response> {
+fn read_response(message: &[u8]) -> Option<RpcResponse> {
     let message = line::without_mark(message);
     if let Some(messages) = line::batch(message) {
         return messages.iter().find_map(|message| read_response(message.get().as_bytes()));
@@ -473,14 +470,10 @@ fn read_response(message: &[u8]) -> Option<Response> {
         LineKind::Response => parse_line(message),
         LineKind::Malformed { replacement } => parse_line(&replacement),
         // An error may have no id, because the server could not read the request.
-        LineKind::Other => {
-            return error_without_id(message).map(|error| Err(PeerError::ErrorResponse(error)));
-        }
+        LineKind::Other => return error_without_id(message).map(Err),
     };
     match parsed {
-        ParsedLine::Message(RpcMessage::Response { result, .. }) => {
-            Some(result.map_err(PeerError::ErrorResponse))
-        }
+        ParsedLine::Message(RpcMessage::Response { result, .. }) => Some(result),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
-use turnwright_rpc::{LongLine, RequestId, RpcError};
+use turnwright_rpc::{LongLine, RequestId, RpcError, some_even_if_null};
 
 use super::model_schema::bounded_text;
 
@@ -48,13 +48,6 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "some_even_if_null")]
     error: Option<&'a RawValue>,
-}
-
-/// Tells `null` apart from an absent field.
-fn some_even_if_null<'de, D: serde::Deserializer<'de>>(
-    from: D,
-) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
 }
 
 /// The error for a response that would take too much memory.

@@ -2,13 +2,12 @@
 //! [`ServerLink`](super::link::ServerLink). Answers have the same limits as those of a process.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::model::JsonObject;
 use futures_util::StreamExt;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use turnwright_rpc::RpcError;
 
 use super::line;
@@ -17,14 +16,12 @@ use super::message_io::MAX_MESSAGE_BYTES;
 use super::peer::{Peer, PeerError, Response};
 
 /// How many requests may run at the same time. Another one is refused.
-const MAX_RUNNING: usize = 256;
+pub(super) const MAX_RUNNING: usize = 256;
 
 /// The client's end of a link. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct LinkChannel {
     link: LinkedServer,
-    /// One permit a request.
-    room: Arc<Semaphore>,
     /// Gets the reason when the server is gone.
     lost: watch::Sender<Option<String>>,
 }
@@ -38,7 +35,7 @@ impl fmt::Debug for LinkChannel {
 impl LinkChannel {
     pub(super) fn new(link: LinkedServer) -> LinkChannel {
         let (lost, _) = watch::channel(None);
-        LinkChannel { link, room: Arc::new(Semaphore::new(MAX_RUNNING)), lost }
+        LinkChannel { link, lost }
     }
 
     /// Receives the reason when the link has no more answers.
@@ -53,10 +50,6 @@ impl LinkChannel {
         method: &'static str,
         params: JsonObject,
     ) -> Response {
-        let Ok(_room) = self.room.try_acquire() else {
-            let why = "too many requests are running at the same time";
-            return Err(PeerError::ErrorResponse(RpcError::internal_error(why.to_owned())));
-        };
         if self.lost.borrow().is_some() {
             return Err(PeerError::Closed);
         }
@@ -70,7 +63,7 @@ impl LinkChannel {
             match event.ok_or(PeerError::Closed)? {
                 LinkEvent::Notification { method, params } => {
                     let params = params.map_or(Value::Null, Value::Object);
-                    peer.handle_notification(&method, &params);
+                    peer.handler().notify(&method, &params);
                 }
                 LinkEvent::Outcome(outcome) => return self.response(method, outcome),
             }
@@ -113,6 +106,7 @@ fn bounded(answer: Box<RawValue>) -> Response {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 

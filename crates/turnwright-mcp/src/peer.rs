@@ -4,25 +4,26 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::model::JsonObject;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use turnwright_rpc::{Outbox, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
+use turnwright_rpc::{
+    MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
+    RpcError, RpcMessage, RpcResponse, parse_line,
+};
 
 use super::handler::{Reply, ServerMessageHandler};
 use super::handshake::{self, ServerInfo};
 use super::http_channel::HttpChannel;
-use super::link_channel::LinkChannel;
+use super::link_channel::{self, LinkChannel};
 
 /// How many questions of a server may wait for the user. Another one is declined.
 const MAX_WAITING_QUESTIONS: usize = 16;
@@ -69,10 +70,7 @@ pub struct Peer(Arc<PeerInner>);
 struct PeerInner {
     channel: Channel,
     handler: ServerMessageHandler,
-    last_id: AtomicI64,
-    /// The requests without a response; `None` once the connection has ended.
-    // Held only for one map operation.
-    pending: Mutex<Option<HashMap<i64, oneshot::Sender<Response>>>>,
+    pending: PendingRequests,
     /// The server's questions that wait for the user, by their ids.
     // Held only for one map operation.
     questions: Mutex<HashMap<RequestId, CancellationToken>>,
@@ -90,11 +88,14 @@ impl fmt::Debug for Peer {
 
 impl Peer {
     pub(super) fn new(channel: Channel, handler: ServerMessageHandler) -> Peer {
+        let limit = match &channel {
+            Channel::Link(_) => link_channel::MAX_RUNNING,
+            Channel::Pipes(_) | Channel::Http(_) => MAX_PENDING_REQUESTS,
+        };
         Peer(Arc::new(PeerInner {
             channel,
             handler,
-            last_id: AtomicI64::new(0),
-            pending: Mutex::new(Some(HashMap::new())),
+            pending: PendingRequests::new(1, limit),
             questions: Mutex::default(),
             info: OnceLock::new(),
             tasks: TaskTracker::new(),
@@ -110,6 +111,11 @@ impl Peer {
         &self.0.handler
     }
 
+    /// The requests that wait for a response.
+    pub(super) fn pending(&self) -> &PendingRequests {
+        &self.0.pending
+    }
+
     /// The server's description of itself, once it has sent one.
     pub(super) fn info(&self) -> Option<&ServerInfo> {
         self.0.info.get()
@@ -122,7 +128,7 @@ impl Peer {
 
     /// Fails all requests, now and later, and withdraws the server's questions.
     pub(super) fn close(&self) {
-        *self.0.pending.lock() = None;
+        self.0.pending.fail_all();
         self.0.ended.cancel();
         if let Channel::Pipes(outbox) = &self.0.channel {
             outbox.stop_accepting();
@@ -164,7 +170,7 @@ impl Peer {
 
     /// Starts a request. It is sent now, or when its response is first waited for.
     pub(super) fn start(&self, method: &'static str, mut params: JsonObject) -> RunningRequest {
-        let id = self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.0.pending.next_id();
         tracing::trace!(id, method, "a request to a server");
         let mut meta = match params.remove("_meta") {
             Some(Value::Object(meta)) => meta,
@@ -187,30 +193,38 @@ impl Peer {
 
     fn send(
         &self,
-        id: i64,
+        id: u64,
         method: &'static str,
         params: JsonObject,
     ) -> BoxFuture<'static, Response> {
-        let (sender, mut receiver) = oneshot::channel();
-        match self.0.pending.lock().as_mut() {
-            Some(pending) => drop(pending.insert(id, sender)),
-            None => return Box::pin(std::future::ready(Err(PeerError::Closed))),
-        }
+        let mut receiver = match self.0.pending.register(id, None) {
+            Ok(receiver) => receiver,
+            Err(error) => {
+                let refusal = match error {
+                    RequestError::ConnectionClosed => PeerError::Closed,
+                    error => PeerError::ErrorResponse(RpcError::internal_error(error.to_string())),
+                };
+                return Box::pin(std::future::ready(Err(refusal)));
+            }
+        };
         match &self.0.channel {
             Channel::Http(http) => {
                 let exchange = Arc::clone(http).exchange(self.clone(), id, method, params);
                 Box::pin(async move {
                     tokio::select! {
                         biased;
-                        response = &mut receiver => response.unwrap_or(Err(PeerError::Closed)),
-                        // The exchange itself may have brought the response.
-                        error = exchange => receiver.try_recv().unwrap_or(Err(error)),
+                        received = &mut receiver => to_response(received),
+                        error = exchange => match receiver.try_recv() {
+                            // The exchange itself has brought the response.
+                            Ok(response) => response.map_err(PeerError::ErrorResponse),
+                            Err(_) => Err(error),
+                        },
                     }
                 })
             }
             Channel::Pipes(outbox) => {
-                outbox.send(&request_message(id, method, &params));
-                Box::pin(async { receiver.await.unwrap_or(Err(PeerError::Closed)) })
+                outbox.request(id, method, &params);
+                Box::pin(async { to_response(receiver.await) })
             }
             Channel::Link(link) => Box::pin(link.clone().exchange(self.clone(), method, params)),
         }
@@ -228,26 +242,8 @@ impl Peer {
         }
     }
 
-    /// True if no response to this request is waited for.
-    pub(super) fn is_answered(&self, id: i64) -> bool {
-        self.0.pending.lock().as_ref().is_none_or(|pending| !pending.contains_key(&id))
-    }
-
-    /// Hands a response to the request that waits for it.
-    pub(super) fn complete(&self, id: i64, response: Response) {
-        let sender = self.0.pending.lock().as_mut().and_then(|pending| pending.remove(&id));
-        match sender {
-            // The caller may just have been dropped.
-            Some(sender) => drop(sender.send(response)),
-            None => tracing::debug!(id, "a response without a pending request"),
-        }
-    }
-
-    /// Gives up a request, and tells the server.
-    fn withdraw(&self, id: i64, why: &str) {
-        if self.0.pending.lock().as_mut().and_then(|pending| pending.remove(&id)).is_none() {
-            return;
-        }
+    /// Tells the server that a request was given up.
+    fn announce_withdrawal(&self, id: u64, why: &str) {
         let params = json!({ "requestId": id, "reason": why });
         match &self.0.channel {
             Channel::Pipes(outbox) => outbox.notify("notifications/cancelled", &params),
@@ -265,7 +261,7 @@ impl Peer {
             ParsedLine::Message(RpcMessage::Response { id, result }) => {
                 // Some servers turn a number into a text.
                 match id.to_string().trim_matches('"').parse() {
-                    Ok(id) => self.complete(id, result.map_err(PeerError::ErrorResponse)),
+                    Ok(id) => self.0.pending.complete(id, result),
                     Err(_) => tracing::debug!(%id, "a response with an unknown id"),
                 }
             }
@@ -273,7 +269,11 @@ impl Peer {
                 self.handle_request(id, &method, params.read().unwrap_or_default()).await;
             }
             ParsedLine::Message(RpcMessage::Notification { method, params }) => {
-                self.handle_notification(&method, &params.read().unwrap_or_default());
+                if &*method == "notifications/cancelled" {
+                    self.withdraw_question(&params);
+                } else {
+                    self.0.handler.notify(&method, &params.read().unwrap_or_default());
+                }
             }
             ParsedLine::Rejected { id, error } if id != RequestId::null() => {
                 self.respond(&id, Err(&error)).await;
@@ -284,25 +284,19 @@ impl Peer {
         }
     }
 
-    pub(super) fn handle_notification(&self, method: &str, params: &Value) {
-        if method == "notifications/cancelled" {
-            let raw_id = serde_json::value::to_raw_value(&params["requestId"]).ok();
-            let id = raw_id.and_then(|raw| RequestId::parse(&raw));
-            // The id is in use until the question is answered.
-            if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
-                question.cancel();
-            }
-            return;
+    /// Cancels the question that a notification names. Its id stays in use until it is answered.
+    fn withdraw_question(&self, params: &Params) {
+        let id = params.withdrawn_request();
+        if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
+            question.cancel();
         }
-        self.0.handler.notify(method, params);
     }
 
     async fn handle_request(&self, id: RequestId, method: &str, params: Value) {
         tracing::debug!(%id, method, "a request of a server");
         // Without a handshake, a server may only ask for something during a request.
         let is_strict = self.info().is_some_and(|info| !info.has_handshake());
-        let is_idle = self.0.pending.lock().as_ref().is_none_or(HashMap::is_empty);
-        if is_strict && is_idle && method != "ping" {
+        if is_strict && self.0.pending.is_empty() && method != "ping" {
             let why = "A request of the server must belong to one of the client";
             return self.respond(&id, Err(&RpcError::invalid_params(why))).await;
         }
@@ -339,32 +333,21 @@ impl Peer {
     }
 }
 
-pub(super) fn request_message<'a>(
-    id: i64,
-    method: &'a str,
-    params: &'a JsonObject,
-) -> impl Serialize + 'a {
-    #[derive(Serialize)]
-    struct Request<'a> {
-        jsonrpc: &'static str,
-        id: i64,
-        method: &'a str,
-        params: &'a JsonObject,
-    }
-    Request { jsonrpc: "2.0", id, method, params }
+fn to_response(received: Result<RpcResponse, RecvError>) -> Response {
+    received.map_err(|_| PeerError::Closed)?.map_err(PeerError::ErrorResponse)
 }
 
 /// A request that was started. Dropping it withdraws it.
 pub(super) struct RunningRequest {
     peer: Peer,
-    id: i64,
+    id: u64,
     response: BoxFuture<'static, Response>,
     is_withdrawable: bool,
 }
 
 impl RunningRequest {
     /// The token of the progress notifications that belong to this request.
-    pub(super) fn progress_token(&self) -> i64 {
+    pub(super) fn progress_token(&self) -> u64 {
         self.id
     }
 
@@ -375,16 +358,18 @@ impl RunningRequest {
 
     /// Withdraws the request, with a reason for the server's log.
     pub(super) fn cancel(self, why: &str) {
-        if self.is_withdrawable {
-            self.peer.withdraw(self.id, why);
+        self.give_up(why);
+    }
+
+    fn give_up(&self, why: &str) {
+        if self.peer.pending().give_up(self.id) && self.is_withdrawable {
+            self.peer.announce_withdrawal(self.id, why);
         }
     }
 }
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        if self.is_withdrawable {
-            self.peer.withdraw(self.id, "the request was given up");
-        }
+        self.give_up("the request was given up");
     }
 }

@@ -18,7 +18,7 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
 
 // Held only for one map operation.
-type ProgressSenders = HashMap<i64, watch::Sender<CallProgress>>;
+type ProgressSenders = HashMap<u64, watch::Sender<CallProgress>>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CallProgress {
@@ -32,7 +32,7 @@ impl ProgressRouter {
     pub(super) fn deliver(&self, params: &Value) {
         let sent = &params["progressToken"];
         // Some servers turn a number into a text.
-        let token = sent.as_i64().or_else(|| sent.as_str()?.parse().ok());
+        let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok());
         let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
         if let Some(sender) = self.0.lock().get(&token) {
             let text = params["message"].as_str().unwrap_or_default();
@@ -48,7 +48,7 @@ impl ProgressRouter {
     }
 
     /// Subscribes to the progress of one call.
-    pub(super) fn subscribe(&self, token: i64) -> ProgressSubscription {
+    pub(super) fn subscribe(&self, token: u64) -> ProgressSubscription {
         let (sender, receiver) = watch::channel(CallProgress::default());
         self.0.lock().insert(token, sender);
         ProgressSubscription { router: self.clone(), token, receiver }
@@ -59,7 +59,7 @@ impl ProgressRouter {
 #[derive(Debug)]
 pub(super) struct ProgressSubscription {
     router: ProgressRouter,
-    token: i64,
+    token: u64,
     receiver: watch::Receiver<CallProgress>,
 }
 

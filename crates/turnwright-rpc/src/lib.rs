@@ -1,14 +1,15 @@
 //! JSON-RPC 2.0 over newline-delimited stdin and stdout, with bounded queues.
 //!
 //! [`LineReader`] parses lines on a thread of its own, [`Outbox`] serialises and writes messages on
-//! another, and [`Peer`] matches responses with the requests that we sent. For other transports,
-//! [`line_queue`] and [`message_queue`] have tasks in the place of the threads. The crate knows nothing
-//! of ACP or MCP.
+//! another, and [`Peer`] sends requests, whose responses [`PendingRequests`] matches with them. For other
+//! transports, [`line_queue`] and [`message_queue`] have tasks in the place of the threads. The crate knows
+//! nothing of ACP or MCP.
 
 mod direct_output;
 mod long_line;
 mod message;
 mod outbox;
+mod peer;
 mod pending;
 mod queues;
 mod stdio;
@@ -17,9 +18,13 @@ mod stdio;
 mod tests;
 
 pub use long_line::{LongLine, read_line};
-pub use message::{Params, ParsedLine, RequestId, RpcError, RpcMessage, parse_line};
+pub use message::{
+    Params, ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line,
+    some_even_if_null, write_request, write_response,
+};
 pub use outbox::{Batch, Outbox, OutgoingFilter};
-pub use pending::{Peer, RequestError};
+pub use peer::Peer;
+pub use pending::{MAX_PENDING_REQUESTS, PendingRequests, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
 #[cfg(unix)]
 pub use stdio::is_hangup_ignored;

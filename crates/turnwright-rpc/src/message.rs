@@ -29,7 +29,7 @@ impl RequestId {
         is_valid.then(|| RequestId(raw.to_owned()))
     }
 
-    /// The id as an integer: the form that the requests of [`super::Peer`] use.
+    /// The id as an integer: the form that our own requests use.
     pub(super) fn as_u64(&self) -> Option<u64> {
         self.0.get().parse().ok()
     }
@@ -121,7 +121,21 @@ impl Params {
     pub fn text(&self) -> &str {
         self.0.as_deref().map_or("{}", RawValue::get)
     }
+
+    /// The request that a notification withdraws.
+    pub fn withdrawn_request(&self) -> Option<RequestId> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Withdrawal {
+            // Kept raw, because ids are compared byte for byte.
+            request_id: Box<RawValue>,
+        }
+        RequestId::parse(&self.read::<Withdrawal>().ok()?.request_id)
+    }
 }
+
+/// The answer to a request.
+pub type RpcResponse = Result<Box<RawValue>, RpcError>;
 
 /// A well-formed incoming message.
 #[derive(Debug)]
@@ -131,7 +145,7 @@ pub enum RpcMessage {
     /// Must not be answered.
     Notification { method: Box<str>, params: Params },
     /// The peer's answer to a request that we sent.
-    Response { id: RequestId, result: Result<Box<RawValue>, RpcError> },
+    Response { id: RequestId, result: RpcResponse },
 }
 
 /// The result of parsing one line of input.
@@ -164,8 +178,8 @@ struct RawMessage<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Tells `"id": null` apart from an absent id, which `Option`'s own implementation does not.
-fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
+/// Tells a field that is `null` apart from an absent one, which `Option`'s own implementation does not.
+pub fn some_even_if_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
@@ -328,7 +342,7 @@ pub(super) fn write_notification(
 }
 
 /// Appends a request, without the line feed.
-pub(super) fn write_request(
+pub fn write_request(
     buffer: &mut Vec<u8>,
     id: u64,
     method: &str,
@@ -337,20 +351,15 @@ pub(super) fn write_request(
     serde_json::to_writer(buffer, &OutgoingRequest { jsonrpc: JSONRPC_VERSION, id, method, params })
 }
 
-/// Appends a successful response, without the line feed.
-pub(super) fn write_success(
+/// Appends a response, without the line feed.
+pub fn write_response<R: Serialize>(
     buffer: &mut Vec<u8>,
     id: &RequestId,
-    result: &impl Serialize,
+    result: Result<&R, &RpcError>,
 ) -> serde_json::Result<()> {
-    serde_json::to_writer(buffer, &SuccessResponse { jsonrpc: JSONRPC_VERSION, id, result })
-}
-
-/// Appends an error response, without the line feed.
-pub(super) fn write_failure(
-    buffer: &mut Vec<u8>,
-    id: &RequestId,
-    error: &RpcError,
-) -> serde_json::Result<()> {
-    serde_json::to_writer(buffer, &ErrorResponse { jsonrpc: JSONRPC_VERSION, id, error })
+    let jsonrpc = JSONRPC_VERSION;
+    match result {
+        Ok(result) => serde_json::to_writer(buffer, &SuccessResponse { jsonrpc, id, result }),
+        Err(error) => serde_json::to_writer(buffer, &ErrorResponse { jsonrpc, id, error }),
+    }
 }

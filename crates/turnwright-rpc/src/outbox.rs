@@ -150,10 +150,7 @@ impl Outbox {
     /// Answers a request. Never waits: a full pipe must not stop us from reading the cancellation
     /// that would end the flood.
     pub fn respond<R: Serialize>(&self, id: &RequestId, result: Result<&R, &RpcError>) {
-        self.enqueue(None, |buffer| match result {
-            Ok(result) => message::write_success(buffer, id, result),
-            Err(error) => message::write_failure(buffer, id, error),
-        });
+        self.enqueue(None, |buffer| message::write_response(buffer, id, result));
     }
 
     /// Sends a notification. Never waits; senders of bulk output await
@@ -174,7 +171,9 @@ impl Outbox {
         Batch(self.clone())
     }
 
-    pub(super) fn request(&self, id: u64, method: &str, params: &impl Serialize) {
+    /// Sends a request with an id of [`PendingRequests`](super::PendingRequests), where it is registered. Never
+    /// waits.
+    pub fn request(&self, id: u64, method: &str, params: &impl Serialize) {
         self.enqueue(Some(method), |buffer| message::write_request(buffer, id, method, params));
     }
 

@@ -1,49 +1,21 @@
-//! Requests that we have sent and that the peer has not answered yet.
+//! The requests that we have sent over a connection and that the other end has not answered yet.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::json;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::message::{RequestId, RpcError};
-use super::outbox::Outbox;
+use super::message::{RpcError, RpcResponse};
 
-/// The additional wait for a response after the time-out.
-const SECOND_LOOK: Duration = Duration::from_millis(200);
+/// The most requests of a connection that wait for a response, where nothing sets a lower limit.
+pub const MAX_PENDING_REQUESTS: usize = 4_096;
 
-type Response = Result<Box<RawValue>, RpcError>;
-
-/// Receives a result that arrives after the request was given up.
-type LateResultHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
-
-struct PendingRequest {
-    sender: oneshot::Sender<Response>,
-    on_late_result: Option<LateResultHandler>,
-}
-
-/// The other end of the connection, to which requests can be sent.
-#[derive(Clone)]
-pub struct Peer {
-    outbox: Outbox,
-    pending: Arc<PendingRequests>,
-    /// The notification that withdraws a request.
-    withdrawal: &'static str,
-}
-
-#[derive(Default)]
-struct PendingRequests {
-    next_id: AtomicU64,
-    /// `None` once the connection has ended.
-    // Held only for one map operation.
-    requests: Mutex<Option<HashMap<u64, PendingRequest>>>,
-}
+/// Receives a result that arrives after its request was given up.
+pub(super) type LateResultHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
 
 /// Why a request that we sent brought no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,99 +29,68 @@ pub enum RequestError {
     /// The connection has ended.
     #[error("the connection has ended")]
     ConnectionClosed,
+    /// Too many requests wait for a response. This one was not sent.
+    #[error("too many requests are running at the same time")]
+    TooMany,
 }
 
-impl Peer {
-    /// Creates a peer to which `outbox` leads. Withdrawn requests are announced with `$/cancel_request`.
-    pub fn new(outbox: Outbox) -> Peer {
-        Peer::with_withdrawal(outbox, "$/cancel_request")
+/// Matches responses with the requests of one connection. A request gets at most one response, and none after
+/// the connection has ended.
+pub struct PendingRequests {
+    next_id: AtomicU64,
+    /// The most requests that wait for a response.
+    limit: usize,
+    /// `None` once the connection has ended.
+    // Held only for one map operation.
+    requests: Mutex<Option<HashMap<u64, PendingRequest>>>,
+}
+
+struct PendingRequest {
+    sender: oneshot::Sender<RpcResponse>,
+    on_late_result: Option<LateResultHandler>,
+}
+
+impl PendingRequests {
+    /// Creates a table for a connection whose requests are numbered from `first_id` on. At most `limit` of them
+    /// may wait for a response.
+    pub fn new(first_id: u64, limit: usize) -> PendingRequests {
+        let requests = Mutex::new(Some(HashMap::new()));
+        PendingRequests { next_id: AtomicU64::new(first_id), limit, requests }
     }
 
-    /// Like [`Peer::new`], with another notification for withdrawn requests. Its parameters are the same.
-    pub fn with_withdrawal(outbox: Outbox, withdrawal: &'static str) -> Peer {
-        let pending = PendingRequests::default();
-        *pending.requests.lock() = Some(HashMap::new());
-        Peer { outbox, pending: Arc::new(pending), withdrawal }
+    /// Returns an id that no other request of the connection has.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The queue of outgoing messages, for messages that need no response.
-    pub fn outbox(&self) -> &Outbox {
-        &self.outbox
-    }
-
-    /// Sends a request and waits at most `timeout` for the response. If the request is given up,
-    /// by the timeout or by dropping the future, the peer is told (R-CXL-6).
-    pub async fn request(
-        &self,
-        method: &str,
-        params: &impl Serialize,
-        timeout: Duration,
-    ) -> Result<Box<RawValue>, RequestError> {
-        self.send_and_wait(method, params, timeout, None).await
-    }
-
-    /// Like [`Peer::request`], for a request that makes the peer allocate something for us. A
-    /// result that arrives after the request was given up is handed to `on_late_result`, so that
-    /// the resource can be released.
+    /// Registers a request before it is sent. The receiver gets the response, or fails when the connection ends.
+    /// A result that arrives after the request was given up goes to the handler, if there is one.
     ///
     /// # Errors
-    /// If no result arrives in time.
-    pub async fn request_with_late_handler(
+    /// If the connection has ended, or if too many requests wait for a response.
+    pub fn register(
         &self,
-        method: &str,
-        params: &impl Serialize,
-        timeout: Duration,
-        on_late_result: impl Fn(&RawValue) + Send + Sync + 'static,
-    ) -> Result<Box<RawValue>, RequestError> {
-        self.send_and_wait(method, params, timeout, Some(Arc::new(on_late_result))).await
-    }
-
-    async fn send_and_wait(
-        &self,
-        method: &str,
-        params: &impl Serialize,
-        timeout: Duration,
+        id: u64,
         on_late_result: Option<LateResultHandler>,
-    ) -> Result<Box<RawValue>, RequestError> {
+    ) -> Result<oneshot::Receiver<RpcResponse>, RequestError> {
+        let mut table = self.requests.lock();
+        let requests = table.as_mut().ok_or(RequestError::ConnectionClosed)?;
+        if requests.len() >= self.limit {
+            return Err(RequestError::TooMany);
+        }
         let (sender, receiver) = oneshot::channel();
-        let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
-        match self.pending.requests.lock().as_mut() {
-            Some(requests) => {
-                let on_late_result = on_late_result.clone();
-                requests.insert(id, PendingRequest { sender, on_late_result });
-            }
-            None => return Err(RequestError::ConnectionClosed),
-        }
-        let mut waiter = ResponseWaiter { peer: self, id, receiver, on_late_result };
-        self.outbox.request(id, method, params);
-        let mut answered = tokio::time::timeout(timeout, &mut waiter.receiver).await;
-        if answered.is_err() {
-            // If this process was stopped meanwhile, the response may be waiting in a pipe.
-            answered = tokio::time::timeout(SECOND_LOOK, &mut waiter.receiver).await;
-        }
-        match answered {
-            Ok(Ok(response)) => response.map_err(RequestError::ErrorResponse),
-            Ok(Err(_)) => Err(RequestError::ConnectionClosed),
-            Err(_) => Err(RequestError::TimedOut(timeout)),
-        }
-    }
-
-    /// Sends a request whose response does not matter, and does not wait for it.
-    pub fn send_request_ignoring_response(&self, method: &str, params: &impl Serialize) {
-        let id = self.pending.next_id.fetch_add(1, Ordering::Relaxed);
-        self.outbox.request(id, method, params);
+        requests.insert(id, PendingRequest { sender, on_late_result });
+        Ok(receiver)
     }
 
     /// Hands a response to the request that waits for it. A response without a pending request is
     /// ignored (R-TR-11).
-    pub fn complete(&self, id: &RequestId, response: Response) {
-        let request = id.as_u64().and_then(|id| {
-            self.pending.requests.lock().as_mut().and_then(|requests| requests.remove(&id))
-        });
+    pub fn complete(&self, id: u64, response: RpcResponse) {
+        let request = self.requests.lock().as_mut().and_then(|requests| requests.remove(&id));
         let Some(PendingRequest { sender, on_late_result }) = request else {
-            return tracing::debug!(%id, "response without a pending request");
+            return tracing::debug!(id, "a response without a pending request");
         };
-        // The waiter may have been dropped in the meantime.
+        // The receiver may have been dropped in the meantime.
         if let Err(Ok(result)) = sender.send(response)
             && let Some(on_late_result) = on_late_result
         {
@@ -157,47 +98,28 @@ impl Peer {
         }
     }
 
+    /// Gives a request up. Returns true if it had no response. With a handler for late results it keeps its
+    /// entry, because the result may still arrive.
+    pub fn give_up(&self, id: u64) -> bool {
+        let mut table = self.requests.lock();
+        let Some(requests) = table.as_mut() else { return false };
+        let may_come_late =
+            requests.get(&id).is_some_and(|request| request.on_late_result.is_some());
+        may_come_late || requests.remove(&id).is_some()
+    }
+
+    /// Returns true if the request waits for a response.
+    pub fn is_pending(&self, id: u64) -> bool {
+        self.requests.lock().as_ref().is_some_and(|requests| requests.contains_key(&id))
+    }
+
+    /// Returns true if no request waits for a response.
+    pub fn is_empty(&self) -> bool {
+        self.requests.lock().as_ref().is_none_or(HashMap::is_empty)
+    }
+
     /// Fails all pending requests, and every later one.
     pub fn fail_all(&self) {
-        *self.pending.requests.lock() = None;
-    }
-}
-
-impl fmt::Debug for Peer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Peer")
-    }
-}
-
-/// Waits for one response. If it is dropped before the response has arrived, it withdraws the
-/// request.
-struct ResponseWaiter<'a> {
-    peer: &'a Peer,
-    id: u64,
-    receiver: oneshot::Receiver<Response>,
-    on_late_result: Option<LateResultHandler>,
-}
-
-impl Drop for ResponseWaiter<'_> {
-    fn drop(&mut self) {
-        self.receiver.close();
-        // The response may have arrived without having been received.
-        if let (Ok(Ok(result)), Some(on_late_result)) =
-            (self.receiver.try_recv(), &self.on_late_result)
-        {
-            on_late_result(&result);
-        }
-        let is_pending = {
-            let mut requests = self.peer.pending.requests.lock();
-            match requests.as_mut() {
-                // The entry stays in the map for the result that may still arrive.
-                Some(requests) if self.on_late_result.is_some() => requests.contains_key(&self.id),
-                Some(requests) => requests.remove(&self.id).is_some(),
-                None => false,
-            }
-        };
-        if is_pending {
-            self.peer.outbox.notify(self.peer.withdrawal, &json!({ "requestId": self.id }));
-        }
+        *self.requests.lock() = None;
     }
 }

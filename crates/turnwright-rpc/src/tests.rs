@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde_json::value::RawValue;
 
 use super::*;
 
@@ -199,6 +200,24 @@ async fn a_request_that_times_out_is_withdrawn_and_its_late_response_is_ignored(
         panic!("not a response")
     };
     peer.complete(&id, result);
+}
+
+#[test]
+fn a_request_is_answered_once_or_given_up_and_too_many_are_refused() {
+    let pending = PendingRequests::new(1, 2);
+    let mut answered = pending.register(1, None).unwrap();
+    let mut given_up = pending.register(2, None).unwrap();
+    assert_eq!(pending.register(3, None).unwrap_err(), RequestError::TooMany);
+    assert!(pending.give_up(2) && !pending.give_up(2) && pending.is_pending(1));
+    for id in [1, 1, 2, 7] {
+        pending.complete(id, Ok(RawValue::NULL.to_owned()));
+    }
+    assert!(answered.try_recv().unwrap().is_ok() && given_up.try_recv().is_err());
+    assert!(pending.is_empty());
+    let mut lost = pending.register(4, None).unwrap();
+    pending.fail_all();
+    assert!(lost.try_recv().is_err() && !pending.give_up(4));
+    assert_eq!(pending.register(5, None).unwrap_err(), RequestError::ConnectionClosed);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use super::read::path_from_value;
 use super::rows;
 use super::{Durability, PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
 use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::CallId;
 
 /// A turn with what undo and redo have to know about it.
@@ -164,8 +165,8 @@ fn parse_state(text: &str) -> FileState {
 
 /// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
-    let Some(digits) = blobs::parse_hash(hash) else { return Ok(false) };
-    blobs::is_readable(connection, &digits)
+    let Some(bytes) = parse_hex(hash) else { return Ok(false) };
+    blobs::is_readable(connection, &bytes)
 }
 
 /// The prompts that were not rewound, in order.
@@ -183,7 +184,7 @@ pub fn prompt_rows(
         Ok(PromptRow { seq: row.get(0)?, turn: row.get(1)?, prompt_excerpt: row.get(2)? })
     })?;
     let mut all = rows.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|change| !rewound.contains(change.seq));
+    all.retain(|row| !rewound.contains(row.seq));
     Ok(all)
 }
 

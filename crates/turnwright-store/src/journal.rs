@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// Opens a connection. Until [`Journal::end_log`] it reads a database with a log without shared
-    /// memory, which works while no other process uses the database.
+    /// memory, which works while no other connection uses the database.
     pub(super) fn open(self, path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
         if self == Journal::WriteAhead {
             return Connection::open_with_flags(path, flags);

@@ -231,7 +231,7 @@ impl Store {
         self.0.shared.client_name.lock().clone()
     }
 
-    /// Locks a session, so that no other process writes or deletes it. Accesses the disk.
+    /// Locks a session, so that nobody else, in this process or another, writes or deletes it. Accesses the disk.
     ///
     /// # Errors
     /// If the session is locked already, or if no session can have that id.

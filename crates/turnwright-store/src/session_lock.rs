@@ -65,7 +65,7 @@ impl fmt::Display for LockHolder {
 impl Drop for SessionLock {
     fn drop(&mut self) {
         if let Some((file, path)) = self.file.take() {
-            // The file is removed before the lock is released: no other process has it locked, and a
+            // The file is removed before the lock is released: nobody else has it locked, and a
             // process that waits for the lock checks whether the file still exists.
             fs::remove_file(path).ok();
             drop(file);
@@ -107,7 +107,7 @@ impl SessionLock {
         SessionLock { file: None }
     }
 
-    /// True if no other process can have the session.
+    /// True if nobody else, in this process or another, can have the session.
     pub(super) fn is_exclusive(&self) -> bool {
         self.file.is_some()
     }

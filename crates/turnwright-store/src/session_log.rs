@@ -207,7 +207,7 @@ impl SessionLog {
         self.submit(Durability::ProcessCrash, |_, _| Ok(()))
     }
 
-    /// Stores the client's requests when it opened the session, as JSON.
+    /// Stores the options that the client asked for when it opened the session, as JSON.
     pub fn set_client_options(&self, options: String) -> PendingWrite {
         self.submit(Durability::ProcessCrash, move |connection, session| {
             connection

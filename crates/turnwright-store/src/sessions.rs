@@ -163,7 +163,7 @@ pub fn set_folders(
     require_row(connection.execute(update, values)?)
 }
 
-/// The client's requests when it opened the session, as JSON.
+/// The options that the client asked for when it opened the session, as JSON.
 pub fn client_options(
     connection: &Connection,
     id: &SessionId,

@@ -347,7 +347,7 @@ fn run_transaction(
     let connection = &database.connection;
     let run = |words: &str| connection.prepare_cached(words)?.execute([]);
     let begun = run("BEGIN IMMEDIATE");
-    // A replacer holds the write lock, so the files are stable after BEGIN.
+    // A replacer needs the write lock, so the files stay the same once our BEGIN has succeeded.
     let is_unchanged = database.files.as_ref().is_none_or(DatabaseFiles::is_unchanged);
     if !is_unchanged {
         if begun.is_ok() {

@@ -234,7 +234,7 @@ pub enum PathScope {
     AgentData,
     /// In the folder that the session's commands have as `/tmp`.
     PrivateTmp {
-        /// How many components of the path name that folder.
+        /// The number of path components that lead to that folder.
         depth: usize,
     },
     /// Anywhere else.
@@ -424,10 +424,7 @@ pub fn shorten_title(title: String) -> String {
 /// Puts text into a Markdown code fence that is too long for the text to close, so that nothing in it
 /// can pass for our own words.
 pub fn fenced(text: &str) -> String {
-    let has_any = text.contains('`');
-    let runs = has_any.then(|| text.split(|char| char != '`').map(str::len));
-    let longest = runs.into_iter().flatten().max().unwrap_or(0);
-    let fence = "`".repeat(3.max(longest + 1));
+    let fence = "`".repeat(text::longest_backtick_run(text).max(2) + 1);
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}\n{text}{end}{fence}")
 }

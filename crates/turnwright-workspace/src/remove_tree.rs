@@ -1,4 +1,4 @@
-//! Removes folders that commands have filled, however deep they are: without recursion, and with two open descriptors.
+//! Removes folders that commands have filled, however deep they are: without recursion, and with a few open descriptors.
 
 use std::ffi::CString;
 use std::io;
@@ -8,43 +8,75 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How the names begin that inner folders get when they are moved to the outermost one.
-const MOVED_PREFIX: &str = ".turnwright-removed-";
+/// At most this many names of a folder are read at once.
+const MAX_NAMES: usize = 10_000;
 
-/// Removes a folder and everything in it, until `is_stopped` returns true. Follows no link. Blocks.
+/// A folder that is being emptied.
+struct Level {
+    /// Its name in the folder above it.
+    name: CString,
+    /// The device and inode, by which it is known again on the way up.
+    id: (u64, u64),
+    /// The folders in it that were found and not yet removed.
+    folders: Vec<CString>,
+}
+
+/// Removes a folder and everything in it, and gives it up when `is_stopped` returns true: then the rest stays, perhaps
+/// with other modes. Follows no link. Blocks.
 ///
 /// # Errors
-/// If the folder is a link or something in it cannot be removed.
+/// If the folder is a link, something in it cannot be removed, or a folder was moved meanwhile.
 pub fn remove_tree(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
-    let root = open_folder(CWD, folder)?;
-    let mut moved = 0;
-    loop {
-        let names = names_in(root.as_fd())?;
-        if names.is_empty() {
-            break;
+    let mut current = open_folder(CWD, folder)?;
+    let root = Level { name: CString::default(), id: id_of(&current)?, folders: Vec::new() };
+    let mut levels = vec![root];
+    while let Some(level) = levels.last_mut() {
+        if is_stopped() {
+            return Ok(());
         }
-        for name in names {
-            if is_stopped() {
-                return Ok(());
-            }
-            remove_entry(root.as_fd(), &name, &mut moved)?;
+        if level.folders.is_empty() {
+            level.folders = remove_files(current.as_fd(), is_stopped)?;
         }
+        if let Some(name) = level.folders.pop() {
+            current = open_folder(&current, &name)?;
+            levels.push(Level { name, id: id_of(&current)?, folders: Vec::new() });
+            continue;
+        }
+        let Some(done) = levels.pop() else { break };
+        let Some(above) = levels.last() else { break };
+        current = open_folder(&current, c"..")?;
+        if id_of(&current)? != above.id {
+            return Err(io::Error::other("the folder was moved while it was removed"));
+        }
+        rustix::fs::unlinkat(&current, &done.name, AtFlags::REMOVEDIR)?;
     }
     Ok(rustix::fs::rmdir(folder)?)
 }
 
-/// Removes an entry of the outermost folder. The folders in it become entries of the outermost one.
-fn remove_entry(root: BorrowedFd<'_>, name: &CString, moved: &mut u64) -> io::Result<()> {
-    if unlink(root, name)? {
-        return Ok(());
-    }
-    let inner = open_folder(root, name)?;
-    for child in names_in(inner.as_fd())? {
-        if !unlink(inner.as_fd(), &child)? {
-            move_to(root, inner.as_fd(), &child, moved)?;
+/// Removes what is no folder until a folder is found. Returns the folders among the names that were read last; none if
+/// nothing is left.
+fn remove_files(
+    folder: BorrowedFd<'_>,
+    is_stopped: &impl Fn() -> bool,
+) -> io::Result<Vec<CString>> {
+    let mut folders = Vec::new();
+    loop {
+        let names = names_in(folder)?;
+        if names.is_empty() {
+            return Ok(folders);
+        }
+        for name in names {
+            if is_stopped() {
+                return Ok(folders);
+            }
+            if !unlink(folder, &name)? {
+                folders.push(name);
+            }
+        }
+        if !folders.is_empty() {
+            return Ok(folders);
         }
     }
-    Ok(rustix::fs::unlinkat(root, name, AtFlags::REMOVEDIR)?)
 }
 
 /// Removes what is no folder. Returns false if it is one.
@@ -57,24 +89,9 @@ fn unlink(folder: BorrowedFd<'_>, name: &CString) -> io::Result<bool> {
     }
 }
 
-fn move_to(
-    root: BorrowedFd<'_>,
-    folder: BorrowedFd<'_>,
-    name: &CString,
-    moved: &mut u64,
-) -> io::Result<()> {
-    loop {
-        *moved += 1;
-        match rustix::fs::renameat(folder, name, root, format!("{MOVED_PREFIX}{moved}")) {
-            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
-            // The entry `..` of a folder that nobody may write cannot be changed.
-            Err(Errno::ACCESS) if open_folder(folder, name).is_ok() => {
-                rustix::fs::renameat(folder, name, root, format!("{MOVED_PREFIX}{moved}"))?;
-                return Ok(());
-            }
-            done => return Ok(done?),
-        }
-    }
+fn id_of(folder: &OwnedFd) -> io::Result<(u64, u64)> {
+    let found = rustix::fs::fstat(folder)?;
+    Ok((found.st_dev as u64, found.st_ino as u64))
 }
 
 /// Opens a folder and makes sure that its entries can be removed.
@@ -106,6 +123,7 @@ fn make_accessible(place: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rusti
     rustix::fs::chmodat(place, name, Mode::RWXU, AtFlags::SYMLINK_NOFOLLOW)
 }
 
+/// Some of the names in a folder.
 fn names_in(folder: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -113,6 +131,9 @@ fn names_in(folder: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
         let name = entry.file_name();
         if name != c"." && name != c".." {
             names.push(name.to_owned());
+        }
+        if names.len() == MAX_NAMES {
+            break;
         }
     }
     Ok(names)
@@ -135,8 +156,7 @@ mod tests {
         let root = place.path().join("root");
         fs::create_dir_all(root.join("a/b/c")).unwrap();
         fs::write(root.join("a/b/c/file"), "x").unwrap();
-        // A name that a moved folder could get.
-        fs::create_dir_all(root.join(format!("{MOVED_PREFIX}1/x/y"))).unwrap();
+        fs::create_dir_all(root.join("x/y")).unwrap();
         symlink(&outside, root.join("link")).unwrap();
         symlink(&outside, root.join("a/b/link")).unwrap();
         symlink("missing", root.join("dangling")).unwrap();
@@ -163,6 +183,26 @@ mod tests {
         for _ in 0..40_000 {
             rustix::fs::mkdirat(&folder, "d", Mode::RWXU).unwrap();
             folder = open_folder(&folder, "d").unwrap();
+        }
+        remove_tree(&root, &|| false).unwrap();
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn many_files_and_folders_are_removed_and_the_removal_can_be_stopped() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        for number in 0..300 {
+            fs::create_dir_all(root.join(format!("{number}/read-only"))).unwrap();
+        }
+        for number in 0..MAX_NAMES + 100 {
+            fs::write(root.join(format!("7/{number}")), "").unwrap();
+        }
+        remove_tree(&root, &|| true).unwrap();
+        assert!(root.join("7/read-only").exists());
+        for number in 0..300 {
+            let inner = root.join(format!("{number}/read-only"));
+            fs::set_permissions(inner, fs::Permissions::from_mode(0o500)).unwrap();
         }
         remove_tree(&root, &|| false).unwrap();
         assert!(!root.exists());

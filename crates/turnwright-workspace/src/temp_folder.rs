@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 
 /// How the names of the folders begin.
 const PREFIX: &str = "turnwright-tmp-";
@@ -13,6 +15,9 @@ const PREFIX: &str = "turnwright-tmp-";
 const NEW_PREFIX: &str = "turnwright-new-";
 /// A folder without its final name that is younger may still be about to be locked.
 const MIN_AGE: Duration = Duration::from_secs(60);
+/// What could not be removed in this time stays until another process removes it.
+#[cfg(unix)]
+const MAX_REMOVAL: Duration = Duration::from_secs(60);
 
 /// A temporary folder that only its owner can access. It is removed on drop.
 #[derive(Debug)]
@@ -116,7 +121,9 @@ fn remove_abandoned(place: &Path, min_age: Duration) {
 
 #[cfg(unix)]
 fn remove(folder: &Path) -> io::Result<()> {
-    crate::remove_tree::remove_tree(folder, &|| false)
+    // A process that is left could make files for ever.
+    let begun = Instant::now();
+    crate::remove_tree::remove_tree(folder, &|| begun.elapsed() > MAX_REMOVAL)
 }
 
 #[cfg(not(unix))]
@@ -146,11 +153,8 @@ fn open(folder: &Path) -> io::Result<fs::File> {
     Ok(rustix::fs::open(folder, how, Mode::empty())?.into())
 }
 
-/// Locks a file or folder until it is closed.
 #[cfg(unix)]
-pub(crate) fn lock_now(file: &fs::File) -> io::Result<()> {
-    Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?)
-}
+pub(crate) use turnwright_types::file_lock::lock_now;
 
 /// Temporary folders of Windows belong to one user.
 #[cfg(not(unix))]

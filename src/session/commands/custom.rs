@@ -25,7 +25,7 @@ pub(in crate::session) struct CustomCommands(Arc<Mutex<LastScan>>);
 #[derive(Debug, Default)]
 struct LastScan {
     files: Arc<FileCommands>,
-    /// True until somebody asks for its result.
+    /// True after a scan until somebody asks for its result.
     is_new: bool,
 }
 

@@ -148,7 +148,7 @@ fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String
 
 fn client_state(server: &str, listed: &ListedTool) -> String {
     let tool = &listed.tool;
-    let said = short_line(listed.description.trim().lines().next().unwrap_or_default());
+    let said = short_line(text::first_line(&listed.description));
     let claims = tool.annotations.as_ref();
     let claim = match claims.and_then(|claims| claims.read_only_hint) {
         Some(true) => " (says that it only reads)",

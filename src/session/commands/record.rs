@@ -17,6 +17,7 @@ use turnwright_store::{Durability, Store, StoreError, read_conversation};
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
+use turnwright_types::text;
 
 /// How long the user waits for a recording to be written to its end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +108,7 @@ fn start(
     let roots = services.env.files.roots();
     let path = match file {
         "" => {
-            let name: String = id.as_str().chars().take(8).collect();
+            let name = text::first_chars(id.as_str(), 8);
             host.config().paths.state.join("recordings").join(format!("{name}.ndjson"))
         }
         file => roots.cwd().join(file),

@@ -17,6 +17,7 @@ use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
+use turnwright_types::text;
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
@@ -138,7 +139,7 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
 
 fn problem(name: &str, why: &EntryError) -> String {
     let visible = escape_hidden_line(name).replace('`', "'");
-    let name: String = visible.chars().take(MAX_NAME_BYTES).collect();
+    let name = text::first_chars(&visible, MAX_NAME_BYTES);
     format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
 }
 
@@ -232,8 +233,8 @@ fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
     let variables = with_names("the variables", entry.env.as_ref());
     let headers = with_names("the headers", entry.headers.as_ref());
     let full = escape_hidden_line(&format!("{name} {does}{variables}{headers}"));
-    let short: String =
-        escape_hidden_line(&short).replace('`', "'").chars().take(MAX_COMMAND_CHARS).collect();
+    let visible = escape_hidden_line(&short).replace('`', "'");
+    let short = text::first_chars(&visible, MAX_COMMAND_CHARS);
     (
         format!(
             "the MCP server {} (`{short}`)",

@@ -175,7 +175,8 @@ impl QueuedCalls {
         is_free
     }
 
-    /// Questions are asked in the order of the calls as far as possible.
+    /// Questions are asked one at a time, because the answer to one may decide the next call, and in the order
+    /// of the calls as far as possible.
     fn try_ask(&mut self, number: u64) -> bool {
         let is_too_early = self.calls.iter().any(|call| match call.state {
             CallState::Asking => true,

@@ -100,9 +100,8 @@ impl FoundPlaceholders {
 
 /// Returns true if a text ends with this word, whatever its case, behind a blank, a colon or nothing.
 fn ends_with_word(text: &str, word: &str) -> bool {
-    let Some(start) = text.len().checked_sub(word.len()) else { return false };
-    text.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(word))
-        && (start == 0 || text[..start].ends_with([' ', ':']))
+    text::strip_suffix_ignore_case(text, word)
+        .is_some_and(|before| before.is_empty() || before.ends_with([' ', ':']))
 }
 
 /// Returns true if a change writes a placeholder that is not in the file as it is, as in a page about
@@ -114,9 +113,11 @@ fn hides_a_secret(change: &ExpectedChange<'_>) -> bool {
     if redact::placeholders(after).any(|placeholder| !known.contains(placeholder)) {
         return true;
     }
-    let places = redact::secrets(before);
-    let secrets: HashSet<_> = places.iter().map(|place| line_start(before, place.start)).collect();
-    former_places(after).difference(&former_places(before)).any(|place| secrets.contains(place))
+    let secrets = redact::secrets(before);
+    let secret_places: HashSet<_> =
+        secrets.iter().map(|secret| line_start(before, secret.start)).collect();
+    let former_before = former_places(before);
+    former_places(after).difference(&former_before).any(|place| secret_places.contains(place))
 }
 
 /// Returns what stands before each former placeholder in its line.

@@ -279,9 +279,9 @@ impl CallRunner {
             let content = preview.to_vec();
             let is_bounded =
                 request.auto_mode_allows(&policy, self.mode.max_mode(), &self.grants.lock());
-            let unbounded = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
-            let question = PermissionRequest { is_bounded, ..unbounded };
-            let asking = self.env.client.request_permission(question);
+            let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
+            let asking =
+                self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
             let answered = unless_cancelled(cancel, asking).await;
             let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
             // The client says that the user has ended the turn. Its `session/cancel` may come later.

@@ -4,7 +4,7 @@
 //! are redacted.
 
 use parking_lot::Mutex;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -19,8 +19,9 @@ use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
+use turnwright_types::file_lock::FileLock;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp;
@@ -346,8 +347,7 @@ fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
         }
     }
     let line = format!("{}\n", serde_json::to_string(entry)?);
-    // In one write if the system allows it.
-    private_file::options().create(true).append(true).open(path)?.write_all(line.as_bytes())
+    private_file::append(&path, line.as_bytes())
 }
 
 fn is_full(path: &Path) -> bool {

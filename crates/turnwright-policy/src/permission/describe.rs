@@ -439,7 +439,7 @@ fn join_list(items: &[String]) -> String {
 /// Text as a Markdown code span that it cannot end.
 pub fn markdown_code(text: &str) -> String {
     let text = text::clip_within(escape_hidden_line(text), MAX_CHARS);
-    let longest = text.split(|char| char != '`').map(str::len).max().unwrap_or(0);
+    let longest = text::longest_backtick_run(&text);
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{gap}{text}{gap}{fence}")

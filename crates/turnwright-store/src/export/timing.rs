@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::{CallRow, StoredEntry, TurnRow};
 
-/// How the time of a turn was spent.
+/// The times that a turn has spent, by what it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeSpent {
     /// At least one tool was running.

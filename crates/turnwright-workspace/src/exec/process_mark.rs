@@ -143,7 +143,7 @@ fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> 
     found
 }
 
-/// Reaps ended orphans of commands that still run.
+/// Reaps children that have ended: orphans of commands that still run, and abandoned ones.
 #[cfg(target_os = "linux")]
 pub(super) fn reap_orphans() {
     let pattern = limit_pattern();

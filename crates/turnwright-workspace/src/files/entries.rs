@@ -30,7 +30,7 @@ pub struct EntryInfo {
     pub files: usize,
     /// The number of folders below it.
     pub folders: usize,
-    /// How deep the folders are nested, as far as they were examined.
+    /// The greatest nesting depth of the folders examined so far.
     pub depth: usize,
     /// The first few entries, relative to the folder.
     pub names: Vec<PathBuf>,

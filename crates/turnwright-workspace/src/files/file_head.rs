@@ -1,6 +1,5 @@
 //! Reads the beginning of small text files that the agent needs itself, not for a call: instructions, notes,
-//! skills. The reads are bounded, and links in a project cannot lead
-//! them outside of it.
+//! skills. The reads are bounded, and links in a project cannot lead them outside of it.
 
 use std::fs::{self, File};
 use std::io::Read;

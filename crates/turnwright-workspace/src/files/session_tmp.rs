@@ -64,13 +64,19 @@ impl SessionTmp {
         (self.is_used)().then_some(made.1.as_path())
     }
 
+    /// Returns true if a path of the machine leads to the folder, or to the one around it.
+    fn holds(&self, path: &Path) -> bool {
+        let outer = self.known_folder().and_then(Path::parent);
+        outer.is_some_and(|outer| path.starts_with(outer))
+    }
+
     /// Lets commands see these paths in the machine's `/tmp`, and returns all such paths. Blocks.
     pub fn show(&self, paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
         let mut shown = self.shown.write();
         for path in paths {
             let is_new = in_tmp(&path).is_some()
                 && !shown.iter().any(|outer| path.starts_with(outer))
-                && self.known_folder().is_none_or(|folder| !path.starts_with(folder));
+                && !self.holds(&path);
             if is_new && shown.len() < MAX_SHOWN && path.exists() {
                 shown.push(path);
             }
@@ -86,7 +92,7 @@ impl SessionTmp {
         }
         let entry = in_tmp(path)?;
         let known = self.known_folder();
-        if known.is_some_and(|folder| path.starts_with(folder))
+        if self.holds(path)
             || is_seen(&entry)
             || self.shown.read().iter().any(|shown| shown.starts_with(&entry))
         {
@@ -138,6 +144,9 @@ mod tests {
         symlink(users.path(), own.join("to-users")).unwrap();
         symlink("..", own.join("up")).unwrap();
         symlink("/tmp/made", project.path().join("link")).unwrap();
+        // A command may put a link where its own path leads to it.
+        let outer = own.parent().unwrap().file_name().unwrap();
+        symlink("/etc", own.join(outer)).unwrap();
         let at_own = |below: &str| own.join(below);
         let inside = PathScope::Workspace;
         let private = PathScope::PrivateTmp { depth: own.components().count() };

@@ -1,33 +1,31 @@
-//! Handlers that open, load, resume, fork and close sessions. None of them waits: the session itself
-//! answers the request once it is open.
+//! Opening sessions, for the methods that make, load, resume and fork them. Nothing here waits: the session
+//! itself answers the request once it is open.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
+use super::methods::RequestMethod;
 use super::remote::{CurrentClient, DetachedSession, RemoteSessions};
 use super::responder::Responder;
+use super::schema::{
+    ForkSessionRequest, LoadSessionRequest, NewSessionRequest, ResumeSessionRequest,
+    SessionConfigOption, SessionModeState,
+};
 use super::to_wire;
+use super::v2::{self, AcpClientV2};
 use super::versions::Version;
-use super::wire::schema::{
-    CloseSessionRequest, CloseSessionResponse, ForkSessionRequest, ForkSessionResponse,
-    LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    ResumeSessionRequest, ResumeSessionResponse, SessionConfigOption, SessionModeState,
-};
-use super::wire::{
-    CloseSession, ForkSession, LoadSession, NewSession, RequestMethod, ResumeSession,
-};
-use super::{client_options, mcp_servers, v2};
+use super::{client_options, mcp_servers};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{
     self, ClientSide, OpenRequest, Replayed, SessionOrigin, Takeover, WantedSession,
 };
 use turnwright_rpc::RequestId;
-use turnwright_types::client::EditorBuffers;
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::ConfigOption;
@@ -68,77 +66,9 @@ macro_rules! opening_requests {
 
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
 
-pub(super) fn new(
-    connection: &mut Connection,
-    request: &RequestId,
-    mut params: Value,
-    reply: Responder<NewSession>,
-) {
-    let wanted = mcp_servers::read_with_servers(NewSession::NAME, &mut params).and_then(
-        |opening: NewSessionRequest| {
-            opening.into_wanted(connection, SessionId::random(), SessionOrigin::New)
-        },
-    );
-    open(connection, request, wanted, reply, |id, modes, options| {
-        NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
-    });
-}
-
-pub(super) fn load(
-    connection: &mut Connection,
-    request: &RequestId,
-    mut params: Value,
-    reply: Responder<LoadSession>,
-) {
-    let wanted = mcp_servers::read_with_servers(LoadSession::NAME, &mut params).and_then(
-        |opening: LoadSessionRequest| {
-            let id = SessionId::from(opening.session_id.0.as_ref());
-            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
-        },
-    );
-    open(connection, request, wanted, reply, |_, modes, options| {
-        LoadSessionResponse::new().modes(modes).config_options(options)
-    });
-}
-
-pub(super) fn resume(
-    connection: &mut Connection,
-    request: &RequestId,
-    mut params: Value,
-    reply: Responder<ResumeSession>,
-) {
-    let wanted = mcp_servers::read_with_servers(ResumeSession::NAME, &mut params).and_then(
-        |opening: ResumeSessionRequest| {
-            let id = SessionId::from(opening.session_id.0.as_ref());
-            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: false })
-        },
-    );
-    open(connection, request, wanted, reply, |_, modes, options| {
-        ResumeSessionResponse::new().modes(modes).config_options(options)
-    });
-}
-
-pub(super) fn fork(
-    connection: &mut Connection,
-    request: &RequestId,
-    mut params: Value,
-    reply: Responder<ForkSession>,
-) {
-    let wanted = mcp_servers::read_with_servers(ForkSession::NAME, &mut params).and_then(
-        |opening: ForkSessionRequest| {
-            let source = SessionId::from(opening.session_id.0.as_ref());
-            opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
-        },
-    );
-    open(connection, request, wanted, reply, |id, modes, options| {
-        ForkSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
-    });
-}
-
 /// Opens a session for a client of version 1. `respond` makes the response.
-fn open<M: RequestMethod + 'static>(
+pub(super) fn open<M: RequestMethod>(
     connection: &mut Connection,
-    request: &RequestId,
     wanted: Result<WantedSession, Error>,
     reply: Responder<M>,
     respond: impl FnOnce(&SessionId, Option<SessionModeState>, Vec<SessionConfigOption>) -> M::Result
@@ -157,6 +87,7 @@ fn open<M: RequestMethod + 'static>(
     let display = client.display();
     let client = ClientSide { client, buffers, display };
     let id = wanted.id.clone();
+    let request = reply.id().clone();
     let done = reply.done(move |settings: Vec<ConfigOption>| {
         let modes = to_wire::modes(&settings);
         respond(&id, modes, to_wire::settings(settings))
@@ -164,11 +95,44 @@ fn open<M: RequestMethod + 'static>(
     open_session(connection, request, wanted, client, done);
 }
 
+/// Opens a new session, or a fork of one, for a client of version 2.
+pub(super) fn open_as_new_v2<M: RequestMethod<Result = Value>>(
+    connection: &mut Connection,
+    wanted: Result<WantedSession, Error>,
+    reply: Responder<M>,
+) {
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => return reply.fail(&error),
+    };
+    let id = wanted.id.clone();
+    let request = reply.id().clone();
+    let done = reply.done(move |settings: Vec<ConfigOption>| {
+        json!({ "sessionId": id.as_str(), "configOptions": v2::settings(settings) })
+    });
+    let client = client_v2(connection, &wanted);
+    open_session(connection, request, wanted, client_side_v2(client), done);
+}
+
+pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {
+    let forms = connection.client.unwrap_or_default().forms;
+    let peer = connection.peer.clone();
+    let prompts = connection.prompts.clone();
+    let tasks = connection.host.tracker();
+    Arc::new(AcpClientV2::new(peer, &wanted.id, wanted.cwd.clone(), forms, prompts, tasks))
+}
+
+/// The agent reads files and runs commands itself: version 2 has no requests for them.
+pub(super) fn client_side_v2(client: Arc<AcpClientV2>) -> ClientSide {
+    let client: Arc<dyn Client> = client;
+    ClientSide { client, buffers: None, display: CommandDisplay::default() }
+}
+
 /// Opens a session. If it is open already, it is closed first; one that has lost its connection is taken
 /// over as it is.
 pub(super) fn open_session(
     connection: &mut Connection,
-    request: &RequestId,
+    request: RequestId,
     wanted: WantedSession,
     mut client: ClientSide,
     done: Completion<Vec<ConfigOption>>,
@@ -190,7 +154,7 @@ pub(super) fn open_session(
         client = remote.add(&wanted.id, wanted.cwd.clone(), wanted.folders.clone(), client);
     }
     let id = wanted.id.clone();
-    let (cancel, in_flight) = connection.in_flight.register(request.clone());
+    let (cancel, in_flight) = connection.in_flight.register(request);
     let remote_client = connection.remote.as_ref().and_then(|remote| remote.client(&id)).cloned();
     let opened = Completion::new(move |result| {
         drop(in_flight);
@@ -257,20 +221,4 @@ fn take_over(
         remote.add_taken(id.clone(), session);
     }
     connection.sessions.insert(id, handle);
-}
-
-pub(super) fn close(
-    connection: &mut Connection,
-    _: &RequestId,
-    CloseSessionRequest { session_id, .. }: CloseSessionRequest,
-    reply: Responder<CloseSession>,
-) {
-    let id = SessionId::from(session_id.0.as_ref());
-    if connection.session(&id).is_none() {
-        return reply.fail(&Error::SessionNotFound(id.to_string()));
-    }
-    let closed = connection.close_session(&id);
-    connection.block_session_until(id, closed.clone());
-    let done = reply.done(|()| CloseSessionResponse::new());
-    session::stored_sessions::report_closed(&connection.host, closed, done);
 }

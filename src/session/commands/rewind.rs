@@ -1,6 +1,6 @@
 //! `/rewind` goes back to before an earlier prompt.
 
-use super::checkpoint::CheckpointTask;
+use super::checkpoint::{self, CheckpointTask};
 use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::{UndoRequest, one_line_excerpt};
 use turnwright_store::file_versions::{self, PromptRow};
@@ -10,12 +10,7 @@ use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind};
 const MAX_LISTED: usize = 10;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let mut task = CheckpointTask::begin(session, TurnKind::Undo, call);
-    PromptWork::of_command(async move {
-        task.wait_for_changes().await;
-        let answer = rewind(&mut task).await;
-        task.finish(answer).await
-    })
+    checkpoint::start(session, call, TurnKind::Undo, |task| Box::pin(rewind(task)))
 }
 
 async fn rewind(task: &mut CheckpointTask) -> Result<String, StoreError> {

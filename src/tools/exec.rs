@@ -173,6 +173,7 @@ impl Tool for Exec {
         let script = args.script();
         let roots = env.files.roots();
         let rules = env.rules.get();
+        rules.look_at_sandbox();
         let restricted = DeniedPaths::restricted(&rules);
         let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
         let secrets_shown_by_git =

@@ -157,6 +157,8 @@ impl SessionActor {
                     return done.complete(Err(prompt_queue::too_many()));
                 }
                 self.announce_commands();
+                // The model takes a while to call its first command.
+                self.host.prepare_for_commands();
                 self.queue.push(QueuedPrompt { key, prompt, done });
                 self.start_next();
             }

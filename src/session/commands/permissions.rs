@@ -11,11 +11,15 @@ use turnwright_policy::permission::{
 };
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::StopReason;
+use turnwright_types::text;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
                      project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
                      `/permissions keep` makes rules of the answers of this session, so that they last; \
                      `/permissions forget` clears them.";
+
+/// The most characters of an answer in the list. A command line may have 64 KiB.
+const MAX_ROW_CHARS: usize = 200;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
@@ -209,7 +213,7 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
         .chain(access)
         .chain(all_commands)
         .chain(rejected)
-        .map(|line| escape_hidden_line(&line))
+        .map(|line| text::clip_within(escape_hidden_line(&line), MAX_ROW_CHARS))
         .collect();
     rows.sort();
     rows.join("\n")
@@ -230,4 +234,22 @@ fn plain(rule: &Rule) -> String {
         rule.pattern,
         rule.scope.as_str()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_policy::shell;
+    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::Effect;
+
+    #[test]
+    fn a_long_command_is_listed_by_its_beginning() {
+        let line = format!("echo {}", "x".repeat(60_000));
+        let mut grants = Grants::default();
+        grants.allow_exactly(Effect::Exec(Box::new(shell::command(line, "/", ShellDialect::Bash))));
+        let rows = answer_rows(&grants, &PolicyRules::default());
+        assert!(rows.starts_with("allow  run echo xxx") && rows.ends_with('…'), "{rows}");
+        assert_eq!(rows.chars().count(), MAX_ROW_CHARS);
+    }
 }

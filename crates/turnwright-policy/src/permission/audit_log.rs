@@ -128,10 +128,7 @@ impl AuditEntry {
             command,
             rule,
             verdict: verdict_name(decision.verdict()).to_owned(),
-            reason: decision
-                .strictest()
-                .map(|finding| describe_reason(finding, mode))
-                .unwrap_or_default(),
+            reason: reason_text(decision, mode),
             answer: None,
             sandbox: None,
             lost: None,
@@ -167,6 +164,18 @@ impl AuditEntry {
         texts.for_each(redact::redact_in_place);
         self
     }
+}
+
+/// The reason for the verdict, and then the access that answers of the session give besides.
+fn reason_text(decision: &Decision, mode: Mode) -> String {
+    let verdict = decision.verdict();
+    let (access, others): (Vec<_>, Vec<_>) = decision
+        .findings
+        .iter()
+        .filter(|finding| finding.verdict == verdict)
+        .partition(|finding| finding.gives_access());
+    let texts = others.into_iter().take(1).chain(access);
+    texts.map(|finding| describe_reason(finding, mode)).collect::<Vec<_>>().join("; ")
 }
 
 /// Entries that could not be written.

@@ -213,7 +213,11 @@ impl BuiltInCommand {
 
 impl CommandCall {
     /// Begins the turn of the command. Returns the identifier of its answer.
-    fn begin(&self, session: &mut SessionActor, kind: TurnKind) -> MessageId {
+    fn begin(&self, session: &mut SessionActor) -> MessageId {
+        self.begin_turn(session, TurnKind::Command)
+    }
+
+    fn begin_turn(&self, session: &mut SessionActor, kind: TurnKind) -> MessageId {
         log_command(&session.services, &mut session.history, kind, &self.typed, &self.prompt);
         MessageId::from(format!("msg-{}", session.history.mint()))
     }
@@ -224,7 +228,7 @@ impl CommandCall {
         session: &mut SessionActor,
         compose: impl FnOnce(&mut SessionActor) -> String,
     ) -> PromptWork {
-        let message = self.begin(session, TurnKind::Command);
+        let message = self.begin(session);
         let text = compose(session);
         session.services.say(message, text);
         finish_after(session, std::future::ready(StopReason::EndTurn))
@@ -239,24 +243,27 @@ fn finish_after(
     let log = session.services.log().clone();
     let history = session.history.clone();
     let grants = session.grants.clone();
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         let stop = work.await;
         finish_command(&log, history, grants, stop).await
     })
 }
 
 /// Answers from files. After a cancel the reading goes on in the background.
-async fn read_files(
-    read: impl FnOnce() -> String + Send + 'static,
-    services: TurnServices,
+fn answer_from_files(
+    session: &SessionActor,
     message: MessageId,
     cancel: CancellationToken,
-) -> StopReason {
-    let reading = spawn_blocking(read);
-    let answering = async {
-        reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
-    };
-    say_when_known(&services, message, &cancel, answering).await
+    read: impl FnOnce() -> String + Send + 'static,
+) -> PromptWork {
+    let services = session.services.clone();
+    finish_after(session, async move {
+        let reading = spawn_blocking(read);
+        let answering = async {
+            reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
+        };
+        say_when_known(&services, message, &cancel, answering).await
+    })
 }
 
 /// Says the answer of a command. A cancel ends it.

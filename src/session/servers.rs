@@ -1,34 +1,22 @@
-//! The MCP servers of a session: those of the client, the settings and the project, and the servers'
-//! prompts as slash commands.
+//! The MCP servers of a session: those of the client, of the settings and of the project.
 
 mod sandbox;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-
-use super::actor::SessionActor;
-use super::prompts::{PromptWork, finish_command, log_command, report_omissions};
-use super::{SessionHost, commands, effective_policy, title};
+use super::{SessionHost, effective_policy};
 use crate::config::{Config, McpServerSettings, McpSettings};
 use crate::mcp::SessionServers;
-use crate::tools::{RemoteTools, ServerWatch};
-use crate::turn::{SteeringQueue, Turn};
+use crate::tools::RemoteTools;
 use turnwright_mcp::{
-    PromptRequest, ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState,
-    ServerTimeouts, ToolFilter,
+    ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState, ServerTimeouts,
+    ToolFilter,
 };
-use turnwright_store::TurnKind;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::ids::{MessageId, SessionId};
-use turnwright_types::message::{StopReason, UserMessage};
+use turnwright_types::ids::SessionId;
 use turnwright_types::redact;
-use turnwright_types::update::SlashCommand;
 use turnwright_workspace::files::Roots;
 
 /// The MCP servers that a session starts.
@@ -110,101 +98,6 @@ fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
         names.insert(server.name.clone()) || server.source == ServerSource::Client
     });
     servers
-}
-
-impl SessionActor {
-    /// Starts the servers. The returned notifier fires when their state changes.
-    pub(super) fn start_servers(
-        &mut self,
-        mut launch: ServerLaunch,
-        env: &ServerEnv,
-        watch: Option<ServerWatch>,
-    ) -> Arc<Notify> {
-        self.announcements.add_notices(std::mem::take(&mut launch.notices));
-        let remote_tools = self.services.tools.remote_tools().clone();
-        let servers =
-            self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
-        if let Some(watch) = watch {
-            self.services.env.shared.guard.watch_servers(watch.of(servers.confined_programs()));
-        }
-        let changes = servers.changes();
-        self.servers = Some(servers);
-        changes
-    }
-
-    /// The commands for the client's menu: the built-in ones, those that files bring, and the prompts that
-    /// the servers offer now.
-    pub(super) fn menu(&self) -> Vec<SlashCommand> {
-        let theirs = self.servers.iter().flat_map(SessionServers::commands);
-        let mut menu = commands::all();
-        menu.extend(self.commands.for_menu(&menu));
-        let theirs: Vec<_> =
-            theirs.filter(|command| menu.iter().all(|known| known.name != command.name)).collect();
-        menu.extend(theirs);
-        menu
-    }
-
-    /// Sends the commands to the client if they have changed.
-    pub(super) fn update_commands(&mut self) {
-        let commands = self.menu();
-        self.send(|announcements| announcements.update_commands(commands));
-    }
-
-    /// Returns the server prompt that the user has typed, if it is one.
-    pub(super) fn find_server_prompt(&self, typed: &str) -> Option<PromptRequest> {
-        let (word, words) = commands::split(typed)?;
-        self.servers.as_ref()?.find_prompt(word, words)
-    }
-
-    /// Starts a turn with the text that a server makes of its prompt, or says why there is none.
-    pub(super) fn server_prompt(
-        &mut self,
-        asked: PromptRequest,
-        mut prompt: UserMessage,
-        typed: String,
-        cancel: CancellationToken,
-    ) -> PromptWork {
-        let mut context = UserMessage::default();
-        self.add_session_context(&mut context);
-        // The words behind the command say more than its name.
-        let words = typed.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words);
-        let title = title::from_text(words).or_else(|| title::from_prompt(&prompt));
-        let titled = self.suggest_title(title);
-        let services = self.services.clone();
-        let unsent_context = self.context.unsent.clone();
-        let mut history = self.history.clone();
-        let grants = self.grants.clone();
-        let steering = self.steering.insert(SteeringQueue::default()).clone();
-        Box::pin(async move {
-            let log = services.log().clone();
-            let mut parts = match cancel.run_until_cancelled(asked.get()).await {
-                Some(Ok(parts)) => parts,
-                refused => {
-                    unsent_context.keep(context);
-                    log_command(&services, &mut history, TurnKind::Command, &typed, &prompt);
-                    let stop = match refused {
-                        Some(Err(why)) => {
-                            let message = MessageId::from(format!("msg-{}", history.mint()));
-                            services.say(message, why);
-                            StopReason::EndTurn
-                        }
-                        _ => StopReason::Cancelled,
-                    };
-                    titled.await;
-                    steering.close();
-                    services.report_joined(steering.move_into(&mut history, &log, None));
-                    return finish_command(&log, history, grants, stop).await;
-                }
-            };
-            // The server's text replaces the typed command and precedes the attachments.
-            parts.extend(prompt.parts.drain(..).skip(1));
-            parts.extend(context.parts);
-            let prompt = UserMessage { parts };
-            report_omissions(&services, &prompt);
-            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(steering);
-            join(turn.run(), titled).await.0
-        })
-    }
 }
 
 /// The result of connecting to a server.

@@ -1,69 +1,65 @@
-//! What the commands about earlier states share: `/undo`, `/redo`, `/diff` and `/rewind`.
+//! The work that `/undo`, `/redo`, `/diff` and `/rewind` have in common.
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use super::{CommandCall, finish_command};
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::session::SessionHost;
-use crate::session::actor::SessionActor;
 use crate::session::open::replay::{self, HistoryBuilder};
 use crate::session::undo::{UndoContext, UndoNews, UndoRequest, undo_news};
-use crate::turn::{FinishedTurn, TurnServices};
-use turnwright_policy::permission::Grants;
+use crate::turn::TurnServices;
 use turnwright_store::{RewoundEntries, StoreError, TurnKind, read};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, StopReason};
 
 /// The number of entries that are read at a time.
 const PAGE_SIZE: usize = 64;
 
-/// A command with everything that it works on.
+/// A command with what it works on.
 pub(super) struct CheckpointTask {
     host: Arc<SessionHost>,
     services: TurnServices,
     news: UndoNews,
     history: History,
-    grants: Grants,
     pub(super) arguments: String,
-    message: MessageId,
     cancel: CancellationToken,
 }
 
-impl CheckpointTask {
-    /// Begins the turn of the command.
-    pub(super) fn begin(
-        session: &mut SessionActor,
-        kind: TurnKind,
-        call: CommandCall,
-    ) -> CheckpointTask {
-        let message = call.begin(session, kind);
-        CheckpointTask {
-            host: Arc::clone(&session.host),
-            services: session.services.clone(),
-            news: session.context.undo_news.clone(),
-            history: session.history.clone(),
-            grants: session.grants.clone(),
-            arguments: call.arguments,
-            message,
-            cancel: call.cancel,
-        }
-    }
+/// Does the work of a command and returns its answer.
+type CheckpointWork =
+    for<'a> fn(&'a mut CheckpointTask) -> BoxFuture<'a, Result<String, StoreError>>;
 
-    /// Waits for file changes of the last turn that are still on their way into the store.
-    pub(super) async fn wait_for_changes(&self) {
-        self.services.env.shared.checkpoint.wait_for_late_tasks().await;
-    }
-
-    /// Shows the answer and ends the turn.
-    pub(super) async fn finish(self, answer: Result<String, StoreError>) -> FinishedTurn {
+/// Starts a command, whose turn is of this kind.
+pub(super) fn start(
+    session: &mut SessionActor,
+    call: CommandCall,
+    kind: TurnKind,
+    work: CheckpointWork,
+) -> PromptWork {
+    let message = call.begin_turn(session, kind);
+    let mut task = CheckpointTask {
+        host: Arc::clone(&session.host),
+        services: session.services.clone(),
+        news: session.context.undo_news.clone(),
+        history: session.history.clone(),
+        arguments: call.arguments,
+        cancel: call.cancel,
+    };
+    let grants = session.grants.clone();
+    PromptWork::of_command(async move {
+        // File changes of the last turn may still be on their way into the store.
+        task.services.env.shared.checkpoint.wait_for_late_tasks().await;
+        let answer = work(&mut task).await;
         let text = answer.unwrap_or_else(|error| format!("This failed: {error}."));
-        self.services.say(self.message, text);
-        let is_cancelled = self.cancel.is_cancelled();
+        task.services.say(message, text);
+        let is_cancelled = task.cancel.is_cancelled();
         let stop = if is_cancelled { StopReason::Cancelled } else { StopReason::EndTurn };
-        finish_command(self.services.log(), self.history, self.grants, stop).await
-    }
+        finish_command(task.services.log(), task.history, grants, stop).await
+    })
+}
 
+impl CheckpointTask {
     pub(super) fn context(&self) -> UndoContext {
         let env = &self.services.env;
         UndoContext {

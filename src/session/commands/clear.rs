@@ -1,7 +1,6 @@
 //! `/clear` forgets the conversation.
 
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use turnwright_store::Entry;
 use turnwright_types::learned_window::LearnedWindow;
 

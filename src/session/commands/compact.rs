@@ -1,18 +1,16 @@
 //! `/compact` has the model summarise the conversation.
 
-use super::{CommandCall, PromptWork, finish_command};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::turn::compact_on_request;
-use turnwright_store::TurnKind;
 use turnwright_types::message::StopReason;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let services = session.services.clone();
     let mut history = session.history.clone();
     let grants = session.grants.clone();
-    Box::pin(async move {
+    PromptWork::of_command(async move {
         let compacting = compact_on_request(&services, &mut history, &arguments, &cancel);
         let stop = match compacting.await {
             Some(text) => {

@@ -1,8 +1,7 @@
 //! `/context` shows what fills the model's window, how much of it was in the provider's cache, and which
 //! changes made it miss.
 
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::turn::{self, TurnServices};
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::token_meter::{json_weight, message_weight, text_weight};

@@ -5,19 +5,13 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{PromptWork, split};
-use crate::session::actor::SessionActor;
-use crate::session::prompts::report_omissions;
-use crate::session::title;
+use super::split;
 use crate::tools::{self, ToolEnv};
-use crate::turn::{SteeringQueue, Turn};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -73,7 +67,12 @@ impl CustomCommands {
         std::mem::take(&mut self.0.lock().is_new)
     }
 
-    fn find(&self, name: &str) -> Option<CommandText> {
+    /// Returns the command that the user has typed, if it is known.
+    pub(in crate::session) fn find_typed(&self, typed: &str) -> Option<CommandText> {
+        self.find(parse(typed)?.0)
+    }
+
+    pub(in crate::session) fn find(&self, name: &str) -> Option<CommandText> {
         let files = Arc::clone(&self.0.lock().files);
         if let Some(command) = named(&files.commands, name, |command| &command.name) {
             return Some(CommandText::File(command.clone()));
@@ -130,7 +129,7 @@ pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
 
 impl CommandText {
     /// The text for the model. Blocks.
-    fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
+    pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
         let text = match self {
             CommandText::BuiltIn(text) => {
                 let args = if args.is_empty() {
@@ -161,57 +160,6 @@ impl CommandText {
         };
         // The text must not be able to close the `<context>` element around it.
         Some(text.replace("</context", "< /context"))
-    }
-}
-
-impl SessionActor {
-    /// The command that the user has typed, if it is known.
-    pub(in crate::session) fn find_custom_command(&self, typed: &str) -> Option<CommandText> {
-        self.commands.find(parse(typed)?.0)
-    }
-
-    /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
-    /// and a prompt that is no command is ordinary text.
-    pub(in crate::session) fn custom_command(
-        &mut self,
-        text: Option<CommandText>,
-        mut prompt: UserMessage,
-        typed: &str,
-        cancel: CancellationToken,
-    ) -> PromptWork {
-        let (word, rest) = parse(typed).unwrap_or_default();
-        let name = word.to_owned();
-        let args = rest.to_owned();
-        // The words behind the command say more than its name.
-        let words = text.as_ref().and_then(|_| title::from_text(&args));
-        let titled = self.suggest_title(words.or_else(|| title::from_prompt(&prompt)));
-        report_omissions(&self.services, &prompt);
-        self.add_session_context(&mut prompt);
-        let services = self.services.clone();
-        let commands = self.commands.clone();
-        let history = self.history.clone();
-        let grants = self.grants.clone();
-        let steering = self.steering.insert(SteeringQueue::default()).clone();
-        Box::pin(async move {
-            let loading = async {
-                let text = match text {
-                    Some(text) => Some(text),
-                    None => {
-                        commands.rescan(&services.env).await;
-                        commands.find(&name)
-                    }
-                };
-                let text = text?;
-                let env = Arc::clone(&services.env);
-                spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
-            };
-            // Without it, the turn ends before its first request.
-            if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
-                prompt.parts.push(PromptPart::Context(context));
-            }
-            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(steering);
-            join(turn.run(), titled).await.0
-        })
     }
 }
 

@@ -1,8 +1,7 @@
 //! `/diff` shows file changes of the last turn or of the session.
 
-use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::checkpoint::{self, CheckpointTask};
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::changes::{ChangeScope, turn_changes};
 use crate::session::undo::report::turn_list;
 use crate::undo::DiffLimits;
@@ -14,12 +13,7 @@ use turnwright_workspace::checkpoint::NOT_COVERED;
 const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let task = CheckpointTask::begin(session, TurnKind::Command, call);
-    Box::pin(async move {
-        task.wait_for_changes().await;
-        let answer = diff(&task).await;
-        task.finish(answer).await
-    })
+    checkpoint::start(session, call, TurnKind::Command, |task| Box::pin(diff(task)))
 }
 
 async fn diff(task: &CheckpointTask) -> Result<String, StoreError> {

@@ -1,7 +1,6 @@
 //! `/help` shows what the agent can do. It ignores an argument, because the answer helps all the same.
 
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::turn::TurnServices;
 use turnwright_types::update::SlashCommand;
 

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{CommandCall, PromptWork, finish_after, read_files};
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::config::McpSettings;
 use crate::mcp::SessionServers;
-use crate::session::actor::SessionActor;
 use turnwright_mcp::{
     ListedTool, ServerPhase, ServerSource, ServerSpec, ServerState, ServerTransport,
 };
-use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::text;
 
@@ -21,7 +19,7 @@ const MAX_LINE_CHARS: usize = 160;
 const MAX_FAILURE_CHARS: usize = 1000;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let CommandCall { arguments: words, cancel, .. } = call;
     let servers = session.servers.as_ref();
     let restarted = words.strip_prefix("restart ").map(str::trim).map(|name| {
@@ -36,7 +34,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         .collect();
     let prompts = servers.map(SessionServers::commands).unwrap_or_default();
     let host = Arc::clone(&session.host);
-    let answer = move || match restarted {
+    answer_from_files(session, message, cancel, move || match restarted {
         Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
         Some((name, false)) => unknown_server(&name),
         None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
@@ -49,8 +47,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
             }
             None => unknown_server(&words),
         },
-    };
-    finish_after(session, read_files(answer, session.services.clone(), message, cancel))
+    })
 }
 
 fn unknown_server(name: &str) -> String {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{CommandCall, PromptWork, finish_after, read_files};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::tools::{ToolEnv, describe_notes, describe_skills};
-use turnwright_store::TurnKind;
 
 pub(super) fn memory(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     show(session, call, describe_notes)
@@ -20,8 +18,7 @@ fn show(
     call: CommandCall,
     describe: fn(&ToolEnv) -> String,
 ) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
-    let services = session.services.clone();
-    let env = Arc::clone(&services.env);
-    finish_after(session, read_files(move || describe(&env), services, message, call.cancel))
+    let message = call.begin(session);
+    let env = Arc::clone(&session.services.env);
+    answer_from_files(session, message, call.cancel, move || describe(&env))
 }

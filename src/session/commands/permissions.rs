@@ -1,69 +1,55 @@
 //! `/permissions` shows what is allowed in this session and project, and changes it.
 //! The rules are those that `turnwright policy` shows.
 
-use tokio_util::sync::CancellationToken;
-
 use super::status::sandbox_state;
-use super::{CommandCall, PromptWork, finish_command};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
     StoredRule, StoredRules, describe_effect,
 };
-use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::StopReason;
+use turnwright_types::text;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
                      project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
                      `/permissions keep` makes rules of the answers of this session, so that they last; \
                      `/permissions forget` clears them.";
 
+/// The most characters of an answer in the list. A command line may have 64 KiB.
+const MAX_ROW_CHARS: usize = 200;
+
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let services = session.services.clone();
     let history = session.history.clone();
-    let grants = session.grants.clone();
-    Box::pin(async move {
-        let log = services.log().clone();
-        let (grants, stop) = answer(services, grants, arguments, message, cancel).await;
-        finish_command(&log, history, grants, stop).await
-    })
-}
-
-/// Runs the command and shows the answer.
-async fn answer(
-    services: TurnServices,
-    mut grants: Grants,
-    arguments: String,
-    message: MessageId,
-    cancel: CancellationToken,
-) -> (Grants, StopReason) {
+    let mut grants = session.grants.clone();
     if arguments == "forget" {
         grants = Grants::default();
     }
-    let keeps = arguments == "keep";
-    let own_services = services.clone();
-    let own_grants = grants.clone();
-    let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
-    let Some(done) = cancel.run_until_cancelled(working).await else {
-        return (grants, StopReason::Cancelled);
-    };
-    let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
-        Ok(Ok(text)) => {
-            if keeps {
-                grants.forget_kept();
+    PromptWork::of_command(async move {
+        let keeps = arguments == "keep";
+        let own_services = services.clone();
+        let own_grants = grants.clone();
+        let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
+        let Some(done) = cancel.run_until_cancelled(working).await else {
+            return finish_command(services.log(), history, grants, StopReason::Cancelled).await;
+        };
+        let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
+            Ok(Ok(text)) => {
+                if keeps {
+                    grants.forget_kept();
+                }
+                text
             }
-            text
-        }
-        Ok(Err(error)) | Err(error) => error.to_string(),
-    };
-    services.say(message, text);
-    (grants, StopReason::EndTurn)
+            Ok(Err(error)) | Err(error) => error.to_string(),
+        };
+        services.say(message, text);
+        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+    })
 }
 
 fn execute(
@@ -227,7 +213,7 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
         .chain(access)
         .chain(all_commands)
         .chain(rejected)
-        .map(|line| escape_hidden_line(&line))
+        .map(|line| text::clip_within(escape_hidden_line(&line), MAX_ROW_CHARS))
         .collect();
     rows.sort();
     rows.join("\n")
@@ -248,4 +234,22 @@ fn plain(rule: &Rule) -> String {
         rule.pattern,
         rule.scope.as_str()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_policy::shell;
+    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::Effect;
+
+    #[test]
+    fn a_long_command_is_listed_by_its_beginning() {
+        let line = format!("echo {}", "x".repeat(60_000));
+        let mut grants = Grants::default();
+        grants.allow_exactly(Effect::Exec(Box::new(shell::command(line, "/", ShellDialect::Bash))));
+        let rows = answer_rows(&grants, &PolicyRules::default());
+        assert!(rows.starts_with("allow  run echo xxx") && rows.ends_with('…'), "{rows}");
+        assert_eq!(rows.chars().count(), MAX_ROW_CHARS);
+    }
 }

@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{CommandCall, PromptWork, finish_command};
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::mcp::SessionServers;
 use crate::recording::RecordedSession;
 use crate::session::SessionHost;
-use crate::session::actor::SessionActor;
 use crate::session::recorded_project::recorded_project;
 use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Grants;
-use turnwright_store::{Durability, Store, StoreError, TurnKind, read_conversation};
-use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_store::{Durability, Store, StoreError, read_conversation};
+use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
 use turnwright_types::text;
@@ -23,64 +22,39 @@ use turnwright_types::text;
 /// How long the user waits for a recording to be written to its end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The state of a session in which a recording would begin.
-struct RecordStart {
-    /// True if the conversation is empty.
-    is_new: bool,
-    /// The known facts about the MCP servers.
-    servers: Value,
-    /// True if the user was told about the gaps of the sandbox.
-    are_gaps_reported: bool,
-}
-
+/// Starts a recording in the named file, or ends it.
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let arguments = call.arguments;
-    let servers = session.servers.as_ref().map(SessionServers::recording_json);
-    let begin = RecordStart {
-        is_new: session.history.messages.is_empty(),
-        servers: servers.unwrap_or_default(),
-        are_gaps_reported: session.announcements.are_gaps_reported(),
-    };
+    let servers = session.servers.as_ref().map(SessionServers::recording_json).unwrap_or_default();
+    let are_gaps_reported = session.announcements.are_gaps_reported();
     let host = Arc::clone(&session.host);
     let services = session.services.clone();
     let history = session.history.clone();
     // A replay does not know what the user has allowed before.
     let grants = if arguments == "stop" { session.grants.clone() } else { Grants::default() };
-    Box::pin(async move {
-        let log = services.log().clone();
-        let stop = answer(host, services, arguments, begin, message).await;
-        finish_command(&log, history, grants, stop).await
+    PromptWork::of_command(async move {
+        let own_services = services.clone();
+        let stored = if history.messages.is_empty() || arguments == "stop" {
+            Ok(None)
+        } else {
+            stored_conversation(host.store(), &services.env.session).await.map(Some)
+        };
+        // Both wait for the disk.
+        let working = spawn_blocking(move || match arguments.as_str() {
+            "stop" => stop(&host),
+            file => match stored {
+                Ok(stored) => start(&host, &own_services, file, servers, are_gaps_reported, stored),
+                Err(error) => {
+                    format!("Nothing is recorded: the stored conversation cannot be read: {error}.")
+                }
+            },
+        });
+        let answer = working.await;
+        let text = answer.unwrap_or_else(|error| format!("Nothing is recorded: {error}."));
+        services.say(message, text);
+        finish_command(services.log(), history, grants, StopReason::EndTurn).await
     })
-}
-
-/// Starts a recording in the named file, or ends it.
-async fn answer(
-    host: Arc<SessionHost>,
-    services: TurnServices,
-    arguments: String,
-    begin: RecordStart,
-    message: MessageId,
-) -> StopReason {
-    let session = services.clone();
-    let stored = if begin.is_new || arguments == "stop" {
-        Ok(None)
-    } else {
-        stored_conversation(host.store(), &services.env.session).await.map(Some)
-    };
-    // Both wait for the disk.
-    let working = spawn_blocking(move || match arguments.as_str() {
-        "stop" => stop(&host),
-        file => match stored {
-            Ok(stored) => start(&host, &session, file, begin, stored),
-            Err(error) => {
-                format!("Nothing is recorded: the stored conversation cannot be read: {error}.")
-            }
-        },
-    });
-    let text = working.await;
-    services.say(message, text.unwrap_or_else(|error| format!("Nothing is recorded: {error}.")));
-    StopReason::EndTurn
 }
 
 /// Reads the stored conversation of a session.
@@ -111,7 +85,8 @@ fn start(
     host: &SessionHost,
     services: &TurnServices,
     file: &str,
-    begin: RecordStart,
+    servers: Value,
+    are_gaps_reported: bool,
     stored: Option<Value>,
 ) -> String {
     // The prompts of a replay are those of whoever has made the recording.
@@ -141,9 +116,7 @@ fn start(
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
     let mode = services.mode().get().id();
-    let servers = begin.servers;
     let project = recorded_project(host.config(), &host.trust, roots);
-    let are_gaps_reported = begin.are_gaps_reported;
     let session =
         RecordedSession { id, cwd, connection, mode, servers, project, stored, are_gaps_reported };
     match recorder.start(&path, move || facts, Some(session)) {

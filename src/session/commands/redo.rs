@@ -1,19 +1,13 @@
 //! `/redo` restores what the last `/undo` or `/rewind` has taken back.
 
-use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::checkpoint::{self, CheckpointTask};
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::UndoRequest;
 use crate::undo::UndoHistory;
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, file_versions};
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let mut task = CheckpointTask::begin(session, TurnKind::Redo, call);
-    Box::pin(async move {
-        task.wait_for_changes().await;
-        let answer = redo(&mut task).await;
-        task.finish(answer).await
-    })
+    checkpoint::start(session, call, TurnKind::Redo, |task| Box::pin(redo(task)))
 }
 
 async fn redo(task: &mut CheckpointTask) -> Result<String, StoreError> {

@@ -6,16 +6,15 @@ use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{CommandCall, PromptWork, finish_command};
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::session::SessionHost;
-use crate::session::actor::SessionActor;
 use crate::session::open::restore::restore_session;
 use crate::session::pending_context::UnsentContext;
 use crate::session::stored_sessions::{ListRequest, find_page};
 use crate::turn::{FinishedTurn, TurnServices};
 use turnwright_policy::permission::Grants;
-use turnwright_store::{Durability, SessionRow, TurnKind, sessions};
+use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, StopReason};
@@ -48,7 +47,7 @@ struct ResumeTask {
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     // The answer gets its identifier later, because it may have to follow those of a copied conversation.
-    call.begin(session, TurnKind::Command);
+    call.begin(session);
     let task = ResumeTask {
         host: Arc::clone(&session.host),
         services: session.services.clone(),
@@ -56,7 +55,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         wanted: call.arguments,
         cancel: call.cancel,
     };
-    Box::pin(task.run(session.history.clone(), session.grants.clone()))
+    PromptWork::of_command(task.run(session.history.clone(), session.grants.clone()))
 }
 
 impl ResumeTask {

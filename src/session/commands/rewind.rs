@@ -1,8 +1,7 @@
 //! `/rewind` goes back to before an earlier prompt.
 
-use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::checkpoint::{self, CheckpointTask};
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::{UndoRequest, one_line_excerpt};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind};
@@ -11,12 +10,7 @@ use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind};
 const MAX_LISTED: usize = 10;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let mut task = CheckpointTask::begin(session, TurnKind::Undo, call);
-    Box::pin(async move {
-        task.wait_for_changes().await;
-        let answer = rewind(&mut task).await;
-        task.finish(answer).await
-    })
+    checkpoint::start(session, call, TurnKind::Undo, |task| Box::pin(rewind(task)))
 }
 
 async fn rewind(task: &mut CheckpointTask) -> Result<String, StoreError> {

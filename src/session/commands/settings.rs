@@ -2,13 +2,11 @@
 
 use tokio::sync::oneshot;
 
-use super::{CommandCall, PromptWork, finish_after};
+use super::{CommandCall, PromptWork, SessionActor, finish_after};
 use crate::completion::Completion;
 use crate::error::{Error, as_sentence};
-use crate::session::actor::SessionActor;
 use crate::session::settings;
 use turnwright_policy::permission::Mode;
-use turnwright_store::TurnKind;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::StopReason;
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
@@ -27,7 +25,7 @@ pub(super) fn model(session: &mut SessionActor, call: CommandCall) -> PromptWork
 
 /// Shows the setting, or changes it if there is a value. A cancel ends the wait for a change.
 fn run(session: &mut SessionActor, call: CommandCall, setting: ConfigOptionId) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let CommandCall { arguments: value, cancel, .. } = call;
     let (send, changed) = oneshot::channel();
     let is_question = value.is_empty();

@@ -1,7 +1,6 @@
 //! `/status` and `/cost` show the state of the session and what it has used up.
 
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::turn::{self, TurnServices};
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::{History, Message, PromptPart};

@@ -1,8 +1,7 @@
 //! `/init` and `/review`: tasks for the model, whose texts are beside this file.
 
 use super::custom::CommandText;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::{CommandCall, PromptWork, SessionActor};
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     start(session, call, include_str!("init_prompt.md"))

@@ -5,9 +5,8 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-use super::{CommandCall, PromptWork, finish_after, read_files};
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::session::SessionHost;
-use crate::session::actor::SessionActor;
 use crate::session::effective_policy::helper_files::HELPER_FILES;
 use crate::session::effective_policy::project_servers::SERVERS_FILE;
 use crate::session::effective_policy::{
@@ -15,7 +14,6 @@ use crate::session::effective_policy::{
 };
 use crate::trust::Fingerprint;
 use crate::turn::TurnServices;
-use turnwright_store::TurnKind;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::io_error_text::io_error_text;
 
@@ -27,22 +25,21 @@ const MAX_SHOWN_BYTES: usize = 32 * 1024;
 // Held only to copy a few bytes.
 pub(in crate::session) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
 
-/// After a cancel the work continues in the background.
+/// Shows or trusts files. After a cancel the work continues in the background.
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let message = call.begin(session, TurnKind::Command);
+    let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let host = Arc::clone(&session.host);
     let services = session.services.clone();
     let shown = Arc::clone(&session.shown_prints);
-    let answer = move || {
+    answer_from_files(session, message, cancel, move || {
         let command = TrustCommand { host: &host, services: &services, shown: &shown };
         match arguments.as_str() {
             "" => command.show(),
             "forget" => command.forget(),
             code => command.trust(code),
         }
-    };
-    finish_after(session, read_files(answer, session.services.clone(), message, cancel))
+    })
 }
 
 struct TrustCommand<'a> {

@@ -1,18 +1,12 @@
 //! `/undo` takes back the file changes of the last turns.
 
-use super::checkpoint::CheckpointTask;
-use super::{CommandCall, PromptWork};
-use crate::session::actor::SessionActor;
+use super::checkpoint::{self, CheckpointTask};
+use super::{CommandCall, PromptWork, SessionActor};
 use crate::session::undo::UndoRequest;
 use turnwright_store::{StoreError, TurnKind};
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    let task = CheckpointTask::begin(session, TurnKind::Undo, call);
-    Box::pin(async move {
-        task.wait_for_changes().await;
-        let answer = undo(&task).await;
-        task.finish(answer).await
-    })
+    checkpoint::start(session, call, TurnKind::Undo, |task| Box::pin(undo(task)))
 }
 
 async fn undo(task: &CheckpointTask) -> Result<String, StoreError> {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::session::actor::SessionActor;
+use crate::session::announcements::Announcements;
 use crate::tools::AllowedTools;
+use crate::turn::TurnServices;
 use turnwright_store::StoreError;
 
 /// The options that a client asked for when it opened a session.
@@ -49,6 +50,54 @@ impl ClientOptions {
             notices: self.notices,
         }
     }
+
+    /// Applies and stores what the client asks for.
+    pub(super) fn set(
+        &self,
+        services: &mut TurnServices,
+        announcements: &mut Announcements,
+    ) -> Result<(), Error> {
+        let text = serde_json::to_string(self).map_err(StoreError::from)?;
+        services.log().set_client_options(text).in_background();
+        self.apply(services);
+        announcements.add_notices(self.notices.iter().cloned());
+        Ok(())
+    }
+
+    fn apply(&self, services: &mut TurnServices) {
+        if let Some(prompt) = &self.system_prompt {
+            services.system_prompt = prompt.text(&services.system_prompt);
+        }
+        if let Some(most) = self.max_requests {
+            services.max_requests = services.max_requests.min(most.get());
+        }
+        if let Some(names) = &self.allowed_tools {
+            services.tools.restrict(AllowedTools::new(names));
+        }
+    }
+}
+
+/// Applies the options of earlier processes, overridden by those that the client asks for now.
+///
+/// # Errors
+/// If the stored options cannot be read: without them the session would have more tools than it may have.
+pub(super) fn restore_client_options(
+    stored: Option<&str>,
+    given: Option<ClientOptions>,
+    services: &mut TurnServices,
+    announcements: &mut Announcements,
+) -> Result<(), Error> {
+    let stored: Option<ClientOptions> =
+        stored.map(serde_json::from_str).transpose().map_err(StoreError::from)?;
+    match (stored, given) {
+        (Some(stored), Some(given)) => given.over(stored).set(services, announcements),
+        (None, Some(given)) => given.set(services, announcements),
+        (Some(stored), None) => {
+            stored.apply(services);
+            Ok(())
+        }
+        (None, None) => Ok(()),
+    }
 }
 
 impl SystemPrompt {
@@ -57,51 +106,6 @@ impl SystemPrompt {
         match self {
             SystemPrompt::Replace(text) => text.as_str().into(),
             SystemPrompt::Append(text) => format!("{usual}\n{text}\n").into(),
-        }
-    }
-}
-
-impl SessionActor {
-    /// Applies and stores what the client asks for.
-    pub(super) fn set_client_options(&mut self, options: &ClientOptions) -> Result<(), Error> {
-        let text = serde_json::to_string(options).map_err(StoreError::from)?;
-        self.services.log().set_client_options(text).in_background();
-        self.apply_client_options(options);
-        self.announcements.add_notices(options.notices.iter().cloned());
-        Ok(())
-    }
-
-    /// Applies the options of earlier processes, overridden by those that the client asks for now.
-    ///
-    /// # Errors
-    /// If the stored options cannot be read: without them the session would have more tools than it may have.
-    pub(super) fn restore_client_options(
-        &mut self,
-        stored: Option<&str>,
-        given: Option<ClientOptions>,
-    ) -> Result<(), Error> {
-        let stored: Option<ClientOptions> =
-            stored.map(serde_json::from_str).transpose().map_err(StoreError::from)?;
-        match (stored, given) {
-            (Some(stored), Some(given)) => self.set_client_options(&given.over(stored)),
-            (None, Some(given)) => self.set_client_options(&given),
-            (Some(stored), None) => {
-                self.apply_client_options(&stored);
-                Ok(())
-            }
-            (None, None) => Ok(()),
-        }
-    }
-
-    fn apply_client_options(&mut self, options: &ClientOptions) {
-        if let Some(prompt) = &options.system_prompt {
-            self.services.system_prompt = prompt.text(&self.services.system_prompt);
-        }
-        if let Some(most) = options.max_requests {
-            self.services.max_requests = self.services.max_requests.min(most.get());
-        }
-        if let Some(names) = &options.allowed_tools {
-            self.services.tools.restrict(AllowedTools::new(names));
         }
     }
 }

@@ -1,17 +1,23 @@
-//! Starts a session: creates its row in the store, or loads the stored conversation.
+//! Starts a session: creates its row in the store, or loads the stored conversation. Then its MCP servers.
 
+use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::client_options::ClientOptions;
+use tokio::sync::Notify;
+
+use super::client_options::{ClientOptions, restore_client_options};
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
 use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
+use crate::session::servers::ServerLaunch;
 use crate::session::undo::undo_news;
+use crate::tools::ServerWatch;
 use tokio::task::spawn_blocking;
 use turnwright_llm::ReasoningEffort;
+use turnwright_mcp::ServerEnv;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Durability, SessionRow, StoreError, sessions};
 use turnwright_types::ids::SessionId;
@@ -36,7 +42,10 @@ impl SessionActor {
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
                 self.services.log().create_session(row).in_background();
-                options.map_or(Ok(()), |options| self.set_client_options(&options))
+                match options {
+                    Some(options) => options.set(&mut self.services, &mut self.announcements),
+                    None => Ok(()),
+                }
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
@@ -125,8 +134,13 @@ impl SessionActor {
         self.services.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
         self.services.log().set_session_row(row.clone());
-        self.restore_client_options(client_options.as_deref(), options)?;
-        self.has_title = row.title.is_some();
+        restore_client_options(
+            client_options.as_deref(),
+            options,
+            &mut self.services,
+            &mut self.announcements,
+        )?;
+        self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
         self.context.undo_news.set(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
@@ -181,5 +195,24 @@ impl SessionActor {
             )]),
             Err(error) => tracing::error!(%error, "the model was not found"),
         }
+    }
+
+    /// Starts the servers. The returned notifier fires when their state changes.
+    pub(super) fn start_servers(
+        &mut self,
+        mut launch: ServerLaunch,
+        env: &ServerEnv,
+        watch: Option<ServerWatch>,
+    ) -> Arc<Notify> {
+        self.announcements.add_notices(take(&mut launch.notices));
+        let remote_tools = self.services.tools.remote_tools().clone();
+        let servers =
+            self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
+        if let Some(watch) = watch {
+            self.services.env.shared.guard.watch_servers(watch.of(servers.confined_programs()));
+        }
+        let changes = servers.changes();
+        self.servers = Some(servers);
+        changes
     }
 }

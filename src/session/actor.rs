@@ -40,7 +40,6 @@ pub(super) struct SessionActor {
     pub(super) services: TurnServices,
     /// The history without the running turn. It stays if the turn dies.
     pub(super) history: History,
-    pub(super) grants: Grants,
     pub(super) queue: PromptQueue,
     pub(super) running: Option<RunningTurn>,
     pub(super) announcements: Announcements,
@@ -58,6 +57,8 @@ pub(super) struct RunningTurn {
     pub(super) key: PromptKey,
     pub(super) cancel: CancellationToken,
     pub(super) task: JoinHandle<FinishedTurn>,
+    /// The permission answers before the turn, which are all that is left if the turn dies.
+    pub(super) grants: Grants,
     /// Takes words for the turn, if it is one of the model.
     pub(super) steering: Option<SteeringQueue>,
     pub(super) done: Completion<PromptEnd>,
@@ -74,7 +75,6 @@ impl SessionActor {
             host,
             services,
             history: History::default(),
-            grants: Grants::default(),
             queue: PromptQueue::default(),
             running: None,
             announcements,
@@ -345,7 +345,6 @@ impl SessionActor {
             Ok(finished) => {
                 usage = finished.history.spent.usage.since(&self.history.spent.usage);
                 self.history = finished.history;
-                self.grants = finished.grants;
                 finished.result
             }
             Err(error) => {
@@ -356,6 +355,7 @@ impl SessionActor {
                 // prompt told the model is gone.
                 self.history.minted += 10_000;
                 self.services.forget_told_context();
+                self.services.grants.set(turn.grants);
                 self.services.log().add_entry(Entry::Refused);
                 if let Some(steering) = &turn.steering {
                     self.keep_unread(steering);

@@ -235,17 +235,16 @@ impl CommandCall {
     }
 }
 
-/// Ends the turn of a command after work that changes neither the conversation nor the grants.
+/// Ends the turn of a command after work that does not change the conversation.
 fn finish_after(
     session: &SessionActor,
     work: impl Future<Output = StopReason> + Send + 'static,
 ) -> PromptWork {
     let log = session.services.log().clone();
     let history = session.history.clone();
-    let grants = session.grants.clone();
     PromptWork::of_command(async move {
         let stop = work.await;
-        finish_command(&log, history, grants, stop).await
+        finish_command(&log, history, stop).await
     })
 }
 

@@ -18,7 +18,6 @@ use crate::turn::{
 };
 use tokio::task::spawn_blocking;
 use turnwright_mcp::PromptRequest;
-use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
@@ -55,11 +54,12 @@ impl SessionActor {
             self.send_notices();
             // Usage of helpers in the background since the last turn is not part of this turn.
             self.services.spending.add_helpers_to(&mut self.history);
+            let grants = self.services.grants.get();
             let typed = first_text(&prompt);
             let PromptWork { turn, steering } = self.prompt_work(prompt, typed, cancel.clone());
             let id = self.services.env.session.clone();
             let task = self.host.tracker().spawn(in_session(id, turn));
-            self.running = Some(RunningTurn { key, cancel, task, steering, done });
+            self.running = Some(RunningTurn { key, cancel, task, grants, steering, done });
         }
     }
 
@@ -107,9 +107,8 @@ impl SessionActor {
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
         let history = self.history.clone();
-        let grants = self.grants.clone();
         let steering = SteeringQueue::default();
-        let turn = Turn::new(self.services.clone(), history, grants, prompt, cancel);
+        let turn = Turn::new(self.services.clone(), history, prompt, cancel);
         // Boxed at once, because it has 10 KB, and what holds it is moved.
         let running = Box::pin(turn.steered_by(steering.clone()).run());
         let titled = self.title.suggest(title, self.host.store(), &self.services);
@@ -139,7 +138,6 @@ impl SessionActor {
         let services = self.services.clone();
         let commands = self.commands.clone();
         let history = self.history.clone();
-        let grants = self.grants.clone();
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
@@ -159,7 +157,7 @@ impl SessionActor {
             if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
                 prompt.parts.push(PromptPart::Context(context));
             }
-            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
+            let turn = Turn::new(services, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
@@ -188,7 +186,6 @@ impl SessionActor {
         let services = self.services.clone();
         let unsent_context = self.context.unsent.clone();
         let mut history = self.history.clone();
-        let grants = self.grants.clone();
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
@@ -209,7 +206,7 @@ impl SessionActor {
                     titled.await;
                     queue.close();
                     services.report_joined(queue.move_into(&mut history, &log, None));
-                    return finish_command(&log, history, grants, stop).await;
+                    return finish_command(&log, history, stop).await;
                 }
             };
             // The server's text replaces the typed command and precedes the attachments.
@@ -217,7 +214,7 @@ impl SessionActor {
             parts.extend(context.parts);
             let prompt = UserMessage { parts };
             report_omissions(&services, &prompt);
-            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
+            let turn = Turn::new(services, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
@@ -329,11 +326,10 @@ fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
 pub(super) async fn finish_command(
     log: &SessionLog,
     history: History,
-    grants: Grants,
     stop: StopReason,
 ) -> FinishedTurn {
     log.end_turn(stop.as_str(), history.minted, history.cost).written().await;
-    FinishedTurn { history, grants, result: Ok(stop) }
+    FinishedTurn { history, result: Ok(stop) }
 }
 
 fn first_text(prompt: &UserMessage) -> String {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Turn, TurnStep};
+use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::cancellable_calls::CallTokens;
 use crate::turn::calls::cards::{
@@ -230,7 +230,7 @@ impl Turn {
         let cancel = self.cancel.child_token();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
-            Arc::default(),
+            SharedGrants::default(),
             CallOrigin::Conversation,
             services.queue.clone(),
         );

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
-    SharedSpending, Told, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
+    SharedModelSelection, SharedSpending, Told, TurnServices,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, ToolEnv, Toolbox, built_in};
@@ -250,6 +250,7 @@ pub(crate) fn turn_fixture(
         tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
         env: Arc::new(env),
         told: Told::default(),
+        grants: SharedGrants::default(),
         checks: SharedChecks::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),

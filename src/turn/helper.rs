@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
@@ -24,7 +23,6 @@ use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
 use turnwright_llm::Model;
-use turnwright_policy::permission::Grants;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
@@ -58,8 +56,6 @@ impl ModelFinder {
 #[derive(Clone, Debug)]
 pub(super) struct TurnHelpers {
     services: TurnServices,
-    /// The session's grants; a helper in the background has a copy.
-    grants: Arc<Mutex<Grants>>,
 }
 
 struct HelperEnd {
@@ -82,7 +78,6 @@ struct HelperRecord {
 struct OpenHelper {
     services: TurnServices,
     client: Arc<HelperClient>,
-    grants: Arc<Mutex<Grants>>,
     tokens: CallTokens,
     /// Keeps other processes from writing to its session.
     lock: Option<SessionLock>,
@@ -104,8 +99,8 @@ impl HelperRunner for TurnHelpers {
 }
 
 impl TurnHelpers {
-    pub(super) fn new(services: TurnServices, grants: Arc<Mutex<Grants>>) -> TurnHelpers {
-        TurnHelpers { services, grants }
+    pub(super) fn new(services: TurnServices) -> TurnHelpers {
+        TurnHelpers { services }
     }
 
     fn start_in_background(
@@ -114,8 +109,7 @@ impl TurnHelpers {
         call: CallId,
         record: HelperRecord,
     ) -> ToolOutcome {
-        let grants = self.grants.lock().clone();
-        self.grants = Arc::new(Mutex::new(grants));
+        self.services.grants = self.services.grants.detached();
         let env = Arc::clone(&self.services.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
@@ -175,8 +169,7 @@ impl TurnHelpers {
         let prefix = format!("{}p", short_id(&call));
         let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
         let services = self.services.for_helper(helper_env, selection, &task.kind);
-        let grants = Arc::clone(&self.grants);
-        let helper = OpenHelper { services, client, grants, tokens, lock };
+        let helper = OpenHelper { services, client, tokens, lock };
         let whole = Jobs::output_folder(&env.shared.process.folders.state, &env.session);
         let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
@@ -256,17 +249,9 @@ impl OpenHelper {
 
     /// Runs one turn and shows its progress on the card.
     async fn run_turn(&self, services: TurnServices, parts: Vec<PromptPart>) -> FinishedTurn {
-        let grants = Arc::clone(&self.grants);
         let CallTokens { call, turn } = self.tokens.clone();
         let env = Arc::clone(&services.env);
-        let turn = Turn::of_helper(
-            services,
-            History::default(),
-            grants,
-            UserMessage { parts },
-            call,
-            turn,
-        );
+        let turn = Turn::of_helper(services, History::default(), UserMessage { parts }, call, turn);
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -16,6 +16,7 @@ mod prompt;
 mod room;
 mod selection;
 mod services;
+mod shared_grants;
 mod steering;
 mod told;
 
@@ -24,7 +25,6 @@ pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::Mutex;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use turnwright_llm::LlmError;
-use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
@@ -69,11 +68,11 @@ pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
 pub(crate) use selection::{ModelSelection, SharedModelSelection};
 pub(crate) use services::TurnServices;
+pub(crate) use shared_grants::SharedGrants;
 pub(crate) use steering::SteeringQueue;
 pub(crate) use told::Told;
 
-/// A turn that has not started yet. It takes the history and the grants by value and returns them
-/// in [`FinishedTurn`].
+/// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].
 #[derive(Debug)]
 pub(crate) struct Turn {
     services: TurnServices,
@@ -120,8 +119,6 @@ struct HelperTurn {
 pub(crate) struct FinishedTurn {
     /// The conversation including this turn.
     pub history: History,
-    /// The remembered permission answers.
-    pub grants: Grants,
     pub result: Result<StopReason, Error>,
 }
 
@@ -160,40 +157,35 @@ impl Turn {
     pub(crate) fn new(
         services: TurnServices,
         history: History,
-        grants: Grants,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
-        let grants = Arc::new(Mutex::new(grants));
-        let mut turn =
-            Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
+        let mut turn = Turn::without_helpers(services.clone(), history, prompt, cancel);
         if services.env.helpers.catalogue().is_some() {
-            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(services, grants)));
+            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(services)));
         }
         turn
     }
 
-    /// A turn of a helper, which shares the grants of its session.
+    /// A turn of a helper.
     fn of_helper(
         services: TurnServices,
         history: History,
-        grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
         session_turn: CancellationToken,
     ) -> Turn {
         let limits = services.limits;
-        let turn = Turn::with_grants(services, history, grants, prompt, cancel);
+        let turn = Turn::without_helpers(services, history, prompt, cancel);
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(limits, &History::default());
         let helper = Some(HelperTurn { session_turn, shared: Default::default() });
         Turn { helper, meter, ..turn }
     }
 
-    fn with_grants(
+    fn without_helpers(
         services: TurnServices,
         mut history: History,
-        grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
@@ -213,7 +205,7 @@ impl Turn {
         let known_changes = services.env.shared.checkpoint.change_count();
         let runner = CallRunner::new(
             Arc::clone(&services.env),
-            grants,
+            services.grants.clone(),
             CallOrigin::Conversation,
             services.queue.clone(),
         );
@@ -343,7 +335,7 @@ impl Turn {
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.services.send_notices();
-        FinishedTurn { history: self.history, grants: self.runner.grants(), result }
+        FinishedTurn { history: self.history, result }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first

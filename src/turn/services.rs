@@ -13,8 +13,8 @@ use turnwright_workspace::helper_types::HelperType;
 
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
-    SharedSpending, SpendingLimits, Told,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
+    SharedModelSelection, SharedSpending, SpendingLimits, Told,
 };
 
 /// The services and settings that a turn works with. The session owns them and clones the handle
@@ -29,6 +29,8 @@ pub(crate) struct TurnServices {
     pub env: Arc<ToolEnv>,
     /// What the user and the model were told already.
     pub told: Told,
+    /// The remembered permission answers. A helper in the background has a copy.
+    pub grants: SharedGrants,
     /// The commands that check what the model has edited.
     pub checks: SharedChecks,
     /// The instructions for the model.
@@ -82,6 +84,7 @@ impl TurnServices {
             tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
             system_prompt: system_prompt.into(),
             told: self.told.for_helper(),
+            grants: self.grants.clone(),
             cache_guard: CacheGuard::default(),
             // The turn that has asked for the helper checks what it has edited.
             checks: SharedChecks::default(),

@@ -80,13 +80,7 @@ impl Tool for PanickingTool {
 
 impl TurnFixture {
     pub(super) fn turn(&self, history: History) -> Turn {
-        Turn::new(
-            self.services.clone(),
-            history,
-            Grants::default(),
-            UserMessage::text("go"),
-            self.cancel.clone(),
-        )
+        Turn::new(self.services.clone(), history, UserMessage::text("go"), self.cancel.clone())
     }
 }
 

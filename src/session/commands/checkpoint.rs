@@ -46,7 +46,6 @@ pub(super) fn start(
         arguments: call.arguments,
         cancel: call.cancel,
     };
-    let grants = session.grants.clone();
     PromptWork::of_command(async move {
         // File changes of the last turn may still be on their way into the store.
         task.services.env.shared.checkpoint.wait_for_late_tasks().await;
@@ -55,7 +54,7 @@ pub(super) fn start(
         task.services.say(message, text);
         let is_cancelled = task.cancel.is_cancelled();
         let stop = if is_cancelled { StopReason::Cancelled } else { StopReason::EndTurn };
-        finish_command(task.services.log(), task.history, grants, stop).await
+        finish_command(task.services.log(), task.history, stop).await
     })
 }
 

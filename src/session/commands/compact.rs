@@ -9,7 +9,6 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let CommandCall { arguments, cancel, .. } = call;
     let services = session.services.clone();
     let mut history = session.history.clone();
-    let grants = session.grants.clone();
     PromptWork::of_command(async move {
         let compacting = compact_on_request(&services, &mut history, &arguments, &cancel);
         let stop = match compacting.await {
@@ -19,6 +18,6 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
             }
             None => StopReason::Cancelled,
         };
-        finish_command(services.log(), history, grants, stop).await
+        finish_command(services.log(), history, stop).await
     })
 }

@@ -26,41 +26,35 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let CommandCall { arguments, cancel, .. } = call;
     let services = session.services.clone();
     let history = session.history.clone();
-    let mut grants = session.grants.clone();
     if arguments == "forget" {
-        grants = Grants::default();
+        services.grants.set(Grants::default());
     }
     PromptWork::of_command(async move {
         let keeps = arguments == "keep";
         let own_services = services.clone();
-        let own_grants = grants.clone();
-        let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
+        let working = spawn_blocking(move || execute(&own_services, &arguments));
         let Some(done) = cancel.run_until_cancelled(working).await else {
-            return finish_command(services.log(), history, grants, StopReason::Cancelled).await;
+            return finish_command(services.log(), history, StopReason::Cancelled).await;
         };
         let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
             Ok(Ok(text)) => {
                 if keeps {
-                    grants.forget_kept();
+                    services.grants.lock().forget_kept();
                 }
                 text
             }
             Ok(Err(error)) | Err(error) => error.to_string(),
         };
         services.say(message, text);
-        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+        finish_command(services.log(), history, StopReason::EndTurn).await
     })
 }
 
-fn execute(
-    services: &TurnServices,
-    grants: &Grants,
-    arguments: &str,
-) -> Result<String, RuleChangeError> {
+fn execute(services: &TurnServices, arguments: &str) -> Result<String, RuleChangeError> {
     let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
     Ok(match (verb, rest.trim()) {
-        ("", _) => show(services, grants),
-        ("keep", "") => keep(services, grants)?,
+        ("", _) => show(services),
+        ("keep", "") => keep(services)?,
         ("forget", "") => "The answers of this session were cleared.".to_owned(),
         ("allow", rule) if !rule.is_empty() => add(services, RuleAction::Allow, rule),
         ("deny", rule) if !rule.is_empty() => add(services, RuleAction::Deny, rule),
@@ -108,7 +102,8 @@ fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
 }
 
 /// Makes what was allowed for this session last for the project.
-fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeError> {
+fn keep(services: &TurnServices) -> Result<String, RuleChangeError> {
+    let grants = services.grants.get();
     if grants.project_rules().is_empty() {
         return Ok("No answer of this session can be kept for the project.".to_owned());
     }
@@ -162,13 +157,13 @@ fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
         && entry.rule == rule.pattern.to_string()
 }
 
-fn show(services: &TurnServices, grants: &Grants) -> String {
+fn show(services: &TurnServices) -> String {
     let policy = services.rules().get();
     let mode = services.mode().get();
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
     let page = rule_store(services).map(|store| store.load()).unwrap_or_default();
-    let given = answer_rows(grants, &policy);
+    let given = answer_rows(&services.grants.get(), &policy);
     text.push_str(&section("Answers of this session", &given));
     text.push_str(&section(
         "Rules for this project",

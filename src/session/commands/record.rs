@@ -32,7 +32,9 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let services = session.services.clone();
     let history = session.history.clone();
     // A replay does not know what the user has allowed before.
-    let grants = if arguments == "stop" { session.grants.clone() } else { Grants::default() };
+    if arguments != "stop" {
+        services.grants.set(Grants::default());
+    }
     PromptWork::of_command(async move {
         let own_services = services.clone();
         let stored = if history.messages.is_empty() || arguments == "stop" {
@@ -53,7 +55,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         let answer = working.await;
         let text = answer.unwrap_or_else(|error| format!("Nothing is recorded: {error}."));
         services.say(message, text);
-        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+        finish_command(services.log(), history, StopReason::EndTurn).await
     })
 }
 

@@ -13,7 +13,6 @@ use crate::session::open::restore::restore_session;
 use crate::session::pending_context::UnsentContext;
 use crate::session::stored_sessions::{ListRequest, find_page};
 use crate::turn::{FinishedTurn, TurnServices};
-use turnwright_policy::permission::Grants;
 use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
@@ -55,12 +54,12 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         wanted: call.arguments,
         cancel: call.cancel,
     };
-    PromptWork::of_command(task.run(session.history.clone(), session.grants.clone()))
+    PromptWork::of_command(task.run(session.history.clone()))
 }
 
 impl ResumeTask {
     /// Lists the sessions, or continues one.
-    async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
+    async fn run(self, mut history: History) -> FinishedTurn {
         let answer = self.answer(&mut history).await;
         let log = self.services.log();
         let stop = StopReason::EndTurn;
@@ -70,7 +69,7 @@ impl ResumeTask {
                 self.services.say(message, text);
                 // The turn of this command is gone; the last one is now the copy's.
                 log.flush().written().await;
-                return FinishedTurn { history, grants, result: Ok(stop) };
+                return FinishedTurn { history, result: Ok(stop) };
             }
             Ok(Answer::Unchanged(text)) => (Some(text), stop),
             Err(Error::Cancelled) => (None, StopReason::Cancelled),
@@ -81,7 +80,7 @@ impl ResumeTask {
         if let Some(text) = text {
             self.services.say(message, text);
         }
-        finish_command(log, history, grants, stop).await
+        finish_command(log, history, stop).await
     }
 
     async fn answer(&self, history: &mut History) -> Result<Answer, Error> {

@@ -12,8 +12,8 @@ use crate::tools::{
     ConfinementSettings, HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox,
 };
 use crate::turn::{
-    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedModelSelection,
-    SharedSpending, StandaloneCalls, Told, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
+    SharedModelSelection, SharedSpending, StandaloneCalls, Told, TurnServices,
 };
 use turnwright_policy::permission::{Mode, SharedMode};
 use turnwright_store::SessionLog;
@@ -46,6 +46,7 @@ impl SessionHost {
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
             env: Arc::new(env),
             told: Told::default(),
+            grants: SharedGrants::default(),
             checks,
             max_requests: loaded.max_requests,
             cache_guard: CacheGuard::default(),

@@ -13,7 +13,7 @@ use crate::session::pending_context::UnfinishedTurn;
 use crate::turn::Turn;
 use crate::turn::fixture::store_with_session;
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
-use turnwright_policy::permission::{Grants, Mode};
+use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, CallOutcome, Durability, Entry, SessionLog, Store, TurnKind};
 use turnwright_types::effect::{CallContent, CallView, ToolKind};
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
@@ -117,8 +117,7 @@ async fn a_restored_session_looks_as_it_was_shown() {
     fixture.services.mode().set(Mode::AutoEdit);
     let prompt = UserMessage::text("Do it.");
     let history = History::default();
-    let grants = Grants::default();
-    let turn = Turn::new(fixture.services.clone(), history, grants, prompt, fixture.cancel.clone());
+    let turn = Turn::new(fixture.services.clone(), history, prompt, fixture.cancel.clone());
     let finished = turn.run().await;
     let live = fold(&take_updates(&fixture));
     let (restored_session, updates) = restored(&fixture, &store).await;

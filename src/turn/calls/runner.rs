@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +17,10 @@ use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
 use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
+use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
-    self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules,
+    self, ApprovalRequest, Confinement, Judgement, Mode, Pass, PolicyRules,
 };
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
@@ -94,8 +94,7 @@ pub(in crate::turn) fn cancelled() -> ToolRefusal {
 #[derive(Clone)]
 pub(in crate::turn) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
-    // Held only to judge.
-    pub(in crate::turn) grants: Arc<Mutex<Grants>>,
+    pub(in crate::turn) grants: SharedGrants,
     pub(super) origin: CallOrigin,
     queue: AdmissionQueue,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
@@ -111,16 +110,11 @@ impl std::fmt::Debug for CallRunner {
 impl CallRunner {
     pub(in crate::turn) fn new(
         env: Arc<ToolEnv>,
-        grants: Arc<Mutex<Grants>>,
+        grants: SharedGrants,
         origin: CallOrigin,
         queue: AdmissionQueue,
     ) -> CallRunner {
         CallRunner { env, grants, origin, queue, helpers: None }
-    }
-
-    /// A copy of the grants.
-    pub(in crate::turn) fn grants(&self) -> Grants {
-        self.grants.lock().clone()
     }
 
     /// Parses the arguments.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +10,7 @@ use super::admission_queue::AdmissionQueue;
 use super::cancellable_calls::CallTokens;
 use super::runner::{CallEnd, CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::Grants;
+use crate::turn::SharedGrants;
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
 
@@ -23,7 +22,7 @@ impl StandaloneCalls {
     pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
         let origin = CallOrigin::McpClient;
         let queue = AdmissionQueue::default();
-        let grants = Arc::new(Mutex::new(Grants::default()));
+        let grants = SharedGrants::default();
         StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, queue))
     }
 

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
-    SharedModelSelection, SharedSpending, Told, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
+    SharedGrants, SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, RemoteTools, ToolEnv, Toolbox, built_in};
@@ -216,10 +216,10 @@ impl RecordingClient {
     }
 }
 
-/// The services of a turn and the client that it talks to.
+/// The conversation of a turn and the client that it talks to.
 pub(crate) struct TurnFixture {
     pub(crate) client: Arc<RecordingClient>,
-    pub(crate) services: TurnServices,
+    pub(crate) conversation: Conversation,
     pub(crate) cancel: CancellationToken,
     _workspace: tempfile::TempDir,
 }
@@ -241,7 +241,7 @@ pub(crate) fn turn_fixture(
         Arc::clone(&client) as Arc<dyn Client>,
         CommandDisplay::default(),
     );
-    let services = TurnServices {
+    let conversation = Conversation {
         system_prompt: crate::turn::prompt::context::SYSTEM_PROMPT.into(),
         selection: SharedModelSelection::new(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
@@ -260,7 +260,7 @@ pub(crate) fn turn_fixture(
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
     };
-    TurnFixture { client, services, cancel: CancellationToken::new(), _workspace: workspace }
+    TurnFixture { client, conversation, cancel: CancellationToken::new(), _workspace: workspace }
 }
 
 /// A store in memory with one session, and the log of that session.

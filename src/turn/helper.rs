@@ -16,7 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::calls::cancellable_calls::CallTokens;
 use super::prompt::context;
-use super::{FinishedTurn, SharedModelSelection, Turn, TurnServices};
+use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::recording::in_same_session;
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
@@ -55,7 +55,7 @@ impl ModelFinder {
 /// Runs the helpers of one turn.
 #[derive(Clone, Debug)]
 pub(super) struct TurnHelpers {
-    services: TurnServices,
+    conversation: Conversation,
 }
 
 struct HelperEnd {
@@ -76,7 +76,7 @@ struct HelperRecord {
 
 /// A helper that has not begun.
 struct OpenHelper {
-    services: TurnServices,
+    conversation: Conversation,
     client: Arc<HelperClient>,
     tokens: CallTokens,
     /// Keeps other processes from writing to its session.
@@ -99,8 +99,8 @@ impl HelperRunner for TurnHelpers {
 }
 
 impl TurnHelpers {
-    pub(super) fn new(services: TurnServices) -> TurnHelpers {
-        TurnHelpers { services }
+    pub(super) fn new(conversation: Conversation) -> TurnHelpers {
+        TurnHelpers { conversation }
     }
 
     fn start_in_background(
@@ -109,8 +109,8 @@ impl TurnHelpers {
         call: CallId,
         record: HelperRecord,
     ) -> ToolOutcome {
-        self.services.grants = self.services.grants.detached();
-        let env = Arc::clone(&self.services.env);
+        self.conversation.grants = self.conversation.grants.detached();
+        let env = Arc::clone(&self.conversation.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
         let session = Arc::clone(&env);
@@ -155,11 +155,12 @@ impl TurnHelpers {
             Err(refusal) => return HelperEnd::failed(refusal),
         };
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
-        let waiting = self.services.env.helpers.slot(selection.get().model.concurrent_requests());
+        let waiting =
+            self.conversation.env.helpers.slot(selection.get().model.concurrent_requests());
         let Some(_slot) = tokens.call.run_until_cancelled(waiting).await else {
             return HelperEnd::failed(cancelled());
         };
-        let env = &self.services.env;
+        let env = &self.conversation.env;
         let lock = match env.log.store() {
             Some(store) => store.lock_session_when_released(&session).await.ok(),
             None => None,
@@ -168,8 +169,8 @@ impl TurnHelpers {
         let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
         let prefix = format!("{}p", short_id(&call));
         let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
-        let services = self.services.for_helper(helper_env, selection, &task.kind);
-        let helper = OpenHelper { services, client, tokens, lock };
+        let conversation = self.conversation.for_helper(helper_env, selection, &task.kind);
+        let helper = OpenHelper { conversation, client, tokens, lock };
         let whole = Jobs::output_folder(&env.shared.process.folders.state, &env.session);
         let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
@@ -181,14 +182,14 @@ impl TurnHelpers {
 
     async fn selection(&self, task: &HelperTask) -> Result<SharedModelSelection, ToolRefusal> {
         let Some(name) = task.kind.model.clone() else {
-            return Ok(self.services.selection.clone());
+            return Ok(self.conversation.selection.clone());
         };
-        let finder = self.services.models.clone();
+        let finder = self.conversation.models.clone();
         let wanted = name.clone();
         let found = spawn_blocking(move || (finder.0)(&wanted)).await;
         let why = match found {
             Ok(Ok(model)) => {
-                let effort = self.services.selection.get().effort;
+                let effort = self.conversation.selection.get().effort;
                 return Ok(SharedModelSelection::new(model, effort));
             }
             Ok(Err(error)) => error_chain(&error),
@@ -203,11 +204,11 @@ impl TurnHelpers {
 
     /// Creates the session that keeps the helper's conversation, and records that this call starts it.
     fn create_session(&self, task: &HelperTask, call: &CallId) -> HelperRecord {
-        let env = &self.services.env;
+        let env = &self.conversation.env;
         let session = SessionId::random();
         let log = env.log.for_helper(session.clone(), call);
         let roots = env.files.roots();
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         let model = task.kind.model.clone();
         let row = SessionRow {
             real_cwd: roots.real_cwd().to_path_buf(),
@@ -230,12 +231,12 @@ impl TurnHelpers {
 impl OpenHelper {
     /// Holds the conversation, and ends everything that the helper has left running.
     async fn converse(self, task: &HelperTask) -> HelperEnd {
-        let mut context = context::environment_lines(self.services.env.files.roots());
-        context.extend(self.services.mode_context());
+        let mut context = context::environment_lines(self.conversation.env.files.roots());
+        context.extend(self.conversation.mode_context());
         let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
-        let services = self.services.clone();
-        let finished = self.run_turn(services, parts).await;
-        let env = &self.services.env;
+        let conversation = self.conversation.clone();
+        let finished = self.run_turn(conversation, parts).await;
+        let env = &self.conversation.env;
         env.jobs.close().await;
         let calls = self.client.calls();
         let tokens = env.helpers.tokens();
@@ -248,10 +249,11 @@ impl OpenHelper {
     }
 
     /// Runs one turn and shows its progress on the card.
-    async fn run_turn(&self, services: TurnServices, parts: Vec<PromptPart>) -> FinishedTurn {
+    async fn run_turn(&self, conversation: Conversation, parts: Vec<PromptPart>) -> FinishedTurn {
         let CallTokens { call, turn } = self.tokens.clone();
-        let env = Arc::clone(&services.env);
-        let turn = Turn::of_helper(services, History::default(), UserMessage { parts }, call, turn);
+        let env = Arc::clone(&conversation.env);
+        let turn =
+            Turn::of_helper(conversation, History::default(), UserMessage { parts }, call, turn);
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);

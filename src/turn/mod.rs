@@ -15,7 +15,7 @@ mod next_step;
 mod prompt;
 mod room;
 mod selection;
-mod services;
+mod conversation;
 mod shared_grants;
 mod steering;
 mod told;
@@ -59,6 +59,7 @@ pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::{Check, SharedChecks};
+pub(crate) use conversation::Conversation;
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
@@ -67,7 +68,6 @@ pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
 pub(crate) use selection::{ModelSelection, SharedModelSelection};
-pub(crate) use services::TurnServices;
 pub(crate) use shared_grants::SharedGrants;
 pub(crate) use steering::SteeringQueue;
 pub(crate) use told::Told;
@@ -75,7 +75,7 @@ pub(crate) use told::Told;
 /// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].
 #[derive(Debug)]
 pub(crate) struct Turn {
-    services: TurnServices,
+    conversation: Conversation,
     cancel: CancellationToken,
     history: History,
     runner: CallRunner,
@@ -155,28 +155,28 @@ enum TurnStep {
 
 impl Turn {
     pub(crate) fn new(
-        services: TurnServices,
+        conversation: Conversation,
         history: History,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
-        let mut turn = Turn::without_helpers(services.clone(), history, prompt, cancel);
-        if services.env.helpers.catalogue().is_some() {
-            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(services)));
+        let mut turn = Turn::without_helpers(conversation.clone(), history, prompt, cancel);
+        if conversation.env.helpers.catalogue().is_some() {
+            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(conversation)));
         }
         turn
     }
 
     /// A turn of a helper.
     fn of_helper(
-        services: TurnServices,
+        conversation: Conversation,
         history: History,
         prompt: UserMessage,
         cancel: CancellationToken,
         session_turn: CancellationToken,
     ) -> Turn {
-        let limits = services.limits;
-        let turn = Turn::without_helpers(services, history, prompt, cancel);
+        let limits = conversation.limits;
+        let turn = Turn::without_helpers(conversation, history, prompt, cancel);
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(limits, &History::default());
         let helper = Some(HelperTurn { session_turn, shared: Default::default() });
@@ -184,7 +184,7 @@ impl Turn {
     }
 
     fn without_helpers(
-        services: TurnServices,
+        conversation: Conversation,
         mut history: History,
         prompt: UserMessage,
         cancel: CancellationToken,
@@ -192,25 +192,25 @@ impl Turn {
         let first_message = history.messages.len();
         let excerpt = excerpt(&prompt);
         history.push(Message::User(prompt));
-        let budget = TurnBudget::new(services.max_requests);
-        let mut limits = services.limits;
-        limits.set("turn_requests", f64::from(services.max_requests));
+        let budget = TurnBudget::new(conversation.max_requests);
+        let mut limits = conversation.limits;
+        limits.set("turn_requests", f64::from(conversation.max_requests));
         let meter = SpendingMeter::new(limits, &history);
         let cards = OpenCards::new(
-            Arc::clone(services.client()),
-            services.log().clone(),
-            services.cancellable.clone(),
+            Arc::clone(conversation.client()),
+            conversation.log().clone(),
+            conversation.cancellable.clone(),
         );
-        services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
-        let known_changes = services.env.shared.checkpoint.change_count();
+        conversation.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
+        let known_changes = conversation.env.shared.checkpoint.change_count();
         let runner = CallRunner::new(
-            Arc::clone(&services.env),
-            services.grants.clone(),
+            Arc::clone(&conversation.env),
+            conversation.grants.clone(),
             CallOrigin::Conversation,
-            services.queue.clone(),
+            conversation.queue.clone(),
         );
         Turn {
-            services,
+            conversation,
             cancel,
             history,
             runner,
@@ -236,15 +236,15 @@ impl Turn {
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
         if !self.is_helper() {
-            self.services.env.shared.checkpoint.drop_costly_baseline();
-            self.services.env.helpers.open_questions(&self.cancel);
+            self.conversation.env.shared.checkpoint.drop_costly_baseline();
+            self.conversation.env.helpers.open_questions(&self.cancel);
         }
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
         let mut step = self.first_step();
         let result = loop {
-            self.services.send_notices();
+            self.conversation.send_notices();
             step = match self.take_step(step).await {
                 ControlFlow::Continue(next) => next,
                 ControlFlow::Break(result) => break result,
@@ -307,7 +307,7 @@ impl Turn {
     async fn finish(mut self, mut result: Result<StopReason, Error>) -> FinishedTurn {
         self.report_prompt().await;
         if !self.is_helper() {
-            self.services.env.helpers.close_questions().await;
+            self.conversation.env.helpers.close_questions().await;
         }
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
@@ -320,28 +320,28 @@ impl Turn {
         if matches!(result, Ok(StopReason::Refusal)) {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.prompt.first_message);
-            self.services.log().add_entry(Entry::Refused);
-            self.services.forget_told_context();
+            self.conversation.log().add_entry(Entry::Refused);
+            self.conversation.forget_told_context();
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }
         self.keep_unread_steering();
         if !self.is_helper() {
-            calls::file_change_recorder::end_turn(&self.services, &self.cancel).await;
+            calls::file_change_recorder::end_turn(&self.conversation, &self.cancel).await;
         }
         self.share_spending();
         let why = result.as_ref().map_or("error", |stop| stop.as_str());
-        let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
+        let written = self.conversation.log().end_turn(why, self.history.minted, self.history.cost);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
-        self.services.send_notices();
+        self.conversation.send_notices();
         FinishedTurn { history: self.history, result }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first
     /// turn has their tools.
     async fn wait_for_servers(&mut self) {
-        let remote_tools = self.services.tools.remote_tools();
+        let remote_tools = self.conversation.tools.remote_tools();
         let Some(limit) = remote_tools.take_wait_limit() else { return };
         let settled = self.cancel.run_until_cancelled(remote_tools.servers_settled());
         tokio::time::timeout(limit, settled).await.ok();
@@ -355,7 +355,7 @@ impl Turn {
                  added as soon as they connect.",
                 late.join(", ")
             );
-            self.services.client().update(Update::Notice(text));
+            self.conversation.client().update(Update::Notice(text));
         }
     }
 
@@ -368,7 +368,7 @@ impl Turn {
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Both;
         let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
-        self.services.log().add_entry(entry);
+        self.conversation.log().add_entry(entry);
         self.prompt.unreported = Some((id, message));
     }
 
@@ -376,10 +376,10 @@ impl Turn {
     /// request tells it while it waits for the model.
     async fn report_prompt(&mut self) {
         let Some((id, message)) = self.prompt.unreported.take() else { return };
-        if self.services.client().follows_prompts() {
+        if self.conversation.client().follows_prompts() {
             // The prompt is stored before the client is told of it.
-            self.services.log().flush().written().await;
-            self.services.report_message(None, &id, &message);
+            self.conversation.log().flush().written().await;
+            self.conversation.report_message(None, &id, &message);
         }
     }
 
@@ -390,7 +390,7 @@ impl Turn {
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
-        self.last_hidden = Some(self.services.log().add_entry(entry));
+        self.last_hidden = Some(self.conversation.log().add_entry(entry));
     }
 
     /// Tells the model why it was stopped, if no answer of it is the last message.
@@ -402,8 +402,8 @@ impl Turn {
 
     /// Tells the model that the user has changed the mode during the turn.
     fn announce_mode_change(&mut self) {
-        if self.services.told.knows_mode()
-            && let Some(line) = self.services.mode_context()
+        if self.conversation.told.knows_mode()
+            && let Some(line) = self.conversation.mode_context()
         {
             let text = format!("The user has changed the mode.\n{line}");
             let message = UserMessage { parts: vec![PromptPart::Context(text)] };
@@ -421,7 +421,7 @@ impl Turn {
 
     async fn wait(&mut self, delay: Duration, why: Option<String>) -> TurnStep {
         if let Some(why) = why {
-            self.services.client().update(Update::Notice(why));
+            self.conversation.client().update(Update::Notice(why));
         }
         let mut left = delay;
         loop {
@@ -430,7 +430,9 @@ impl Turn {
             let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
             let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
             let Some(next) = next.filter(|_| !is_over) else { return TurnStep::Sample };
-            self.services.client().update(Update::Notice(format!("{} s left.", next.as_secs())));
+            self.conversation
+                .client()
+                .update(Update::Notice(format!("{} s left.", next.as_secs())));
             left = next;
         }
     }

@@ -16,7 +16,7 @@ async fn a_call_that_panics_is_checked_too() {
     let root = real_path(project.path()).unwrap();
     let fixture = turn_fixture(Vec::new(), false, None);
     let client = Arc::clone(&fixture.client);
-    let mut env = Arc::into_inner(fixture.services.env).unwrap();
+    let mut env = Arc::into_inner(fixture.conversation.env).unwrap();
     let mut shared = SessionShared::default();
     shared.confinement.protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
     let state = tempfile::tempdir().unwrap();

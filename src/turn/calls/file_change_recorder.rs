@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{PreparedCall, SessionShared, ToolCtx, ToolOutcome, makes_environments};
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, PendingWrite, SessionLog};
@@ -216,9 +216,9 @@ impl RepositoryCheck {
 
 /// At the end of the turn, adds the changes of commands that went on in the background to their
 /// call.
-pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &CancellationToken) {
-    let checkpoint = &services.env.shared.checkpoint;
-    let log = services.log();
+pub(in crate::turn) async fn end_turn(conversation: &Conversation, cancel: &CancellationToken) {
+    let checkpoint = &conversation.env.shared.checkpoint;
+    let log = conversation.log();
     let (calls, before) = checkpoint.end_turn();
     if let Some((before, (last, others))) = before.zip(calls.split_last()) {
         let turn = log.turn();

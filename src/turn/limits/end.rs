@@ -30,12 +30,12 @@ impl Turn {
     pub(in crate::turn) fn tell_unlimited_cost(&self, model: &dyn Model) {
         let is_first = self.history.spent.requests == 1 && !self.is_helper();
         let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
-        if is_first && is_cost_unknown && self.services.limits.has_cost() {
+        if is_first && is_cost_unknown && self.conversation.limits.has_cost() {
             let text = format!(
                 "The price of {} is not known, so a limit of cost has no effect.",
                 model.name()
             );
-            self.services.client().update(Update::Notice(text));
+            self.conversation.client().update(Update::Notice(text));
         }
     }
 
@@ -45,7 +45,7 @@ impl Turn {
         let notices = self.meter.take_notices(now);
         // The user is told about the spending of helpers when the turn of the session goes on.
         for notice in notices.into_iter().filter(|_| !self.is_helper()) {
-            self.services.client().update(Update::Notice(notice));
+            self.conversation.client().update(Update::Notice(notice));
         }
         self.budget.reached = self.meter.reached(now);
     }

@@ -44,7 +44,7 @@ impl Turn {
     /// Brings together what the session and its helpers have used up by now.
     pub(in crate::turn) fn share_spending(&mut self) -> Amounts {
         let elapsed = self.began.elapsed();
-        let shared = self.services.spending.clone();
+        let shared = self.conversation.spending.clone();
         if let Some(helper) = &mut self.helper {
             let own = self.history.spent;
             let cost = self.history.cost;

@@ -22,7 +22,7 @@ impl Turn {
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
         // A replay reads no files.
-        let recording = self.services.env.shared.process.recording.clone();
+        let recording = self.conversation.env.shared.process.recording.clone();
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
             if let Some(recorded) = recorded.filter(|_| self.prompt.first_message == 0) {
@@ -30,10 +30,10 @@ impl Turn {
             }
             return;
         }
-        if self.prompt.first_message > 0 && self.services.env.skills.skills().is_some() {
+        if self.prompt.first_message > 0 && self.conversation.env.skills.skills().is_some() {
             return;
         }
-        let env = Arc::clone(&self.services.env);
+        let env = Arc::clone(&self.conversation.env);
         let stop = self.cancel.child_token();
         let reading = {
             let stop = stop.clone();
@@ -49,8 +49,8 @@ impl Turn {
         match read {
             // The text and the list of skills are used together or not at all.
             Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
-                self.services.env.skills.replace(skills);
-                self.services.told.set_lacks_instructions(false);
+                self.conversation.env.skills.replace(skills);
+                self.conversation.told.set_lacks_instructions(false);
                 let recorded = match unreadable.as_slice() {
                     [] => text.into(),
                     names => json!({ TEXT: text, UNREADABLE: names }),
@@ -73,7 +73,7 @@ impl Turn {
     fn use_context(&mut self, recorded: &Value) {
         for name in recorded[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str)
         {
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
             )));
         }
@@ -83,9 +83,9 @@ impl Turn {
 
     /// Tells the user once, and the model once in each conversation.
     fn report_missing_context(&mut self, why: &str) {
-        let is_known = self.services.told.set_lacks_instructions(true);
+        let is_known = self.conversation.told.set_lacks_instructions(true);
         if !is_known {
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "The project's instructions, notes and skills {why}, so the model does not have \
                  them. Your next prompt tries again."
             )));

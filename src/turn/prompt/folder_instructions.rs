@@ -99,15 +99,15 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
-        let recording = &self.services.env.shared.process.recording;
+        let recording = &self.conversation.env.shared.process.recording;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(FOLDER_INSTRUCTIONS, &named())?;
             return recorded.as_str().map(str::to_owned);
         }
-        for (root, folders) in folders_below(self.services.env.files.roots(), &touched) {
-            let (folders, limit) = self.services.told.take_new_folders(folders);
+        for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
+            let (folders, limit) = self.conversation.told.take_new_folders(folders);
             if folders.is_empty() || limit == 0 {
                 continue;
             }
@@ -117,7 +117,7 @@ impl Turn {
             let cancellable = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
-                self.services.told.take_back_folders(&looked_at);
+                self.conversation.told.take_back_folders(&looked_at);
                 continue;
             };
             // The model has a file that it has just read, and those of a conversation that was loaded.
@@ -126,7 +126,7 @@ impl Turn {
                 .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
             text.extend(new.map(|(_, _, instructions)| instructions));
         }
-        self.services.told.count_folder_bytes(text.len());
+        self.conversation.told.count_folder_bytes(text.len());
         let text = Some(text).filter(|text| !text.is_empty())?;
         if let Some(recorder) = recording.recorder_of(FOLDER_INSTRUCTIONS) {
             recorder.record_call("view", FOLDER_INSTRUCTIONS, &named(), text.as_str().into());

@@ -63,11 +63,11 @@ impl RoomState {
 impl Turn {
     /// Makes room before a request if the conversation has nearly filled the window.
     pub(in crate::turn) async fn make_room(&mut self) {
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         if self.history.meter.last_count().is_none() {
             // The server may just be saying how large the window is. A recording has no place for the list of
             // models, which comes when it comes.
-            let asking = if self.services.env.shared.process.recording.is_in_use() {
+            let asking = if self.conversation.env.shared.process.recording.is_in_use() {
                 selection.model.warm_up()
             } else {
                 selection.model.find_window()
@@ -75,10 +75,10 @@ impl Turn {
             self.cancel.run_until_cancelled(timeout(WINDOW_TIMEOUT, asking)).await;
         }
         let window = compaction::window(selection.model.as_ref(), &self.history);
-        let services = self.services.clone();
+        let conversation = self.conversation.clone();
         let fixed = || {
-            let tools = services.tools.specs(&services.offer(), Some(window));
-            compaction::fixed_weight(&services, &tools)
+            let tools = conversation.tools.specs(&conversation.offer(), Some(window));
+            compaction::fixed_weight(&conversation, &tools)
         };
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Far below each limit nothing has to be counted.
@@ -107,7 +107,7 @@ impl Turn {
         }
         if is_crowded && !std::mem::replace(&mut self.room.is_crowding_told, true) {
             let name = selection.model.name();
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "{name} reads the same again and again, because what it needs at the same time does not \
                  fit into its window of {window} tokens. Give it a smaller task, or choose a model with a \
                  larger window."
@@ -120,15 +120,15 @@ impl Turn {
     /// Cuts results that leave no room for what the model says about them. Returns which.
     pub(in crate::turn) fn cut_long_results(&self, results: &mut [ToolMessage]) -> Vec<CallId> {
         let weight: u64 = results.iter().map(|result| text_weight(&result.text)).sum();
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let meter = &self.history.meter;
         // The room is never more than the window. Most results are far below it.
         if meter.tokens(weight) < window / 16 {
             return Vec::new();
         }
-        let tools = self.services.tools.specs(&self.services.offer(), Some(window));
-        let fixed = compaction::fixed_weight(&self.services, &tools);
+        let tools = self.conversation.tools.specs(&self.conversation.offer(), Some(window));
+        let fixed = compaction::fixed_weight(&self.conversation, &tools);
         let max_output = selection.model.max_output();
         let budget = WindowBudget::new(window, max_output, meter.tokens(fixed));
         let mut left = meter.weight(budget.results_room());
@@ -157,8 +157,8 @@ impl Turn {
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
-        self.services.told.forget_folders();
-        self.services.log().add_entry(Entry::Pruned { kept });
+        self.conversation.told.forget_folders();
+        self.conversation.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
     }
 
@@ -169,7 +169,7 @@ impl Turn {
             let window = model.window().unwrap_or_else(|| model.assumed_window());
             estimate < WindowBudget::new(window, model.max_output(), 0).usable()
         };
-        match self.services.selection.previous() {
+        match self.conversation.selection.previous() {
             Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
                 ModelSelection { model, ..selection }
             }
@@ -183,9 +183,9 @@ impl Turn {
         reason: CompactionReason<'_>,
     ) -> CompactionOutcome {
         let messages = self.history.messages.len();
-        let services = self.services.clone();
+        let conversation = self.conversation.clone();
         let compactor = Compactor {
-            services: &services,
+            conversation: &conversation,
             cancel: &self.cancel,
             history: &mut self.history,
             selection,
@@ -210,7 +210,7 @@ impl Turn {
         error: LlmError,
         shown: ShownSoFar,
     ) -> TurnStep {
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         self.room.overflows += 1;
         if self.room.overflows > MAX_OVERFLOWS {
             return self.give_up_room(selection.model.as_ref(), &error);
@@ -269,7 +269,7 @@ impl Turn {
         request: &Request,
         shown: ShownSoFar,
     ) -> TurnStep {
-        let size = self.history.meter.tokens(request_weight(&self.services, request));
+        let size = self.history.meter.tokens(request_weight(&self.conversation, request));
         let may_be_full =
             size >= SMALLEST_FULL_WINDOW && compaction::is_window_assumed(model, &self.history);
         if shown != ShownSoFar::Nothing || !may_be_full && !self.room.has_guessed {
@@ -302,7 +302,7 @@ impl Turn {
         error: &LlmError,
         request: &Request,
     ) {
-        let weight = request_weight(&self.services, request);
+        let weight = request_weight(&self.conversation, request);
         let least = self.least_window(request);
         let meter = &mut self.history.meter;
         let fits = meter.last_count().unwrap_or_default();
@@ -351,15 +351,15 @@ impl Turn {
             return;
         }
         self.history.meter.forget_count();
-        if !self.services.told.first_time(OnceNotice::Truncation) {
+        if !self.conversation.told.first_time(OnceNotice::Truncation) {
             return;
         }
-        let sent = self.history.meter.tokens(request_weight(&self.services, request));
+        let sent = self.history.meter.tokens(request_weight(&self.conversation, request));
         let consequence = told.map_or_else(
             || "The conversation is kept shorter for now".to_owned(),
             |tokens| format!("Its window is known to have {tokens} tokens, so nothing is changed"),
         );
-        self.services.client().update(Update::Notice(format!(
+        self.conversation.client().update(Update::Notice(format!(
             "The server seems to have cut the prompt: it counts {} tokens where about {sent} were sent. \
              {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
             usage.input
@@ -395,8 +395,8 @@ impl Turn {
         } else {
             return;
         };
-        if self.services.told.first_time(kind) {
-            self.services.client().update(Update::Notice(notice));
+        if self.conversation.told.first_time(kind) {
+            self.conversation.client().update(Update::Notice(notice));
         }
     }
 }

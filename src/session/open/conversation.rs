@@ -1,4 +1,4 @@
-//! Makes the services of a session from what was loaded for it.
+//! Makes the conversation of a session from what was loaded for it.
 
 use std::mem::take;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::tools::{
     ConfinementSettings, HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox,
 };
 use crate::turn::{
-    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
-    SharedModelSelection, SharedSpending, StandaloneCalls, Told, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
+    SharedGrants, SharedModelSelection, SharedSpending, StandaloneCalls, Told,
 };
 use turnwright_policy::permission::{Mode, SharedMode};
 use turnwright_store::SessionLog;
@@ -22,13 +22,13 @@ use turnwright_types::ids::SessionId;
 use turnwright_workspace::files::{Files, Roots, SessionTmp};
 
 impl SessionHost {
-    /// Creates the services of a session.
-    pub(super) fn turn_services(
+    /// Creates the conversation of a session.
+    pub(super) fn conversation(
         self: &Arc<Self>,
         id: SessionId,
         loaded: LoadedSession,
         client: ClientSide,
-    ) -> TurnServices {
+    ) -> Conversation {
         let LoadedSession { roots, mut policy, confinement, model, effort, .. } = loaded;
         let checks = SharedChecks::default();
         checks.set(take(&mut policy.checks));
@@ -36,7 +36,7 @@ impl SessionHost {
         let mut env = self.tool_env(id, roots, policy, confinement, client);
         env.log = log;
         let host = Arc::clone(self);
-        TurnServices {
+        Conversation {
             spending: SharedSpending::default(),
             queue: AdmissionQueue::default(),
             cancellable: CancellableCalls::default(),

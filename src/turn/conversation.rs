@@ -1,4 +1,4 @@
-//! The services and settings of a session that its turns work with.
+//! A conversation with the model: what the turns of a session, or the turn of a helper, work with.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::{
     SharedModelSelection, SharedSpending, SpendingLimits, Told,
 };
 
-/// The services and settings that a turn works with. The session owns them and clones the handle
-/// for each of its turns.
+/// Everything that a turn works with but the history. The session owns it and clones the handle for each of
+/// its turns; a helper has one of its own.
 #[derive(Clone)]
-pub(crate) struct TurnServices {
+pub(crate) struct Conversation {
     /// The model and its effort. A change applies from the next request on.
     pub selection: SharedModelSelection,
     /// The tools that the model can call.
@@ -51,10 +51,10 @@ pub(crate) struct TurnServices {
     pub models: ModelFinder,
 }
 
-impl std::fmt::Debug for TurnServices {
+impl std::fmt::Debug for Conversation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("TurnServices")
+            .debug_struct("Conversation")
             .field("selection", &self.selection)
             .finish_non_exhaustive()
     }
@@ -67,7 +67,7 @@ const MAX_HELPER_REQUESTS: u32 = 30;
 /// The prefix of the context line that tells the model the mode.
 pub(super) const MODE_PREFIX: &str = "Mode: ";
 
-impl TurnServices {
+impl Conversation {
     /// The conversation of a helper. It has its own environment, tools, instructions and limit of requests; the
     /// queue of calls and all spending belong to the session.
     pub(super) fn for_helper(
@@ -75,10 +75,10 @@ impl TurnServices {
         env: ToolEnv,
         selection: SharedModelSelection,
         kind: &HelperType,
-    ) -> TurnServices {
+    ) -> Conversation {
         let system_prompt =
             format!("{}\n{HELPER_INSTRUCTIONS}{}", self.system_prompt, kind.instructions);
-        TurnServices {
+        Conversation {
             env: Arc::new(env),
             selection,
             tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),

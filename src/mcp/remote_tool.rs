@@ -29,7 +29,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 
 /// Maximum length of an argument in a title.
@@ -338,7 +337,7 @@ impl RemoteToolCall {
                 return ToolOutcome::failed(server.lost_call_message(connection).await);
             }
         };
-        let folder = Jobs::output_folder(&ctx.env.shared.process.folders.state, &ctx.env.session);
+        let folder = ctx.env.output_folder();
         let file = folder.join(format!("{}.txt", file_name(ctx.call.as_str())));
         if listed.results.is_none() && tool_outcome::is_short(&result) {
             return tool_outcome::outcome(result, None, &file);

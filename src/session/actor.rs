@@ -359,7 +359,7 @@ impl SessionActor {
                 // prompt told the model is gone.
                 self.history.minted += 10_000;
                 self.conversation.forget_told_context();
-                self.conversation.grants.set(turn.grants);
+                *self.conversation.grants.lock() = turn.grants;
                 self.conversation.log().add_entry(Entry::Refused);
                 if let Some(steering) = &turn.steering {
                     self.keep_unread(steering);

@@ -54,7 +54,7 @@ impl SessionActor {
             self.send_notices();
             // Usage of helpers in the background since the last turn is not part of this turn.
             self.conversation.spending.add_helpers_to(&mut self.history);
-            let grants = self.conversation.grants.get();
+            let grants = self.conversation.grants.lock().clone();
             let typed = first_text(&prompt);
             let PromptWork { turn, steering } = self.prompt_work(prompt, typed, cancel.clone());
             let id = self.conversation.env.session.clone();

@@ -36,7 +36,7 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
-use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -388,10 +388,7 @@ impl ConfinementBuilder<'_> {
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &denied.unreadable,
             read_only: denied.unwritable,
-            unhidden: vec![Jobs::output_folder(
-                &self.env.shared.process.folders.state,
-                &self.env.session,
-            )],
+            unhidden: vec![self.env.output_folder()],
             layers: layers.layers(),
             private_tmp: self.private_tmp(environment),
         });

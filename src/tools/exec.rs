@@ -289,13 +289,8 @@ impl Tool for Exec {
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
-        env.shared.guard.watch(
-            &job,
-            pass,
-            confinement,
-            &env.shared.checkpoint,
-            env.quarantine_folder(),
-        );
+        let shared = &env.shared;
+        shared.guard.watch(&job, pass, confinement, &shared.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };

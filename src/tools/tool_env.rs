@@ -94,11 +94,10 @@ impl ToolEnv {
         client: Arc<dyn Client>,
     ) -> ToolEnv {
         // The model may read what is in the folder of its session.
-        let outputs = Jobs::output_folder(&self.shared.process.folders.state, &self.session);
         let shared = Arc::clone(&self.shared);
         let display = CommandDisplay::default();
         ToolEnv {
-            jobs: Jobs::new(outputs).with_prefix(job_prefix),
+            jobs: Jobs::new(self.output_folder()).with_prefix(job_prefix),
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, display)
         }
@@ -162,8 +161,13 @@ impl ToolEnv {
         self.shared.checkpoint.watch(self.files.roots(), obeyed, git, writable);
     }
 
+    /// The folder of the session's long outputs.
+    pub(crate) fn output_folder(&self) -> PathBuf {
+        Jobs::output_folder(&self.shared.process.folders.state, &self.session)
+    }
+
     /// The folder that keeps a copy of what commands wrote into protected places.
     pub fn quarantine_folder(&self) -> PathBuf {
-        Jobs::output_folder(&self.shared.process.folders.state, &self.session).join("protected")
+        self.output_folder().join("protected")
     }
 }

@@ -31,7 +31,6 @@ use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_workspace::exec::Jobs;
 
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
@@ -171,7 +170,7 @@ impl TurnHelpers {
         let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
         let conversation = self.conversation.for_helper(helper_env, selection, &task.kind);
         let helper = OpenHelper { conversation, client, tokens, lock };
-        let whole = Jobs::output_folder(&env.shared.process.folders.state, &env.session);
+        let whole = env.output_folder();
         let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
             shorten(text, whole.join(format!("{call}.md"))).await;

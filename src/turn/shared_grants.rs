@@ -16,17 +16,8 @@ impl SharedGrants {
         self.0.lock()
     }
 
-    /// The answers so far.
-    pub(crate) fn get(&self) -> Grants {
-        self.0.lock().clone()
-    }
-
-    pub(crate) fn set(&self, grants: Grants) {
-        *self.0.lock() = grants;
-    }
-
     /// The answers so far, for a conversation that is to share no later ones.
     pub(super) fn detached(&self) -> SharedGrants {
-        SharedGrants(Arc::new(Mutex::new(self.get())))
+        SharedGrants(Arc::new(Mutex::new(self.lock().clone())))
     }
 }

@@ -1,19 +1,17 @@
 //! Keeps track of what was told already: the notices that the user gets once, and the context that the model has
 //! as long as it is not left out of the conversation.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::prompt::folder_instructions::ToldFolders;
 use turnwright_policy::permission::Mode;
-use turnwright_types::effect::Effect;
 
 /// A notice that the user gets once in a session, be it about the session itself or about a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::turn) enum OnceNotice {
+pub(super) enum OnceNotice {
     /// The server truncates prompts.
     Truncation,
     /// The window is small.
@@ -45,18 +43,18 @@ struct ToldContext {
 
 impl Told {
     /// The state of a new helper: its model knows nothing yet, but its user is the one of the session.
-    pub(in crate::turn) fn for_helper(&self) -> Told {
+    pub(super) fn for_helper(&self) -> Told {
         Told { notices: Arc::clone(&self.notices), context: Arc::default() }
     }
 
     /// Marks the notice as told. Returns true if it was not told before.
-    pub(in crate::turn) fn first_time(&self, notice: OnceNotice) -> bool {
+    pub(super) fn first_time(&self, notice: OnceNotice) -> bool {
         let bit = 1 << notice as u8;
         self.notices.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     /// Forgets everything that was told to the model, because it may no longer be in its context.
-    pub(in crate::turn) fn forget_context(&self) {
+    pub(super) fn forget_context(&self) {
         let mut context = self.context.lock();
         context.mode = None;
         context.folders = ToldFolders::default();
@@ -68,43 +66,22 @@ impl Told {
     }
 
     /// Returns true if the model was told a mode.
-    pub(in crate::turn) fn knows_mode(&self) -> bool {
+    pub(super) fn knows_mode(&self) -> bool {
         self.context.lock().mode.is_some()
     }
 
     /// Marks this mode as told. Returns the one before.
-    pub(in crate::turn) fn tell_mode(&self, mode: Mode) -> Option<Mode> {
+    pub(super) fn tell_mode(&self, mode: Mode) -> Option<Mode> {
         self.context.lock().mode.replace(mode)
     }
 
-    /// Marks the instructions of all folders as untold, because the model no longer has the results that they
-    /// came with.
-    pub(in crate::turn) fn forget_folders(&self) {
-        self.context.lock().folders = ToldFolders::default();
-    }
-
-    /// The real paths that a call touches and that are new. The folders of a known path are known, too.
-    pub(in crate::turn) fn new_paths(&self, effects: &[Effect]) -> Vec<PathBuf> {
-        self.context.lock().folders.new_paths(effects)
-    }
-
-    /// The folders that are new, and how many bytes their instructions may have.
-    pub(in crate::turn) fn take_new_folders(&self, folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
-        self.context.lock().folders.take_new(folders)
-    }
-
-    /// Notes that the instructions of these folders could not be read in time.
-    pub(in crate::turn) fn take_back_folders(&self, folders: &[PathBuf]) {
-        self.context.lock().folders.take_back(folders);
-    }
-
-    /// Counts the bytes of instructions that the model gets.
-    pub(in crate::turn) fn count_folder_bytes(&self, bytes: usize) {
-        self.context.lock().folders.bytes += bytes;
+    /// The folders whose instructions the model has.
+    pub(super) fn folders(&self) -> MappedMutexGuard<'_, ToldFolders> {
+        MutexGuard::map(self.context.lock(), |context| &mut context.folders)
     }
 
     /// Notes whether the instructions, notes and skills could not be read. Returns the answer of the time before.
-    pub(in crate::turn) fn set_lacks_instructions(&self, lacks_instructions: bool) -> bool {
+    pub(super) fn set_lacks_instructions(&self, lacks_instructions: bool) -> bool {
         std::mem::replace(&mut self.context.lock().lacks_instructions, lacks_instructions)
     }
 }

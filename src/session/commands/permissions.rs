@@ -27,7 +27,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let conversation = session.conversation.clone();
     let history = session.history.clone();
     if arguments == "forget" {
-        conversation.grants.set(Grants::default());
+        *conversation.grants.lock() = Grants::default();
     }
     PromptWork::of_command(async move {
         let keeps = arguments == "keep";
@@ -103,7 +103,7 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
 
 /// Makes what was allowed for this session last for the project.
 fn keep(conversation: &Conversation) -> Result<String, RuleChangeError> {
-    let grants = conversation.grants.get();
+    let grants = conversation.grants.lock().clone();
     if grants.project_rules().is_empty() {
         return Ok("No answer of this session can be kept for the project.".to_owned());
     }
@@ -163,7 +163,7 @@ fn show(conversation: &Conversation) -> String {
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
     let page = rule_store(conversation).map(|store| store.load()).unwrap_or_default();
-    let given = answer_rows(&conversation.grants.get(), &policy);
+    let given = answer_rows(&conversation.grants.lock(), &policy);
     text.push_str(&section("Answers of this session", &given));
     text.push_str(&section(
         "Rules for this project",

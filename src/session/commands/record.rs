@@ -33,7 +33,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let history = session.history.clone();
     // A replay does not know what the user has allowed before.
     if arguments != "stop" {
-        conversation.grants.set(Grants::default());
+        *conversation.grants.lock() = Grants::default();
     }
     PromptWork::of_command(async move {
         let own_conversation = conversation.clone();

@@ -206,12 +206,8 @@ impl SessionActor {
     ) -> Arc<Notify> {
         self.announcements.add_notices(take(&mut launch.notices));
         let remote_tools = self.conversation.tools.remote_tools().clone();
-        let servers = self.host.launch_servers(
-            &launch,
-            env,
-            remote_tools,
-            self.conversation.env.session.clone(),
-        );
+        let session = self.conversation.env.session.clone();
+        let servers = self.host.launch_servers(&launch, env, remote_tools, session);
         if let Some(watch) = watch {
             self.conversation.env.shared.guard.watch_servers(watch.of(servers.confined_programs()));
         }

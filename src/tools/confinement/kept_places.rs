@@ -105,12 +105,9 @@ impl ConfinementBuilder<'_> {
 
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.
     pub(super) fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
-        let mut places = self
-            .env
-            .shared
-            .guard
-            .linked_files()
-            .find(&self.env.shared.checkpoint, self.env.files.roots());
+        let shared = &self.env.shared;
+        let roots = self.env.files.roots();
+        let mut places = shared.guard.linked_files().find(&shared.checkpoint, roots);
         let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
         let deleted = deleted_first(self.command);
         places.folders.retain(|path| {

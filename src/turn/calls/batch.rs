@@ -38,7 +38,7 @@ impl Turn {
                 Ok((call, ticket)) => {
                     all_invalid = false;
                     let effects = call.effects().unwrap_or_default();
-                    let paths = self.conversation.told.new_paths(&effects);
+                    let paths = self.conversation.told.folders().new_paths(&effects);
                     if !paths.is_empty() {
                         new_paths.push((index, paths));
                     }

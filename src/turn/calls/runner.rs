@@ -91,7 +91,7 @@ pub(in crate::turn) fn cancelled() -> ToolRefusal {
 }
 
 /// Runs calls under one policy and one set of grants. Clones share them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(in crate::turn) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
     pub(in crate::turn) grants: SharedGrants,
@@ -99,12 +99,6 @@ pub(in crate::turn) struct CallRunner {
     queue: AdmissionQueue,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
-}
-
-impl std::fmt::Debug for CallRunner {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("CallRunner").field("env", &self.env).finish_non_exhaustive()
-    }
 }
 
 impl CallRunner {

@@ -27,7 +27,7 @@ const MAX_FOLDERS: usize = 64;
 pub(in crate::turn) struct ToldFolders {
     folders: HashSet<PathBuf>,
     /// The bytes of the instructions that the model got.
-    pub(in crate::turn) bytes: usize,
+    bytes: usize,
 }
 
 impl ToldFolders {
@@ -59,7 +59,7 @@ impl ToldFolders {
     }
 
     /// The folders that are new, and how many bytes their instructions may have.
-    pub(in crate::turn) fn take_new(&mut self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
+    fn take_new(&mut self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
         folders.retain(|folder| !self.folders.contains(folder));
         folders.truncate(MAX_FOLDERS);
         self.folders.extend(folders.iter().cloned());
@@ -67,7 +67,7 @@ impl ToldFolders {
     }
 
     /// Notes that the instructions of these folders could not be read in time.
-    pub(in crate::turn) fn take_back(&mut self, folders: &[PathBuf]) {
+    fn take_back(&mut self, folders: &[PathBuf]) {
         self.folders.retain(|folder| !folders.contains(folder));
     }
 }
@@ -107,7 +107,7 @@ impl Turn {
             return recorded.as_str().map(str::to_owned);
         }
         for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
-            let (folders, limit) = self.conversation.told.take_new_folders(folders);
+            let (folders, limit) = self.conversation.told.folders().take_new(folders);
             if folders.is_empty() || limit == 0 {
                 continue;
             }
@@ -117,7 +117,7 @@ impl Turn {
             let cancellable = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
-                self.conversation.told.take_back_folders(&looked_at);
+                self.conversation.told.folders().take_back(&looked_at);
                 continue;
             };
             // The model has a file that it has just read, and those of a conversation that was loaded.
@@ -126,7 +126,7 @@ impl Turn {
                 .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
             text.extend(new.map(|(_, _, instructions)| instructions));
         }
-        self.conversation.told.count_folder_bytes(text.len());
+        self.conversation.told.folders().bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
         if let Some(recorder) = recording.recorder_of(FOLDER_INSTRUCTIONS) {
             recorder.record_call("view", FOLDER_INSTRUCTIONS, &named(), text.as_str().into());

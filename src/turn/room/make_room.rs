@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::next_step::ShownSoFar;
+use crate::turn::prompt::folder_instructions::ToldFolders;
 use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
@@ -157,7 +158,7 @@ impl Turn {
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
-        self.conversation.told.forget_folders();
+        *self.conversation.told.folders() = ToldFolders::default();
         self.conversation.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
     }

@@ -151,7 +151,7 @@ pub fn edited_files(
         let folder = workdir.join(edit.command.folder.as_ref()?);
         if edit.folders == Folders::Destination {
             let copy = copied(&edit, &folder, disk)?;
-            // What is in the session's `/tmp` is gone with it.
+            // The session removes its `/tmp` at its end.
             if edit.moves() && copy.leaves_project() {
                 return None;
             }

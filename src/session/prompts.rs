@@ -281,7 +281,7 @@ impl SessionActor {
         context.extend(self.context.take_unfinished(last));
         context.extend(self.conversation.mode_context());
         context.extend(self.conversation.env.command_news());
-        context.extend(self.context.undo_news.take());
+        context.extend(self.context.unsent.take_undo_news());
         if !context.is_empty() {
             prompt.parts.push(PromptPart::Context(context));
         }

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::session::SessionHost;
 use crate::session::open::replay::{self, HistoryBuilder};
-use crate::session::undo::{UndoContext, UndoNews, UndoRequest, undo_news};
+use crate::session::pending_context::UnsentContext;
+use crate::session::undo::{UndoContext, UndoRequest, undo_news};
 use crate::turn::Conversation;
 use turnwright_store::{RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::message::{History, StopReason};
@@ -20,7 +21,7 @@ const PAGE_SIZE: usize = 64;
 pub(super) struct CheckpointTask {
     host: Arc<SessionHost>,
     conversation: Conversation,
-    news: UndoNews,
+    unsent: UnsentContext,
     history: History,
     pub(super) arguments: String,
     cancel: CancellationToken,
@@ -41,7 +42,7 @@ pub(super) fn start(
     let mut task = CheckpointTask {
         host: Arc::clone(&session.host),
         conversation: session.conversation.clone(),
-        news: session.context.undo_news.clone(),
+        unsent: session.context.unsent.clone(),
         history: session.history.clone(),
         arguments: call.arguments,
         cancel: call.cancel,
@@ -89,7 +90,7 @@ impl CheckpointTask {
         };
         let client = Arc::clone(self.conversation.client());
         let report = context.execute(planned, move |update| client.update(update)).await;
-        self.news.set(undo_news(&context.store, &context.session).await);
+        self.unsent.set_undo_news(undo_news(&context.store, &context.session).await);
         let mut text = report.text(context.files.roots());
         if missing > 0 {
             text.push_str("\nNo earlier turn has file changes to undo.\n");

@@ -142,7 +142,7 @@ impl SessionActor {
         )?;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.context.undo_news.set(undo_news(host.store(), &id).await);
+        self.context.unsent.set_undo_news(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
         self.conversation.restore_announced_mode(&self.history);
         if replay {

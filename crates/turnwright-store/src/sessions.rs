@@ -1,15 +1,16 @@
-//! Operations on whole sessions: list, rename, archive, move, delete and fork.
+//! Operations on whole sessions: list, summarise, rename, archive, move, delete and fork.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::read::{
+use crate::database;
+use crate::read::{
     SESSION_COLUMNS, path_to_value, session_key, session_row, to_millis, unfinished_calls,
 };
-use super::rows::finish_call;
-use super::{CallOutcome, CallRow, CallStatus, SessionRow, StoreError, schema};
+use crate::rows::finish_call;
+use crate::{CallOutcome, CallRow, CallStatus, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
 
 /// Which sessions to list.
@@ -80,7 +81,7 @@ pub fn list(
     };
     let last = after.map(|cursor| cursor.last);
     // A reader may see the database before its migration.
-    let no_helpers = if schema::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
+    let no_helpers = if database::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
     // A session that was created while the clock was ahead has turns that are older.
     let query = format!(
         "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE (created_at <= ?1 \
@@ -169,7 +170,7 @@ pub fn client_options(
     id: &SessionId,
 ) -> Result<Option<String>, StoreError> {
     // A reader may see the database before its migration.
-    if !schema::has_client_options(connection)? {
+    if !database::has_client_options(connection)? {
         return Ok(None);
     }
     let query = "SELECT client_options FROM sessions WHERE id = ?";
@@ -335,10 +336,43 @@ fn forked_outcome(call: &CallRow) -> CallOutcome {
     outcome
 }
 
+/// A session in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionSummary {
+    pub row: SessionRow,
+    /// The number of prompts to the model.
+    pub turns: u64,
+    /// The beginning of the first prompt.
+    pub words: String,
+    /// It is the conversation of a helper of another session.
+    pub is_helper: bool,
+}
+
+/// All sessions, the most recently used first.
+pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>, StoreError> {
+    // A reader may see the database before its migration.
+    let helper = if database::has_helpers(connection)? { "helper_of IS NOT NULL" } else { "0" };
+    let query = format!(
+        "SELECT {SESSION_COLUMNS}, \
+         (SELECT count(*) FROM turns WHERE session = sessions.key AND kind = 'prompt'), \
+         coalesce((SELECT words FROM turns WHERE session = sessions.key \
+         ORDER BY kind = 'prompt' DESC, number LIMIT 1), ''), {helper} FROM sessions ORDER BY updated_at DESC, key DESC"
+    );
+    let mut find = connection.prepare_cached(&query)?;
+    let rows = find.query_map([], |row| {
+        Ok(SessionSummary {
+            row: session_row(row)?,
+            turns: row.get(15)?,
+            words: row.get(16)?,
+            is_helper: row.get(17)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema;
 
     fn id(number: usize) -> SessionId {
         SessionId::from(format!("s{number}"))
@@ -346,7 +380,7 @@ mod tests {
 
     /// A store with this many sessions, each with a turn; the last is the newest.
     fn filled(count: usize) -> Connection {
-        let connection = schema::open_writer(None).unwrap();
+        let connection = database::open_writer(None).unwrap();
         for number in 0..count {
             let at = 1_000 + i64::try_from(number).unwrap() / 2;
             connection

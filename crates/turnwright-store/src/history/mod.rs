@@ -1,6 +1,8 @@
 //! Queries for calls and messages across all sessions: filtered, searched for words, newest first,
 //! page by page. Needs only a reading connection.
 
+mod text_search;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
@@ -11,13 +13,11 @@ use std::time::SystemTime;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Row, params_from_iter};
 
-use super::blobs;
-use super::packed_json::unpack;
 use super::read::{path_to_value, session_key, time_from_millis, to_millis};
-use super::rows;
-use super::schema;
-use super::text_search::TextSearch;
-use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError};
+use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError, blobs, rows};
+use crate::blobs::packed_json::unpack;
+use crate::database;
+use text_search::TextSearch;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Message, PromptPart, UserMessage, render_part};
 use turnwright_types::text;
@@ -294,8 +294,8 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
 /// The query for calls, with this column in the order of the rows.
 fn call_query(connection: &Connection, order: &str) -> Result<String, StoreError> {
     // A reader may see the database before its migration.
-    let spawn = if schema::has_helpers(connection)? { "calls.spawn_task" } else { "NULL" };
-    let has_first_entries = schema::has_first_entries(connection)?;
+    let spawn = if database::has_helpers(connection)? { "calls.spawn_task" } else { "NULL" };
+    let has_first_entries = database::has_first_entries(connection)?;
     let first_entry = if has_first_entries { "turns.first_entry" } else { "NULL" };
     let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", spawn);
     Ok(query.replace("{first_entry}", first_entry))

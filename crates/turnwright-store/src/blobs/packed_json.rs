@@ -5,8 +5,8 @@
 use rusqlite::Connection;
 use serde_json::{Map, Value};
 
-use super::StoreError;
-use super::blobs::{self, BlobFormat};
+use super::BlobFormat;
+use crate::StoreError;
 use turnwright_types::redact;
 
 /// Stands in the JSON for the content of the blob where the string is longer than that.
@@ -14,7 +14,7 @@ const BLOB_PLACE: char = '\u{fffc}';
 
 /// Which strings are stored as blobs, and how.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packing {
+pub(crate) struct Packing {
     /// Longer strings become blobs.
     max_inline: usize,
     /// Longer blobs are compressed.
@@ -25,13 +25,13 @@ pub(super) struct Packing {
 
 impl Packing {
     /// The view `tool_conversations` shows these, so they are never compressed.
-    pub(super) const ARGUMENTS: Packing = Packing { max_plain: usize::MAX, ..Packing::TEXTS };
-    pub(super) const TEXTS: Packing =
+    pub(crate) const ARGUMENTS: Packing = Packing { max_plain: usize::MAX, ..Packing::TEXTS };
+    pub(crate) const TEXTS: Packing =
         Packing { max_inline: 1024, max_plain: 1024, keeps_first_line: false };
     /// The user's own words, which each compaction repeats.
-    pub(super) const PROMPT: Packing = Packing { max_inline: 256, ..Packing::TEXTS };
+    pub(crate) const PROMPT: Packing = Packing { max_inline: 256, ..Packing::TEXTS };
     /// The message in place of a compacted conversation. Each of its parts has a heading.
-    pub(super) const REPLACEMENT: Packing = Packing { keeps_first_line: true, ..Packing::PROMPT };
+    pub(crate) const REPLACEMENT: Packing = Packing { keeps_first_line: true, ..Packing::PROMPT };
 
     fn format(self, text: &str) -> BlobFormat {
         if text.len() > self.max_plain { BlobFormat::Compressed } else { BlobFormat::Plain }
@@ -39,13 +39,13 @@ impl Packing {
 }
 
 /// A JSON text and the references to the strings that are stored as blobs.
-pub(super) struct PackedJson {
-    pub(super) body: String,
-    pub(super) refs: Option<String>,
+pub(crate) struct PackedJson {
+    pub(crate) body: String,
+    pub(crate) refs: Option<String>,
 }
 
 /// Serializes a value. Its long strings become blobs.
-pub(super) fn pack(
+pub(crate) fn pack(
     connection: &Connection,
     session: i64,
     mut value: Value,
@@ -58,7 +58,7 @@ pub(super) fn pack(
         .map(|(path, text)| {
             let mut text = text;
             redact::redact_in_place(&mut text);
-            let id = blobs::put(connection, session, text.as_bytes(), packing.format(&text))?;
+            let id = super::put(connection, session, text.as_bytes(), packing.format(&text))?;
             Ok(Value::Array(vec![path.into(), id.into()]))
         })
         .collect::<Result<Vec<_>, StoreError>>()?;
@@ -69,7 +69,7 @@ pub(super) fn pack(
 }
 
 /// Restores the value of a packed JSON text.
-pub(super) fn unpack(
+pub(crate) fn unpack(
     connection: &Connection,
     body: &str,
     refs: Option<&str>,
@@ -77,7 +77,7 @@ pub(super) fn unpack(
     let mut value: Value = serde_json::from_str(body)?;
     let refs: Vec<(String, i64)> = refs.map_or(Ok(Vec::new()), serde_json::from_str)?;
     for (path, id) in refs {
-        let text = blobs::get_text(connection, id)?;
+        let text = super::get_text(connection, id)?;
         let place =
             resolve_path(&mut value, &path).ok_or_else(|| StoreError::Damaged(path.clone()))?;
         let whole = match place.as_str() {
@@ -153,10 +153,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema;
+    use crate::database;
 
     fn connection() -> Connection {
-        let connection = schema::open_writer(None).unwrap();
+        let connection = database::open_writer(None).unwrap();
         let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0)";
         connection.execute(insert, []).unwrap();
         connection

@@ -28,7 +28,7 @@ enum ResultPlace {
 }
 
 /// Takes the result out of the strings of a card that begin to show it.
-pub(super) fn take_out(card: &mut Value, result: &str) {
+pub(crate) fn take_out(card: &mut Value, result: &str) {
     if result.len() < MIN_LENGTH {
         return;
     }
@@ -77,7 +77,7 @@ fn is_redacted(text: &str) -> bool {
 }
 
 /// Puts the result back into the card.
-pub(super) fn put_back(card: &mut Value, result: &str) {
+pub(crate) fn put_back(card: &mut Value, result: &str) {
     let stored = card.as_object_mut().and_then(|fields| fields.remove(FIELD)).unwrap_or_default();
     let places: BTreeMap<String, ResultPlace> = serde_json::from_value(stored).unwrap_or_default();
     for (pointer, place) in places {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::{StoreError, corruption};
+use crate::StoreError;
 
 /// Places in the first page, in bytes: the page size, the two numbers that say how the file is
 /// written, the size of the database in pages, and the first free page with their count.
@@ -27,10 +27,10 @@ const SCHEMA_AT: usize = 100;
 const INTERIOR_PAGE: u8 = 5;
 
 /// Copies the database `damaged` to `copy`, with the schema of the database `new`.
-pub(super) fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Result<(), StoreError> {
+pub(crate) fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Result<(), StoreError> {
     fs::copy(damaged, copy)?;
-    let log = corruption::with_suffix(copy, "-wal");
-    let has_log = fs::copy(corruption::with_suffix(damaged, "-wal"), log).is_ok();
+    let log = super::with_suffix(copy, "-wal");
+    let has_log = fs::copy(super::with_suffix(damaged, "-wal"), log).is_ok();
     if has_log {
         // The log must not hide the new schema. Where it cannot be emptied, it has no first page.
         let connection = Connection::open(copy)?;

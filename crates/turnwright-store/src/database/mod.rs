@@ -1,14 +1,16 @@
 //! The schema of the database, how it is opened, and how it is migrated.
 
+pub(crate) mod journal;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
 
-use super::StoreError;
-use super::health::StorageFault;
-use super::journal::Journal;
+use crate::StoreError;
+use crate::health::StorageFault;
+use journal::Journal;
 use turnwright_types::private_file;
 
 /// The migration from each version to the next. A published migration never changes. An older

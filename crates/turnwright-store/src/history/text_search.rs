@@ -7,7 +7,8 @@ use memchr::memmem::Finder;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use super::{StoreError, blobs};
+use crate::StoreError;
+use crate::blobs;
 
 /// The limit for the blobs that one search reads.
 const MAX_BLOB_BYTES: usize = 128 * 1024 * 1024;
@@ -15,7 +16,7 @@ const MAX_BLOB_BYTES: usize = 128 * 1024 * 1024;
 const MAX_WORDS: usize = 32;
 
 /// A search for words.
-pub(super) struct TextSearch<'a> {
+pub(crate) struct TextSearch<'a> {
     connection: &'a Connection,
     words: Vec<SearchWord>,
     /// All words are ASCII.
@@ -25,7 +26,7 @@ pub(super) struct TextSearch<'a> {
     blob_matches: HashMap<i64, u32>,
     remaining_bytes: usize,
     /// True if a blob was skipped because there are too many.
-    pub(super) is_truncated: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// A word as it occurs in plain text and in JSON.
@@ -35,7 +36,7 @@ struct SearchWord {
 }
 
 impl<'a> TextSearch<'a> {
-    pub(super) fn new(connection: &'a Connection, words: &str) -> TextSearch<'a> {
+    pub(crate) fn new(connection: &'a Connection, words: &str) -> TextSearch<'a> {
         let lower = words.to_lowercase();
         let words = lower.split_whitespace().take(MAX_WORDS).map(|word| {
             let quoted = serde_json::Value::from(word).to_string();
@@ -58,7 +59,7 @@ impl<'a> TextSearch<'a> {
 
     /// True if each word occurs in `text`, in one of the columns `plain`, in the JSON of column `json.0`,
     /// in the blobs that column `json.1` refers to, or in the blob whose id is in column `blob_id`.
-    pub(super) fn matches_row(
+    pub(crate) fn matches_row(
         &mut self,
         row: &Row<'_>,
         text: &str,
@@ -91,7 +92,7 @@ impl<'a> TextSearch<'a> {
     }
 
     /// True if each word occurs in the text.
-    pub(super) fn matches_text(&mut self, text: &str) -> bool {
+    pub(crate) fn matches_text(&mut self, text: &str) -> bool {
         self.words_in(text.as_bytes(), false) == self.all_words()
     }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::StoreError;
-use super::corruption::{self, with_suffix};
-use super::health::StorageFault;
+use crate::StoreError;
+use crate::damage::{self, with_suffix};
+use crate::health::StorageFault;
 
 /// SQLite's way to keep the connections of a database apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Journal {
+pub(crate) enum Journal {
     #[default]
     WriteAhead,
     /// A rollback journal, which needs nothing but locks of the database.
@@ -30,7 +30,7 @@ const STALE_LOCK: Duration = Duration::from_secs(60);
 
 impl Journal {
     /// Finds the fastest journal that works for a database at this path. Blocks.
-    pub(super) fn find(database: &Path) -> Journal {
+    pub(crate) fn find(database: &Path) -> Journal {
         // The first name is like that of the shared memory, whose locks may fail alone. Without them
         // SQLite tries for ten seconds to open a log.
         if !can_run(database, "-shm", "BEGIN EXCLUSIVE; ROLLBACK") {
@@ -49,7 +49,7 @@ impl Journal {
 
     /// Opens a connection. Until [`Journal::end_log`] it reads a database with a log without shared
     /// memory, which works while no other connection uses the database.
-    pub(super) fn open(self, path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    pub(crate) fn open(self, path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
         if self == Journal::WriteAhead {
             return Connection::open_with_flags(path, flags);
         }
@@ -64,7 +64,7 @@ impl Journal {
     }
 
     /// Has a log that the database may have written into it, and lets other connections in.
-    pub(super) fn end_log(self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn end_log(self, connection: &Connection) -> rusqlite::Result<()> {
         if self == Journal::WriteAhead {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl Journal {
 
 /// The suffix of the databases of this process that are only tried. It is random, because processes in several
 /// containers may have the same number.
-pub(super) static PROBE_SUFFIX: LazyLock<String> =
+pub(crate) static PROBE_SUFFIX: LazyLock<String> =
     LazyLock::new(|| format!(".probe-{:016x}", RandomState::new().build_hasher().finish()));
 
 /// Creates a database with a write-ahead log and reads from it.
@@ -93,7 +93,7 @@ fn can_run(database: &Path, suffix: &str, statements: &str) -> bool {
         Ok(statements != USE_LOG || with_suffix(&path, "-shm").is_file())
     });
     let was_created = std::fs::remove_file(&path).is_ok();
-    for suffix in corruption::SIDE_SUFFIXES {
+    for suffix in damage::SIDE_SUFFIXES {
         std::fs::remove_file(with_suffix(&path, suffix)).ok();
     }
     // Of other faults, opening the database tells.
@@ -115,7 +115,7 @@ fn remove_stale_lock(database: &Path) {
 }
 
 /// The notice about a database that has no write-ahead log.
-pub(super) fn notice(database: &Path) -> String {
+pub(crate) fn notice(database: &Path) -> String {
     let folder = database.parent().unwrap_or(database);
     let system = file_system(database).map(|name| format!(" ({name})")).unwrap_or_default();
     format!(
@@ -126,7 +126,7 @@ pub(super) fn notice(database: &Path) -> String {
 }
 
 /// Advice for moving the state to another file system.
-pub(super) const MOVE_ADVICE: &str = if cfg!(windows) {
+pub(crate) const MOVE_ADVICE: &str = if cfg!(windows) {
     "To move the state to a local disk, set LOCALAPPDATA (or TURNWRIGHT_HOME, if you use it)"
 } else {
     "To move the state to a local disk, set XDG_STATE_HOME (or TURNWRIGHT_HOME, if you use it)"

@@ -8,9 +8,12 @@ use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use serde::de::IgnoredAny;
 
-use super::health::StorageFault;
-use super::journal::Journal;
-use super::{StoreError, blobs, schema, schema_repair};
+use super::schema_repair;
+use crate::StoreError;
+use crate::blobs;
+use crate::database;
+use crate::database::journal::Journal;
+use crate::health::StorageFault;
 
 /// A table to copy. Its rows are read in the order of its own b-tree and found by an integer.
 struct SalvagedTable {
@@ -59,26 +62,26 @@ const MAX_RESTARTS: usize = 1_000;
 
 /// The outcome of a salvage.
 #[derive(Debug, Default)]
-pub(super) struct SalvageReport {
+pub(crate) struct SalvageReport {
     /// The number of sessions in the new database.
-    pub(super) sessions: usize,
+    pub(crate) sessions: usize,
     /// Sessions in the new database that lack parts, by id and first prompt.
-    pub(super) incomplete: BTreeSet<String>,
+    pub(crate) incomplete: BTreeSet<String>,
     /// Sessions that are not in the new database.
-    pub(super) lost: BTreeSet<String>,
+    pub(crate) lost: BTreeSet<String>,
     /// True if there may be more of both.
-    pub(super) may_miss_others: bool,
+    pub(crate) may_miss_others: bool,
 }
 
 /// Creates the database `new` and copies what can be read of the database `damaged`. If its
 /// schema is damaged, a copy with a new schema is made at `copy` and read instead.
-pub(super) fn salvage(
+pub(crate) fn salvage(
     damaged: &Path,
     new: &Path,
     copy: &Path,
     journal: Journal,
 ) -> Result<SalvageReport, StoreError> {
-    let target = schema::open_writer_with_journal(new, schema::BUSY_TIMEOUT, journal)?;
+    let target = database::open_writer_with_journal(new, database::BUSY_TIMEOUT, journal)?;
     // A rollback journal does not hold the new rows, unlike a write-ahead log.
     target.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA foreign_keys = OFF;")?;
     let mut from = damaged;
@@ -90,7 +93,7 @@ pub(super) fn salvage(
     }
     if !report.may_miss_others {
         let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        source.busy_timeout(schema::BUSY_TIMEOUT)?;
+        source.busy_timeout(database::BUSY_TIMEOUT)?;
         // One transaction, for speed. A connection that reads damage in one can no longer write.
         target.execute_batch("BEGIN")?;
         let missing = copy_all(&source, &target)?;
@@ -120,7 +123,7 @@ fn attach(connection: &Connection, damaged: &Path) -> Result<bool, StoreError> {
 
 /// Fails with [`StoreError::Damaged`] if a row that SQLite can read holds something else than what
 /// was stored.
-pub(super) fn check_rows(connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn check_rows(connection: &Connection) -> Result<(), StoreError> {
     let others = [SESSIONS, TURNS, BLOBS];
     for table in others.iter().chain(&INDEXED_BY_SESSION) {
         let mut find = connection.prepare(&format!("SELECT * FROM {}", table.name))?;

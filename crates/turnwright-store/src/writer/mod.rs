@@ -1,6 +1,9 @@
 //! The writer thread. Jobs that arrive during a commit share the next one; jobs that fail because
 //! of a storage fault wait in the backlog.
 
+pub(crate) mod cleanup;
+pub(crate) mod queue;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
@@ -9,12 +12,12 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::cleanup::Cleanup;
-use super::corruption::{self, DatabaseFiles, OpenDatabase};
 use super::health::StorageFault;
-use super::job_list::JobList;
-use super::queue::{JobReceiver, JobSender, job_queue};
-use super::{Durability, SharedState, StoreError, schema};
+use super::{Durability, SharedState, StoreError};
+use crate::damage::{self, DatabaseFiles, OpenDatabase};
+use crate::database;
+use cleanup::Cleanup;
+use queue::{JobList, JobReceiver, JobSender, job_queue};
 
 /// The most jobs in one commit.
 const MAX_BATCH: usize = 64;
@@ -286,7 +289,7 @@ impl WriterThread {
     /// Replaces the open database, in which something was damaged.
     fn replace_database(&mut self, error: StoreError) -> Result<(), StoreError> {
         let files = self.database.take().and_then(|database| database.files).ok_or(error)?;
-        corruption::replace(&self.shared, &files)
+        damage::replace(&self.shared, &files)
     }
 
     fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
@@ -297,7 +300,7 @@ impl WriterThread {
         let timeout = if is_already_failing && !is_final_flush {
             SHORT_BUSY_TIMEOUT
         } else {
-            schema::BUSY_TIMEOUT
+            database::BUSY_TIMEOUT
         };
         // Reopen the database: pages in this connection's cache may hide damage in the file.
         if self.shared.suspects_corruption.swap(false, Ordering::Relaxed) {
@@ -322,7 +325,7 @@ impl WriterThread {
     ) -> Result<bool, StoreError> {
         let database = match &mut self.database {
             Some(database) => database,
-            none => none.insert(corruption::open(&self.shared, timeout)?),
+            none => none.insert(damage::open(&self.shared, timeout)?),
         };
         let connection = &database.connection;
         connection.busy_timeout(timeout)?;

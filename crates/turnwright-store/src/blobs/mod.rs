@@ -2,6 +2,9 @@
 //! sessions refer to them. A loaded key in the content of a file is left out, and put back when the
 //! content is read while the key is loaded.
 
+pub(crate) mod packed_json;
+pub(crate) mod result_places;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -204,11 +207,11 @@ fn decompress(is_compressed: bool, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema;
+    use crate::database;
 
     #[test]
     fn bytes_come_back_whatever_form_they_lie_in() {
-        let connection = schema::open_writer(None).unwrap();
+        let connection = database::open_writer(None).unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, real_cwd, created_at, updated_at) \
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_content_of_a_file_is_stored_without_keys_and_comes_back_with_them() {
-        let connection = schema::open_writer(None).unwrap();
+        let connection = database::open_writer(None).unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, real_cwd, created_at, updated_at) \

@@ -1,6 +1,9 @@
 //! Replaces a damaged database: a new one is created, what can still be read is copied into it, and
 //! then it takes the place of the old one, which is kept whole under another name.
 
+mod salvage;
+mod schema_repair;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +12,11 @@ use std::time::{Duration, SystemTime};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::health::StorageFault;
-use super::salvage::{self, SalvageReport};
-use super::{SharedState, StoreError, schema, session_lock};
+use crate::database;
+use crate::health::StorageFault;
+use crate::session_lock;
+use crate::{SharedState, StoreError};
+use salvage::SalvageReport;
 use turnwright_types::private_file;
 
 /// The suffixes of the files that SQLite puts beside a database.
@@ -62,13 +67,13 @@ impl DatabaseFiles {
 /// database of an incompatible newer version is left alone, and a file of our own is used instead.
 pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDatabase, StoreError> {
     let Some(path) = shared.path.as_deref() else {
-        return Ok(OpenDatabase { connection: schema::open_writer(None)?, files: None });
+        return Ok(OpenDatabase { connection: database::open_writer(None)?, files: None });
     };
     match open_or_replace(shared, path, timeout) {
         Err(StoreError::NewerVersion) => {}
         result => return result,
     }
-    let own = schema::fallback_path(path);
+    let own = database::fallback_path(path);
     let opened = open_or_replace(shared, &own, timeout)?;
     shared.health.announce(format!(
         "{} was made by a newer turnwright, so it is left unchanged. This version saves its \
@@ -87,10 +92,10 @@ fn open_or_replace(
     private_file::create_folder(path.parent().unwrap_or(path))?;
     session_lock::wait_for_lock(&lock_path(path));
     let found = DatabaseFiles::of(path);
-    let connection = match schema::open_writer_with_journal(path, timeout, shared.journal()) {
+    let connection = match database::open_writer_with_journal(path, timeout, shared.journal()) {
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
             replace(shared, &found)?;
-            schema::open_writer_with_journal(path, timeout, shared.journal())?
+            database::open_writer_with_journal(path, timeout, shared.journal())?
         }
         result => result?,
     };
@@ -153,7 +158,7 @@ fn block_writers(path: &Path) -> Result<Option<Connection>, StoreError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The log belongs to the file that is kept, and its name soon to the new one.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+    connection.busy_timeout(database::BUSY_TIMEOUT)?;
     match connection.execute_batch("BEGIN IMMEDIATE").map_err(StoreError::from) {
         Ok(()) => Ok(Some(connection)),
         Err(error) if error.fault() == Some(StorageFault::Corrupt) => Ok(None),
@@ -164,7 +169,7 @@ fn block_writers(path: &Path) -> Result<Option<Connection>, StoreError> {
 /// Does [`exchange`]. On Windows it waits until other processes, which find the damage, too, have closed
 /// the file.
 fn exchange_when_closed(path: &Path, new: &Path) -> std::io::Result<PathBuf> {
-    let end = std::time::Instant::now() + schema::BUSY_TIMEOUT;
+    let end = std::time::Instant::now() + database::BUSY_TIMEOUT;
     loop {
         match exchange(path, new) {
             Err(_) if cfg!(windows) && std::time::Instant::now() < end => {

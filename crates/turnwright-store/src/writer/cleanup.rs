@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::StoreError;
-use super::read::to_millis;
-use super::session_lock::SessionLock;
+use crate::StoreError;
+use crate::read::to_millis;
+use crate::session_lock::SessionLock;
 use turnwright_types::ids::SessionId;
 
 /// How much is kept.
@@ -32,7 +32,7 @@ const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
 /// How often it is checked whether a cleanup is due.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long to wait for a lock that another process holds.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
 const DAY_MILLIS: i64 = 24 * 3600 * 1000;
 /// Rows that one statement deletes.
 const ROWS_PER_DELETE: usize = 32;
@@ -52,28 +52,28 @@ enum CleanupStage {
 }
 
 /// The state of the cleanup and when its next slice is due.
-pub(super) struct Cleanup {
+pub(crate) struct Cleanup {
     stage: CleanupStage,
     next: Instant,
 }
 
 impl Cleanup {
-    pub(super) fn new() -> Cleanup {
+    pub(crate) fn new() -> Cleanup {
         Cleanup { stage: CleanupStage::Idle, next: Instant::now() + DELAY_AFTER_ACTIVITY }
     }
 
     /// How long the writer must stay idle before the next slice.
-    pub(super) fn time_until_next(&self) -> Duration {
+    pub(crate) fn time_until_next(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
     /// Waits for a whole idle interval: there is nothing to clean up.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.next = Instant::now() + IDLE_INTERVAL;
     }
 
     /// Delays the next slice because something was written.
-    pub(super) fn postpone(&mut self) {
+    pub(crate) fn postpone(&mut self) {
         let soon = match self.stage {
             CleanupStage::Idle => DELAY_AFTER_ACTIVITY,
             _ => DELAY_BETWEEN_SLICES,
@@ -85,7 +85,7 @@ impl Cleanup {
     ///
     /// # Errors
     /// If it fails; the cleanup starts anew at the next interval.
-    pub(super) fn run_slice(
+    pub(crate) fn run_slice(
         &mut self,
         connection: &Connection,
         path: &Path,
@@ -139,7 +139,7 @@ fn run_stage(
 
 /// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
 /// grows to 4 MiB before SQLite does so itself, and keeps that size.
-pub(super) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+pub(crate) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
@@ -287,7 +287,7 @@ fn free_pages(connection: &Connection) -> Result<CleanupStage, StoreError> {
 
 /// Runs a whole cleanup at once.
 #[cfg(test)]
-pub(super) fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
+pub(crate) fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
     let mut stage = CleanupStage::Idle;
     loop {
         stage = run_stage(connection, folder, limits, stage).unwrap();

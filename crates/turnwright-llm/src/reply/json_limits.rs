@@ -16,7 +16,7 @@ const VALUE_COST: usize = 32;
 
 /// True if a JSON text has more values than any legitimate reply. Brackets and commas inside
 /// strings do not count, because a string may hold code.
-pub(super) fn has_too_many_values(json: &str) -> bool {
+pub(crate) fn has_too_many_values(json: &str) -> bool {
     if json.len() < UNCHECKED_BYTES {
         return false;
     }
@@ -45,7 +45,7 @@ fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
 }
 
 /// The approximate memory size of a value in bytes.
-pub(super) fn memory_size(value: &Value) -> usize {
+pub(crate) fn memory_size(value: &Value) -> usize {
     let inside = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(memory_size).sum(),

@@ -28,7 +28,7 @@ const PHRASES: [&str; 8] = [
 const DATE_WORDS: [&str; 6] = ["reset", "重置", "again", "retry", "regain", "until"];
 
 /// The server's time, if the response states it: the clock here may be wrong.
-pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
+pub(crate) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
     let date =
         headers.get(DATE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
     date.unwrap_or(now)
@@ -38,7 +38,7 @@ pub(super) fn server_time(headers: &HeaderMap, now: SystemTime) -> SystemTime {
 const RELAYED: &str = "llm_provider-";
 
 /// The delay in the headers: `Retry-After` takes precedence over vendor headers.
-pub(super) fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+pub(crate) fn from_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     from_retry_after(headers, "", now)
         .or_else(|| from_retry_after(headers, RELAYED, now))
         .or_else(|| from_rate_limit_headers(headers, now))
@@ -82,7 +82,7 @@ fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Durat
 }
 
 /// The delay in an error's body, in a field or in its message.
-pub(super) fn from_body(body: &Value, message: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn from_body(body: &Value, message: &str, now: SystemTime) -> Option<Duration> {
     from_fields(body, now).or_else(|| from_message(message, now))
 }
 

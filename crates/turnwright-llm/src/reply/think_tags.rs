@@ -20,7 +20,7 @@ const MAX_HELD_BYTES: usize = 64 * 1024;
 
 /// How the model's chat template starts a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ThinkMode {
+pub(crate) enum ThinkMode {
     /// A tag opens the reasoning.
     Plain,
     /// The template emits the opening tag, so only the closing tag is received.
@@ -29,7 +29,7 @@ pub(super) enum ThinkMode {
 
 /// A part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplyPiece<'a> {
+pub(crate) enum ReplyPiece<'a> {
     Text(&'a str),
     /// Reasoning.
     Thought(&'a str),
@@ -37,7 +37,7 @@ pub(super) enum ReplyPiece<'a> {
 
 /// Splits one reply.
 #[derive(Debug)]
-pub(super) struct ThinkSplitter {
+pub(crate) struct ThinkSplitter {
     state: SplitState,
     mode: ThinkMode,
     /// Text that cannot be classified yet: an incomplete tag and the white space before it, or
@@ -62,17 +62,17 @@ enum SplitState {
 }
 
 impl ThinkSplitter {
-    pub(super) fn new(mode: ThinkMode) -> ThinkSplitter {
+    pub(crate) fn new(mode: ThinkMode) -> ThinkSplitter {
         ThinkSplitter { state: SplitState::Start, mode, held: String::new() }
     }
 
     /// True if nothing has been received yet.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.state == SplitState::Start && self.held.is_empty()
     }
 
     /// Adds text.
-    pub(super) fn push(&mut self, text: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
+    pub(crate) fn push(&mut self, text: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
         if matches!(self.state, SplitState::Text) {
             return out(ReplyPiece::Text(text));
         }
@@ -91,7 +91,7 @@ impl ThinkSplitter {
     }
 
     /// Ends the reply.
-    pub(super) fn finish(&mut self, out: &mut impl FnMut(ReplyPiece<'_>)) {
+    pub(crate) fn finish(&mut self, out: &mut impl FnMut(ReplyPiece<'_>)) {
         let held = std::mem::take(&mut self.held);
         let is_thought = matches!(self.state, SplitState::ThoughtStart(_) | SplitState::Thought(_));
         self.state = SplitState::Text;

@@ -1,6 +1,9 @@
-//! Detects a model that repeats itself endlessly (quirk C.1 #28b). Does no I/O, and the result does
-//! not depend on how the stream is cut. Only exact repetition counts: lines that differ in a number
+//! Detects a model that repeats itself endlessly (quirk C.1 #28b), in its text or with the same call again and
+//! again. Some models never stop by themselves, and the answer would fail at its limits. Does no I/O, and the
+//! result does not depend on how the stream is cut. Only exact repetition counts: lines that differ in a number
 //! may be legitimate.
+
+use std::ops::Range;
 
 /// The number of bytes between two checks.
 const CHECK_INTERVAL: usize = 512;
@@ -14,15 +17,20 @@ const MIN_BYTES: usize = 4096;
 const WINDOW: usize = MAX_UNIT * MIN_COPIES;
 /// The least length of a unit for a model that is not known to repeat itself: shorter ones may be data
 /// that the user has asked for.
-pub(super) const LONG_UNIT: usize = 60;
+pub(crate) const LONG_UNIT: usize = 60;
 
 /// The number of consecutive checks that must find a repetition in a code block or a table, where a line may
 /// well recur: it covers four times as many bytes.
 const QUOTED_CHECKS: usize = 3 * MIN_BYTES / CHECK_INTERVAL;
 
+/// Identical consecutive calls that count as a loop.
+const MAX_IN_ROW: usize = 3;
+/// Identical calls that count as a loop if there are others between them.
+const MAX_IN_ALL: usize = 6;
+
 /// Watches one stream.
 #[derive(Debug, Default)]
-pub(super) struct RepetitionDetector {
+pub(crate) struct RepetitionDetector {
     /// The end of the stream, up to twice [`WINDOW`].
     recent: Vec<u8>,
     /// The number of bytes since the last check.
@@ -39,12 +47,12 @@ pub(super) struct RepetitionDetector {
 
 impl RepetitionDetector {
     /// Finds units of at least this length.
-    pub(super) fn new(min_unit: usize) -> RepetitionDetector {
+    pub(crate) fn new(min_unit: usize) -> RepetitionDetector {
         RepetitionDetector { min_unit, ..RepetitionDetector::default() }
     }
 
     /// Adds text; returns true once the repetition has gone on for too long.
-    pub(super) fn push(&mut self, text: &str) -> bool {
+    pub(crate) fn push(&mut self, text: &str) -> bool {
         let mut bytes = text.as_bytes();
         while !self.is_found && self.unchecked + bytes.len() >= CHECK_INTERVAL {
             let (now, later) = bytes.split_at(CHECK_INTERVAL - self.unchecked);
@@ -151,6 +159,22 @@ fn repeated_unit(window: &[u8], borders: &mut Vec<usize>) -> Option<usize> {
         }
     }
     None
+}
+
+/// The place of the first call that only repeats an earlier one, once an answer goes round in
+/// circles. The calls before it are what the model meant.
+pub(crate) fn first_repeat<T: PartialEq>(calls: &[T]) -> Option<usize> {
+    (0..calls.len()).find_map(|last| {
+        let is_same = |index: &usize| calls[*index] == calls[last];
+        let earlier: Range<usize> = 0..last;
+        let in_row = earlier.clone().rev().take_while(is_same).count() + 1;
+        let mut same = earlier.filter(is_same);
+        if in_row >= MAX_IN_ROW {
+            return Some(last + 2 - in_row);
+        }
+        let second = same.nth(1)?;
+        (same.count() + 3 >= MAX_IN_ALL).then_some(second)
+    })
 }
 
 #[cfg(test)]
@@ -297,6 +321,29 @@ mod tests {
                 found = detector.push(std::str::from_utf8(piece).unwrap());
             }
             prop_assert_eq!(found, fires(&text));
+        }
+    }
+
+    #[test]
+    fn what_only_repeats_is_found() {
+        for (calls, expected) in [
+            ("", None),
+            ("a", None),
+            ("aa", None),
+            ("aaa", Some(1)),
+            ("aaaa", Some(1)),
+            ("abaa", None),
+            ("abaaa", Some(3)),
+            ("baaac", Some(2)),
+            ("abababab", None),
+            ("abacadaeaf", None),
+            ("ababababab", None),
+            ("ababababaca", Some(2)),
+            ("ababababababab", Some(2)),
+            ("abcdefghijklmnop", None),
+        ] {
+            let calls: Vec<_> = calls.chars().collect();
+            assert_eq!(first_repeat(&calls), expected, "{calls:?}");
         }
     }
 }

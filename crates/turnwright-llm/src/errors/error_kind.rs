@@ -2,6 +2,7 @@
 //! is a row in the tests, with its number in the list of provider quirks.
 
 use serde_json::Value;
+
 use turnwright_types::text;
 
 /// The kind of an error, which determines how to react to it.
@@ -74,21 +75,21 @@ impl ErrorKind {
 
 /// The facts by which an error is classified.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ErrorDetails<'a> {
+pub(crate) struct ErrorDetails<'a> {
     /// The HTTP status, or its equivalent in the body.
-    pub(super) status: Option<u16>,
+    pub(crate) status: Option<u16>,
     /// True if the error is in a response that started successfully.
-    pub(super) is_in_stream: bool,
-    pub(super) body: &'a Value,
+    pub(crate) is_in_stream: bool,
+    pub(crate) body: &'a Value,
     /// All codes and types in the body, in lower case.
-    pub(super) codes: &'a [String],
+    pub(crate) codes: &'a [String],
     /// The complete message.
-    pub(super) message: &'a str,
+    pub(crate) message: &'a str,
     /// True if the server said when to try again.
-    pub(super) has_retry_delay: bool,
+    pub(crate) has_retry_delay: bool,
 }
 
-pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
+pub(crate) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
     // Gateways report any error of their provider as a server failure, so the text says more.
     let is_vague = details
@@ -97,7 +98,7 @@ pub(super) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     let status = if is_vague { quoted_status(&text) } else { details.status };
     let is = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
     if details.status == Some(413) || has_any(&text, OVERFLOW) {
-        return super::overflow::parse_overflow(details.body, &text);
+        return super::refusals::parse_overflow(details.body, &text);
     }
     if let Some(kind) =
         minimax_kind(details.body).or_else(|| details.codes.iter().find_map(|code| zai_kind(code)))

@@ -1,13 +1,16 @@
 //! The HTTP client: one lazily built connection pool per endpoint. How long a reply may take is up
 //! to the caller, who drops the request; everything else has a timeout here.
 
-use parking_lot::Mutex;
+pub(crate) mod request_body;
+pub(crate) mod traffic;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
     HeaderValue, TRANSFER_ENCODING,
@@ -15,16 +18,16 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use tokio::task::JoinSet;
-use tokio::task::spawn_blocking;
-use turnwright_http::{ConnectionFault, Tls};
+use tokio::task::{JoinSet, spawn_blocking};
 
-use super::error_body::{self, ErrorReport};
 use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
-use super::request_body::RequestBody;
-use super::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
-use super::{ErrorKind, LlmError, refused_key, retry_after};
+use super::{ErrorKind, LlmError};
+use crate::errors::error_body::{self, ErrorReport};
+use crate::errors::{refusals, retry_after};
+use request_body::RequestBody;
+use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
+use turnwright_http::{ConnectionFault, Tls};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
@@ -461,7 +464,7 @@ impl Endpoint {
             error_body::parse(&text, Some(status), header_delay, now);
         let lacks_key = self.secrets.is_empty()
             && status == 500
-            && refused_key::is_bare_failure(&text)
+            && refusals::is_bare_failure(&text)
             && !self.has_succeeded.load(Ordering::Relaxed);
         if lacks_key {
             kind = ErrorKind::Auth;
@@ -473,9 +476,8 @@ impl Endpoint {
         let proxy = turnwright_http::proxy_of(&self.base).map(Box::new);
         let key_advice = match status {
             403 | 407 if proxy.is_some() => Some(PROXY_ADVICE.to_owned()),
-            _ if lacks_key => Some(refused_key::NO_KEY_ADVICE.to_owned()),
-            _ => refused_key::upstream_advice(&self.host(), &text)
-                .or_else(|| self.key_advice.clone()),
+            _ if lacks_key => Some(refusals::NO_KEY_ADVICE.to_owned()),
+            _ => refusals::upstream_advice(&self.host(), &text).or_else(|| self.key_advice.clone()),
         };
         LlmError::Status {
             host: self.host().into(),

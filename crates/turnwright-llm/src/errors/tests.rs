@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::ErrorKind;
 use super::error_body::{self, ErrorReport};
+use crate::ErrorKind;
 
 fn parse(body: &str, status: Option<u16>, header_delay: Option<Duration>) -> ErrorReport {
     error_body::parse(body, status, header_delay, SystemTime::UNIX_EPOCH)
@@ -715,7 +715,7 @@ fn errors_name_the_next_step() {
     ];
     for (status, message, expected) in table {
         let report = parse(&json!({ "error": message }).to_string(), Some(status), None);
-        let error = super::LlmError::Status {
+        let error = crate::LlmError::Status {
             host: "h".into(),
             status,
             proxy: None,

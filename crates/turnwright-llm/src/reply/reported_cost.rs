@@ -13,7 +13,7 @@ const XAI_TICK: f64 = 1e-10;
 const FIELDS: [&str; 5] = ["cost", "total_cost", "cost_in_usd", "cost_usd", "estimated_cost"];
 
 /// The cost next to the token counts, in US dollars.
-pub(super) fn in_usage(usage: &Value) -> Option<f64> {
+pub(crate) fn in_usage(usage: &Value) -> Option<f64> {
     let named = FIELDS.iter().find_map(|field| amount(usage.get(*field)?));
     let cost = match named {
         Some(cost) => cost,
@@ -26,12 +26,12 @@ pub(super) fn in_usage(usage: &Value) -> Option<f64> {
 }
 
 /// The cost next to the choices, as OpenCode and Vercel write it.
-pub(super) fn beside_usage(cost: Option<&Value>, metadata: Option<&Value>) -> Option<f64> {
+pub(crate) fn beside_usage(cost: Option<&Value>, metadata: Option<&Value>) -> Option<f64> {
     cost.and_then(amount).or_else(|| amount(metadata?.pointer("/gateway/cost")?))
 }
 
 /// The cost in LiteLLM's header. It is 0 while the answer is still being written.
-pub(super) fn in_headers(headers: &HeaderMap) -> Option<f64> {
+pub(crate) fn in_headers(headers: &HeaderMap) -> Option<f64> {
     let text = headers.get("x-litellm-response-cost")?.to_str().ok()?;
     text.trim().parse().ok().and_then(plausible).filter(|cost| *cost > 0.0)
 }

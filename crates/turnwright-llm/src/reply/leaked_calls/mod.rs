@@ -9,21 +9,21 @@ mod filter;
 mod tests;
 
 use serde_json::Value;
-use turnwright_types::text;
 
 use parser::CallParser;
+use turnwright_types::text;
 
-pub(super) use filter::LeakFilter;
+pub(crate) use filter::LeakFilter;
 
 /// A tool: its name as the model knows it and the schema of its parameters.
-pub(super) type DeclaredTool<'a> = (&'a str, &'a Value);
+pub(crate) type DeclaredTool<'a> = (&'a str, &'a Value);
 
 /// A call found in the text.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct LeakedCall {
-    pub(super) name: String,
+pub(crate) struct LeakedCall {
+    pub(crate) name: String,
     /// Always an object.
-    pub(super) arguments: Value,
+    pub(crate) arguments: Value,
 }
 
 /// A longer block is not treated as calls.
@@ -75,7 +75,7 @@ const END_TOKENS: [&str; 7] = [
 ];
 
 /// Finds the calls at the end of a complete text and their position.
-pub(super) fn find_leaked_calls(
+pub(crate) fn find_leaked_calls(
     text: &str,
     tools: &[DeclaredTool<'_>],
 ) -> Option<(usize, Vec<LeakedCall>)> {

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value};
 
 use super::error_kind::{ErrorDetails, classify};
-use super::{ErrorKind, LlmError, retry_after};
+use super::retry_after;
+use crate::{ErrorKind, LlmError};
 use turnwright_types::text;
 
 /// Fields that may hold the message, most specific first. `error` occurs twice: an object holds the
@@ -23,21 +24,21 @@ const CODE_CONTAINERS: [&str; 8] =
 
 /// A parsed error.
 #[derive(Debug)]
-pub(super) struct ErrorReport {
+pub(crate) struct ErrorReport {
     /// One line, for people.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// The HTTP status; inside a stream, the status that the error would have had.
-    pub(super) status: Option<u16>,
-    pub(super) kind: ErrorKind,
+    pub(crate) status: Option<u16>,
+    pub(crate) kind: ErrorKind,
     /// The delay that the server asks for.
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// The model's output that the server failed to parse (C.1 #23).
-    pub(super) failed_generation: Option<String>,
+    pub(crate) failed_generation: Option<String>,
 }
 
 /// Parses an error body. The HTTP status, which an error in a stream does not have, and the delay from the
 /// headers take precedence over the body's. Dates in the body are compared with `now`.
-pub(super) fn parse(
+pub(crate) fn parse(
     body: &str,
     http_status: Option<u16>,
     header_delay: Option<Duration>,
@@ -77,7 +78,7 @@ pub(super) fn parse(
 }
 
 /// The error for a JSON or plain text body inside a stream.
-pub(super) fn stream_error(host: &str, body: &str) -> LlmError {
+pub(crate) fn stream_error(host: &str, body: &str) -> LlmError {
     let ErrorReport { message, status, kind, retry_after, .. } =
         parse(body, None, None, SystemTime::now());
     let host = host.to_owned();
@@ -94,7 +95,7 @@ fn plain_text(body: &str) -> String {
 }
 
 /// The text as one line of at most 500 characters.
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let line = text::one_line(text);
     if line.is_empty() { "no explanation".to_owned() } else { text::clip(line, 500) }
 }
@@ -106,7 +107,7 @@ fn html_title(page: &str) -> &str {
 }
 
 /// The message of an error document.
-pub(super) fn find_message(value: &Value) -> Option<String> {
+pub(crate) fn find_message(value: &Value) -> Option<String> {
     match value {
         // Gateways embed the provider's whole document in their own message.
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
@@ -179,7 +180,7 @@ fn azure_filter_categories(value: &Value) -> Option<String> {
 }
 
 /// The categories that a content filter flagged, with their severity.
-pub(super) fn filter_categories(result: &Value) -> Option<String> {
+pub(crate) fn filter_categories(result: &Value) -> Option<String> {
     let hits: Vec<_> = result
         .as_object()?
         .iter()
@@ -193,7 +194,7 @@ pub(super) fn filter_categories(result: &Value) -> Option<String> {
 }
 
 /// A number, or a string that contains one.
-pub(super) fn number(value: &Value) -> Option<u64> {
+pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
         other => other.as_u64(),

@@ -1,10 +1,18 @@
 //! Errors of a model request, grouped by what can be done about them.
 
+pub(crate) mod error_body;
+pub(crate) mod error_kind;
+pub(crate) mod refusals;
+pub(crate) mod retry_after;
+
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
-use super::ErrorKind;
-use super::overflow::is_minute_limit;
-use super::retry_after::MAX_RETRY_WAIT;
+use crate::ErrorKind;
+use refusals::is_minute_limit;
+use retry_after::MAX_RETRY_WAIT;
 use turnwright_http::ConnectionFault;
 
 /// Why there is no reply. Each message names the provider's host and never contains a key. It says

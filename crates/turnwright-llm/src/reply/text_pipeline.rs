@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use super::leaked_calls::{LeakFilter, LeakedCall};
+use super::repetition::{LONG_UNIT, RepetitionDetector};
+use super::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
 use crate::DeltaBatch;
 use crate::exchange::RenderedTools;
-use crate::leaked_calls::{LeakFilter, LeakedCall};
 use crate::quirks::{LeakedCallHandling, Quirks, ThinkTags};
-use crate::repetition::{LONG_UNIT, RepetitionDetector};
-use crate::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
 
 /// Processes the text of one reply.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use reqwest::Response;
+
 use turnwright_http::ConnectionFault;
 
 /// Decides how the requests to an endpoint are handled.
@@ -47,7 +48,7 @@ pub struct PlayedResponse {
 }
 
 impl PlayedResponse {
-    pub(super) fn into_response(self) -> Result<Response, ConnectionFault> {
+    pub(crate) fn into_response(self) -> Result<Response, ConnectionFault> {
         let mut response = http::Response::builder().status(self.status);
         for (name, value) in self.headers {
             response = response.header(name, value);

@@ -1,15 +1,15 @@
 //! Quirks that were learned from a server, layered over the built-in table and below the user's
 //! overrides. They are kept for the process and saved for the next one.
 
-use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::quirks::{QuirkPatch, Quirks, patches_for_refusal};
-use super::{ErrorKind, LlmError, Modalities, Price};
+use super::{QuirkPatch, Quirks, patches_for_refusal};
+use crate::{ErrorKind, LlmError, Modalities, Price};
 
 /// The facts learned about a model. They are stored on disk as its profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub trait ProfileStore: Send + Sync + 'static {
 const MAX_STREAM_PATCHES: u32 = 3;
 
 /// The quirks of one model at one server as they are currently known.
-pub(super) struct LearnedQuirks {
+pub(crate) struct LearnedQuirks {
     table: QuirkPatch,
     overrides: QuirkPatch,
     // Held only to copy a few bytes.
@@ -55,7 +55,7 @@ impl fmt::Debug for LearnedQuirks {
 }
 
 impl LearnedQuirks {
-    pub(super) fn new(
+    pub(crate) fn new(
         table: QuirkPatch,
         profile: ModelProfile,
         overrides: QuirkPatch,
@@ -72,12 +72,12 @@ impl LearnedQuirks {
     }
 
     /// The current quirks.
-    pub(super) fn quirks(&self) -> Quirks {
+    pub(crate) fn quirks(&self) -> Quirks {
         self.quirks_with(QuirkPatch::NONE)
     }
 
     /// The quirks with one more patch applied, below the overrides.
-    pub(super) fn quirks_with(&self, patch: QuirkPatch) -> Quirks {
+    pub(crate) fn quirks_with(&self, patch: QuirkPatch) -> Quirks {
         let profile = self.profile.lock();
         Quirks::default().with(self.table).with(profile.quirks).with(patch).with(self.overrides)
     }
@@ -88,23 +88,23 @@ impl LearnedQuirks {
         self.table.images.or(learned).or(self.overrides.images).is_none()
     }
 
-    pub(super) fn profile(&self) -> ModelProfile {
+    pub(crate) fn profile(&self) -> ModelProfile {
         self.profile.lock().clone()
     }
 
     /// Records quirks that were found out by a probe.
-    pub(super) fn record_quirks(&self, patch: QuirkPatch) {
+    pub(crate) fn record_quirks(&self, patch: QuirkPatch) {
         self.change(|profile| profile.quirks = profile.quirks.merge(patch));
     }
 
     /// The context window that the server has reported.
-    pub(super) fn window(&self) -> Option<u64> {
+    pub(crate) fn window(&self) -> Option<u64> {
         self.profile.lock().window
     }
 
     /// The quirks that could avoid the refusal of a request that was rendered with `refused` and
     /// contained `media`. They are not recorded: a retry has to show whether they help.
-    pub(super) fn candidate_patches(
+    pub(crate) fn candidate_patches(
         &self,
         error: &LlmError,
         refused: &Quirks,
@@ -143,14 +143,14 @@ impl LearnedQuirks {
     }
 
     /// Uses up one of the patches that may come from errors within streams; false if none is left.
-    pub(super) fn may_learn_from_stream(&self) -> bool {
+    pub(crate) fn may_learn_from_stream(&self) -> bool {
         self.stream_patches_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
             .is_ok()
     }
 
     /// Records a patch if it changes anything.
-    pub(super) fn record_if_new(&self, patch: QuirkPatch) {
+    pub(crate) fn record_if_new(&self, patch: QuirkPatch) {
         if patch != QuirkPatch::NONE && self.quirks_with(patch) != self.quirks() {
             tracing::info!(?patch, "learned a quirk from the server");
             self.change(|profile| profile.quirks = profile.quirks.merge(patch));
@@ -158,26 +158,26 @@ impl LearnedQuirks {
     }
 
     /// Records the size of the context window in tokens.
-    pub(super) fn record_window(&self, tokens: u64) {
+    pub(crate) fn record_window(&self, tokens: u64) {
         if self.window() != Some(tokens) {
             self.change(|profile| profile.window = Some(tokens));
         }
     }
 
     /// The price that the server has listed.
-    pub(super) fn price(&self) -> Option<Price> {
+    pub(crate) fn price(&self) -> Option<Price> {
         self.profile.lock().price
     }
 
     /// Records the price that the server lists.
-    pub(super) fn record_price(&self, price: Price) {
+    pub(crate) fn record_price(&self, price: Price) {
         if self.price() != Some(price) {
             self.change(|profile| profile.price = Some(price));
         }
     }
 
     /// Stores the known facts, even if there are none.
-    pub(super) fn save(&self) {
+    pub(crate) fn save(&self) {
         self.change(|_| ());
     }
 

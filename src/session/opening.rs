@@ -23,6 +23,7 @@ use tokio::task::spawn_blocking;
 use turnwright_mcp::ServerEnv;
 use turnwright_store::SessionLog;
 use turnwright_types::update::ConfigOption;
+use turnwright_workspace::real_path;
 
 /// A session that is opening.
 pub(super) struct Opening {
@@ -93,6 +94,7 @@ fn prepare_servers(
     let has_servers = !servers.specs.is_empty();
     let has_programs = turnwright_sandbox::can_confine()
         && servers.specs.iter().any(turnwright_mcp::ServerSpec::is_confined_program);
+    let opened: Vec<_> = servers.specs.iter().flat_map(|spec| spec.sandbox.write.clone()).collect();
     let commands = actor.commands.clone();
     async move {
         // A stored session has announced its commands already.
@@ -105,7 +107,11 @@ fn prepare_servers(
         }
         let preparing = spawn_blocking(move || {
             let watch = has_programs.then(|| ServerWatch::begin(&services.env));
-            (host.server_env(&services, has_servers), watch)
+            let env = host.server_env(&services, has_servers);
+            let written = env.profile.iter().flat_map(|profile| profile.writable.clone());
+            let also_written = opened.iter().filter_map(|path| real_path(path).ok());
+            services.env.shared.opened_places.add(written.chain(also_written));
+            (env, watch)
         });
         preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })
     }

@@ -416,11 +416,14 @@ impl ConfinementBuilder<'_> {
     /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
     fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
         let named = self.command.reads.iter().map(|target| target.path.clone());
+        let opened = &self.env.shared.opened_places;
+        opened.add(self.session_access().writable_folders());
         let places = silent_reads::readable(
             self.env.files.roots(),
             environment,
             &self.command.script,
             &self.real_paths,
+            &opened.fixed_places(),
         );
         let list = profile.readable.get_or_insert_default();
         list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));

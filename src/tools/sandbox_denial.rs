@@ -172,7 +172,7 @@ const FAILED_SIGNATURES: &[&str] = &[
     "no private key found for public key",
 ];
 
-/// Describes that git has not signed; `None` if the output tells nothing of that.
+/// A note that git could not sign; `None` if the output does not say so.
 pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
     let from = output.len().saturating_sub(SEARCHED_BYTES);
     let end = String::from_utf8_lossy(&output.as_bytes()[from..]).to_lowercase();

@@ -130,8 +130,8 @@ fn the_key_and_the_program_are_those_of_the_user_s_own_settings() {
     let programs = at_home(".local/bin");
     std::fs::create_dir_all(&programs).unwrap();
     let wrapper = at_home(".local/bin/wrapper");
-    let script = "#!/bin/sh\necho wrapped >&2\nexec ssh-keygen \"$@\"\n";
-    std::fs::write(&wrapper, script).unwrap();
+    let wrapping = "#!/bin/sh\necho wrapped >&2\nexec ssh-keygen \"$@\"\n";
+    std::fs::write(&wrapper, wrapping).unwrap();
     std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
     let more = "[gpg \"ssh\"]\nprogram = ~/.local/bin/wrapper\n\
                 [includeIf \"gitdir:**\"]\npath = ~/work\n";

@@ -1,26 +1,17 @@
-//! The capabilities of both sides, as exchanged by `initialize`. A capability that is not stated is
-//! not offered (R-INIT-7).
+//! The capabilities of the client, as read from `initialize`, and the auth methods that are offered to it. A
+//! capability that is not stated is not offered (R-INIT-7).
 
 use serde_json::{Map, Value, json};
 
 use super::error::read_params;
-use super::extensions;
-use super::versions::has_newer_form;
-use super::wire::schema::{
-    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthMethodAgent, AuthMethodTerminal,
-    AuthStatusCapabilities, ClientCapabilities, ElicitationCapabilities, Implementation,
-    InitializeRequest, InitializeResponse, McpCapabilities, PromptCapabilities,
-    ProvidersCapabilities, SessionAdditionalDirectoriesCapabilities, SessionArchiveCapabilities,
-    SessionCapabilities, SessionCloseCapabilities, SessionDeleteCapabilities,
-    SessionForkCapabilities, SessionListCapabilities, SessionResumeCapabilities,
-    SessionStatusCapabilities, SessionSystemPromptCapabilities,
-    SessionSystemPromptModeCapabilities, SessionSystemPromptOverrideCapabilities,
-    SessionTitleCapabilities,
+use super::methods::RequestMethod;
+use super::methods::initialize::Initialize;
+use super::schema::{
+    AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities, ElicitationCapabilities,
+    InitializeRequest,
 };
-use super::wire::{Initialize, RequestMethod};
+use super::versions::has_newer_form;
 use crate::error::Error;
-use crate::session::Modalities;
-use agent_client_protocol_schema::ProtocolVersion;
 
 /// The client's capabilities that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,17 +56,34 @@ pub(super) enum LoginSupport {
 pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
     let version = params.get("protocolVersion").and_then(Value::as_u64);
     let is_newer = version == Some(2) || version > Some(2) && has_newer_form(params);
-    let terminal = params.pointer("/capabilities/auth/terminal").is_some_and(Value::is_object);
-    let forms = params.pointer("/capabilities/elicitation/form").is_some_and(Value::is_object);
     let request: InitializeRequest = read_params(Initialize::NAME, params)?;
     if is_newer {
         // The v1 fields of a newer client mean nothing: it offers neither files nor terminals,
         // whatever they say (R-INIT-14).
-        let login = if terminal { LoginSupport::Terminal } else { LoginSupport::Unsupported };
-        return Ok(ClientCaps { login, forms, ..ClientCaps::default() });
+        return Ok(newer_caps(params));
     }
-    let subagents = params.pointer("/clientCapabilities/subagents").is_some_and(Value::is_object);
+    let subagents = has_object(params, "/clientCapabilities/subagents");
     Ok(ClientCaps { subagents, ..v1_caps(&request.client_capabilities) })
+}
+
+/// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
+pub(super) fn read_v2_client_caps(params: &Value) -> ClientCaps {
+    ClientCaps { notices: true, compactions: true, ..newer_caps(params) }
+}
+
+/// The capabilities in the form of version 2 that mean the same in version 1.
+fn newer_caps(params: &Value) -> ClientCaps {
+    let login = if has_object(params, "/capabilities/auth/terminal") {
+        LoginSupport::Terminal
+    } else {
+        LoginSupport::Unsupported
+    };
+    let forms = has_object(params, "/capabilities/elicitation/form");
+    ClientCaps { login, forms, ..ClientCaps::default() }
+}
+
+fn has_object(params: &Value, place: &str) -> bool {
+    params.pointer(place).is_some_and(Value::is_object)
 }
 
 fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
@@ -141,49 +149,4 @@ pub(super) fn auth_methods(is_configured: bool, caps: ClientCaps) -> Vec<AuthMet
 fn own_executable() -> String {
     std::env::current_exe()
         .map_or("turnwright".to_owned(), |path| path.to_string_lossy().into_owned())
-}
-
-/// The response to `initialize` in version 1 (R-INIT-3, R-INIT-4).
-pub(super) fn initialize_response(
-    is_configured: bool,
-    modalities: Modalities,
-    caps: ClientCaps,
-) -> InitializeResponse {
-    let prompts = PromptCapabilities::new()
-        .embedded_context(true)
-        .image(modalities.images)
-        .audio(modalities.audio);
-    let sessions = SessionCapabilities::new()
-        .resume(SessionResumeCapabilities::new())
-        .close(SessionCloseCapabilities::new())
-        .list(SessionListCapabilities::new())
-        .delete(SessionDeleteCapabilities::new())
-        .additional_directories(SessionAdditionalDirectoriesCapabilities::new())
-        .fork(SessionForkCapabilities::new())
-        .archive(SessionArchiveCapabilities::new())
-        .status(SessionStatusCapabilities::new())
-        .title(SessionTitleCapabilities::new())
-        .system_prompt(
-            SessionSystemPromptCapabilities::new().mode(
-                SessionSystemPromptModeCapabilities::new()
-                    .override_(SessionSystemPromptOverrideCapabilities::new()),
-            ),
-        );
-    let capabilities = AgentCapabilities::new()
-        .prompt_capabilities(prompts)
-        .load_session(true)
-        .session_capabilities(sessions)
-        // The deprecated SSE transport is not supported (R-MCP-3).
-        .mcp_capabilities(McpCapabilities::new().http(true).acp(true))
-        .auth(AgentAuthCapabilities::new().status(AuthStatusCapabilities::new()))
-        .providers(ProvidersCapabilities::new())
-        .meta(extensions::advertised_methods());
-    InitializeResponse::new(ProtocolVersion::V1)
-        .agent_capabilities(capabilities)
-        .auth_methods(auth_methods(is_configured, caps))
-        .meta(extensions::advertised_steering())
-        .agent_info(
-            Implementation::new("turnwright", env!("CARGO_PKG_VERSION"))
-                .title("turnwright".to_owned()),
-        )
 }

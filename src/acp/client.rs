@@ -10,13 +10,11 @@ use serde_json::Value;
 
 use super::capabilities::ClientCaps;
 use super::helper_sessions;
+use super::schema::{ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest};
 use super::terminals::TerminalCards;
 use super::to_wire;
 use super::user_question::UserQuestions;
 use super::versions::Version;
-use super::wire::schema::{
-    ReadTextFileRequest, SessionId, SessionNotification, WriteTextFileRequest,
-};
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
     BufferError, Client, EditorBuffers, FormOutcome, HelperSession, HelperView, PermissionAnswer,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use serde_json::Value;
 
-use super::wire::schema::{self, ContentBlock, Meta, SystemPromptMode};
+use super::schema::{self, ContentBlock, Meta, SystemPromptMode};
 use crate::error::Error;
 use crate::session::{ClientOptions, SystemPrompt};
 

@@ -1,6 +1,6 @@
 //! Converts wire types to domain types.
 
-use super::wire::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
+use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
 use turnwright_workspace::files::{read_picture, usual_base64};

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::capabilities::ClientCaps;
 use super::client::AcpClient;
+use super::schema::{SessionId, SessionNotification};
 use super::to_wire;
-use super::wire::schema::{SessionId, SessionNotification};
 use turnwright_rpc::Peer;
 use turnwright_types::client::{HelperSession, HelperView};
 use turnwright_types::effect::escape_hidden_line;

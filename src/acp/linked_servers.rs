@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::client::error_text;
-use super::wire::schema::{McpServerAcpId, MessageMcpNotification, MessageMcpRequest};
+use super::schema::{McpServerAcpId, MessageMcpNotification, MessageMcpRequest};
 use crate::session::{LinkError, LinkEvent, ServerLink};
 use turnwright_rpc::{Params, Peer, RequestError, some_even_if_null};
 

@@ -6,11 +6,14 @@ use serde_json::{Map, Value, json};
 use super::connection::Connection;
 use super::error::read_params;
 use super::linked_servers::ClientServer;
-use super::wire::schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerStdio};
+use super::schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerStdio};
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::secret::Secret;
+
+/// The kinds of MCP servers that a client of version 2 may name.
+const SERVER_TYPES: [&str; 3] = ["stdio", "http", "acp"];
 
 fn fault(place: &str, expected: &str) -> String {
     format!("`{place}` must be {expected}")
@@ -22,7 +25,7 @@ fn fault(place: &str, expected: &str) -> String {
 ///
 /// # Errors
 /// If a field can mean more than one thing. The text names it with its path.
-pub(super) fn normalize(method: &str, params: &mut Value) -> Result<(), Error> {
+fn normalize(method: &str, params: &mut Value) -> Result<(), Error> {
     let normalized = normalize_servers(params);
     normalized
         .map_err(|found| Error::InvalidParams(format!("Invalid parameters for {method}: {found}")))
@@ -128,6 +131,27 @@ pub(super) fn read_with_servers<T: DeserializeOwned>(
         }
     }
     read_params(method, params)
+}
+
+/// Reads the parameters of version 2. They have the fields of version 1, but each MCP server has a type
+/// (R-TWO-16).
+pub(super) fn read_with_typed_servers<T: DeserializeOwned>(
+    method: &str,
+    mut params: Value,
+) -> Result<T, Error> {
+    normalize(method, &mut params)?;
+    if let Some(servers) = params.get("mcpServers")
+        && !servers.as_array().is_none_or(|servers| servers.iter().all(has_known_type))
+    {
+        let text = "Each MCP server must have the `type` stdio, http or acp";
+        return Err(Error::InvalidParams(text.to_owned()));
+    }
+    read_with_servers(method, &mut params)
+}
+
+fn has_known_type(server: &Value) -> bool {
+    let kind = server.get("type").and_then(Value::as_str);
+    kind.is_some_and(|kind| SERVER_TYPES.contains(&kind))
 }
 
 /// The servers in the parameters of a request.

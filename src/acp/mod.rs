@@ -4,30 +4,28 @@
 mod capabilities;
 mod client_options;
 mod connection;
-mod dispatch;
+mod router;
+mod methods;
 mod error;
-mod extensions;
 mod from_wire;
-mod handlers;
 mod helper_sessions;
 mod user_question;
-mod saved_sessions;
 mod client;
-mod providers;
 mod remote;
 mod responder;
 mod linked_servers;
 mod mcp_servers;
 mod offer;
-mod sessions;
+mod opening;
 mod terminals;
 mod to_wire;
 mod v2;
 mod versions;
-mod wire;
 
 #[cfg(test)]
 mod tests;
+
+use agent_client_protocol_schema::v1 as schema;
 
 pub(crate) use connection::serve_blocking;
 pub(crate) use remote::serve_remote;

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
-use super::capabilities::{self, ClientCaps};
-use super::providers;
-use super::responder::Responder;
-use super::wire::Initialize;
-use super::wire::schema::AuthMethod;
+use super::methods::auth_status::{account_status, notify_change};
+use super::schema::AuthMethod;
 use crate::completion::Completion;
 use crate::config::with_one_reading;
 use crate::error::Error;
@@ -41,19 +38,6 @@ pub(super) fn later(
     task: impl Future<Output = Offer> + Send + 'static,
 ) -> PendingOffer {
     host.spawn(task).map(Result::unwrap_or_default).boxed().shared()
-}
-
-/// Answers `initialize` in version 1.
-pub(super) fn initialize(
-    host: &Arc<SessionHost>,
-    client: ClientCaps,
-    reply: Responder<Initialize>,
-) -> impl Future<Output = Offer> + Send + 'static {
-    make(host, move |is_configured, modalities| {
-        let answer = capabilities::initialize_response(is_configured, modalities, client);
-        reply.ok(&answer);
-        answer.auth_methods
-    })
 }
 
 /// Makes an offer. `answer` sends it to the client, and returns the auth methods.
@@ -97,10 +81,10 @@ pub(super) fn authenticate(
     let host = Arc::clone(host);
     async move {
         let offer = offer.await;
-        let before = providers::account_status(Arc::clone(&host)).await;
+        let before = account_status(Arc::clone(&host)).await;
         done.complete(choose_method(Arc::clone(&host), &offer, &method).await);
         if let Some(peer) = peer {
-            providers::notify_change(host, &peer, &before).await;
+            notify_change(host, &peer, &before).await;
         }
         offer
     }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::error::to_rpc;
-use super::wire::RequestMethod;
+use super::methods::RequestMethod;
 use crate::completion::Completion;
 use crate::error::Error;
 use tokio::sync::OwnedSemaphorePermit;
@@ -13,7 +13,8 @@ use turnwright_rpc::{Outbox, RequestId};
 /// branch, a full mailbox), it answers with an error, so that no client waits for ever (R-ERR-1).
 #[must_use = "every request must be answered"]
 pub(super) struct Responder<M: RequestMethod> {
-    id: Option<RequestId>,
+    id: RequestId,
+    is_answered: bool,
     outbox: Outbox,
     /// The place among the unanswered requests of the connection.
     _place: OwnedSemaphorePermit,
@@ -22,19 +23,22 @@ pub(super) struct Responder<M: RequestMethod> {
 
 impl<M: RequestMethod> Responder<M> {
     pub(super) fn new(id: RequestId, outbox: Outbox, place: OwnedSemaphorePermit) -> Responder<M> {
-        Responder { id: Some(id), outbox, _place: place, method: PhantomData }
+        Responder { id, is_answered: false, outbox, _place: place, method: PhantomData }
+    }
+
+    /// The request's id, under which the client may cancel it.
+    pub(super) fn id(&self) -> &RequestId {
+        &self.id
     }
 
     pub(super) fn ok(mut self, result: &M::Result) {
-        if let Some(id) = self.id.take() {
-            self.outbox.respond(&id, Ok(result));
-        }
+        self.is_answered = true;
+        self.outbox.respond(&self.id, Ok(result));
     }
 
     pub(super) fn fail(mut self, error: &Error) {
-        if let Some(id) = self.id.take() {
-            self.outbox.respond::<()>(&id, Err(&to_rpc(error)));
-        }
+        self.is_answered = true;
+        self.outbox.respond::<()>(&self.id, Err(&to_rpc(error)));
     }
 
     /// Turns this into a completion for code that produces domain types and must not know the wire
@@ -42,10 +46,7 @@ impl<M: RequestMethod> Responder<M> {
     pub(super) fn done<T>(
         self,
         convert: impl FnOnce(T) -> M::Result + Send + 'static,
-    ) -> Completion<T>
-    where
-        M: 'static,
-    {
+    ) -> Completion<T> {
         Completion::new(move |result| match result {
             Ok(value) => self.ok(&convert(value)),
             Err(error) => self.fail(&error),
@@ -55,9 +56,10 @@ impl<M: RequestMethod> Responder<M> {
 
 impl<M: RequestMethod> Drop for Responder<M> {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            tracing::error!(method = M::NAME, %id, "a request was dropped without an answer");
-            self.outbox.respond::<()>(&id, Err(&to_rpc(&Error::Internal { place: M::NAME })));
+        if !self.is_answered {
+            tracing::error!(method = M::NAME, id = %self.id, "a request was dropped without an answer");
+            let error = to_rpc(&Error::Internal { place: M::NAME });
+            self.outbox.respond::<()>(&self.id, Err(&error));
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::client::{AcpClient, error_text};
-use super::wire::schema::{
+use super::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalId as WireId, TerminalOutputRequest, WaitForTerminalExitRequest,
 };
@@ -21,6 +21,7 @@ use turnwright_types::client::{
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, TerminalId};
+use turnwright_types::text;
 use turnwright_types::update::Update;
 
 /// Most editors open a terminal at once, but some start a container first.
@@ -174,10 +175,7 @@ fn terminal_exit(value: &Value) -> TerminalExit {
     let code = value.get("exitCode").and_then(Value::as_u64);
     TerminalExit {
         code: code.and_then(|code| code.try_into().ok()),
-        signal: value
-            .get("signal")
-            .and_then(Value::as_str)
-            .map(|signal| signal.chars().take(40).collect()),
+        signal: value.get("signal").and_then(Value::as_str).map(|signal| text::cut(signal, 40)),
     }
 }
 

@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 
 use super::capabilities::{self, ClientCaps, LoginSupport};
 use super::error::to_rpc;
+use super::methods::session_prompt::Prompt;
 use super::responder::Responder;
 use super::user_question::permission_answer;
-use super::wire::Prompt;
 use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_rpc::{Outbox, RequestId};

@@ -9,12 +9,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use super::to_wire;
-use super::versions::Version;
-use super::wire::schema::{
+use super::schema::{
     CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
     MultiSelectPropertySchema, SessionId, StringPropertySchema,
 };
+use super::to_wire;
+use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError};
 use turnwright_types::client::{
     ChoiceKind, FormOutcome, PermissionAnswer, ServerForm, UserQuestion, UserReply,

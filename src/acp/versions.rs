@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::wire::{Initialize, RequestMethod};
+use super::methods::RequestMethod;
+use super::methods::initialize::Initialize;
 use turnwright_rpc::Params;
 
 /// A version that we speak.

@@ -183,7 +183,7 @@ fn message_line(row: &MessageRecord) -> String {
 
 /// The first characters of an id, which are enough to name it.
 pub(super) fn short_id(id: &str) -> String {
-    escape_hidden_line(&id.chars().take(8).collect::<String>())
+    escape_hidden_line(text::first_chars(id, 8))
 }
 
 pub(super) fn format_duration(millis: f64) -> String {

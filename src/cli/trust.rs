@@ -13,6 +13,7 @@ use crate::session::{
 };
 use crate::trust::{Fingerprint, TrustStore};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
@@ -43,7 +44,7 @@ pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
 fn list(trust: &TrustStore) -> io::Result<bool> {
     for record in trust.list() {
         let [project, what] = [&record.project, &record.what].map(|text| escape_hidden_line(text));
-        let fingerprint = escape_hidden_line(&record.sha256).chars().take(32).collect::<String>();
+        let fingerprint = text::cut(escape_hidden_line(&record.sha256), 32);
         write_stdout(&format!(
             "{project}  {what}  {fingerprint}  {}\n",
             escape_hidden_line(&record.since)

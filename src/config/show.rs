@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
+use turnwright_types::redact;
 
 use super::file::ConfigFile;
 use super::{
-    Config, EndpointSettings, Logins, Provider, SessionRetention, StoredLogin, redacted_url,
-    request_fields,
+    Config, EndpointSettings, Logins, Provider, SessionRetention, StoredLogin, request_fields,
 };
 
 /// A setting with its effective value.
@@ -157,7 +157,7 @@ impl Config {
     }
 
     fn login_setting(&self, login: &StoredLogin) -> EffectiveSetting {
-        let server = login.server().map_or("an unknown server".to_owned(), redacted_url);
+        let server = login.server().map_or("an unknown server".to_owned(), redact::url);
         let key = if login.key.is_some() { "key set" } else { "no key" };
         let model =
             login.model.as_deref().map(|model| format!(", model {model}")).unwrap_or_default();

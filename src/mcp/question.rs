@@ -7,6 +7,7 @@ use turnwright_mcp::{JsonObject, ServerSource, ServerSpec, ServerTransport, Tool
 use turnwright_policy::permission::{escape_markdown, markdown_code};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::redact;
+use turnwright_types::text;
 
 /// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
@@ -69,11 +70,11 @@ fn server_line(spec: &ServerSpec) -> String {
 fn description(tool: &Tool) -> Option<String> {
     let text = tool.description.as_deref()?;
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let short: String = line.chars().take(MAX_DESCRIPTION_CHARS).collect();
+    let short = text::first_chars(line, MAX_DESCRIPTION_CHARS);
     let more = if short.len() < text.trim().len() { " …" } else { "" };
     Some(format!(
         "the server's description: “{}{more}”",
-        escape_markdown(&turnwright_types::effect::escape_hidden_line(&short))
+        escape_markdown(&turnwright_types::effect::escape_hidden_line(short))
     ))
 }
 

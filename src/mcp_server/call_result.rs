@@ -27,12 +27,7 @@ pub(super) fn error_result(why: &str) -> Value {
 
 /// Truncates a text and replaces its control characters with control pictures.
 pub(super) fn to_safe_text(text: &str) -> String {
-    let mut text = effect::terminal_safe(text.to_owned());
-    if text.len() > MAX_TEXT_BYTES {
-        text.truncate(text::floor(&text, MAX_TEXT_BYTES));
-        text.push_str("\n[truncated]");
-    }
-    text
+    text::clip_bytes(effect::terminal_safe(text.to_owned()), MAX_TEXT_BYTES, "\n[truncated]")
 }
 
 #[cfg(test)]

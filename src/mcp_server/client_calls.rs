@@ -240,13 +240,8 @@ fn question_text(question: &PermissionRequest) -> String {
         text.push_str("\n\n");
         text.push_str(&content_text(content, &mut budget));
     }
-    let mut text = to_safe_text(&text);
-    let shown = text::first_chars(&text, MAX_QUESTION_CHARS).len();
-    if shown < text.len() {
-        text.truncate(shown);
-        text.push_str("\n[… the rest of the question is too long to show]");
-    }
-    text
+    let mark = "\n[… the rest of the question is too long to show]";
+    text::clip_with(to_safe_text(&text), MAX_QUESTION_CHARS, mark)
 }
 
 fn content_text(content: &CallContent, budget: &mut usize) -> String {

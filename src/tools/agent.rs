@@ -11,6 +11,7 @@ use turnwright_types::effect::{
     CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
 use turnwright_types::message::ToolSpec;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// The name of the tool.
@@ -47,7 +48,7 @@ impl AgentArgs {
     fn title(&self) -> String {
         let texts = [self.description.trim(), self.prompt.trim()];
         let text = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-        shorten_title(escape_hidden_line(text.lines().next().unwrap_or_default()))
+        shorten_title(escape_hidden_line(text::first_line(text)))
     }
 }
 

@@ -52,8 +52,7 @@ impl Tool for AskUser {
     }
 
     async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let question: String =
-            escape_hidden(args.question.trim()).chars().take(MAX_QUESTION_CHARS).collect();
+        let question = text::cut(escape_hidden(args.question.trim()), MAX_QUESTION_CHARS);
         if question.is_empty() {
             return ToolOutcome::failed("ask_user needs a `question`. The user was not asked.");
         }
@@ -139,8 +138,7 @@ fn question_title(question: &str) -> String {
 fn clean_options(requested: Vec<String>) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for option in requested {
-        let option: String =
-            escape_hidden_line(option.trim()).chars().take(MAX_OPTION_CHARS).collect();
+        let option = text::cut(escape_hidden_line(option.trim()), MAX_OPTION_CHARS);
         if !option.is_empty() && !options.contains(&option) && options.len() < MAX_OPTIONS {
             options.push(option);
         }

@@ -98,6 +98,8 @@ struct CommandWatch {
     is_call: bool,
     /// The command is not confined.
     is_unconfined: bool,
+    /// The command has more access than the sandbox gives.
+    has_extra_access: bool,
     limits: Option<String>,
     has_network: bool,
     signing: CommandSigning,
@@ -231,6 +233,7 @@ impl ConfinementGuard {
     pub(super) fn watch(
         &self,
         job: &Arc<Job>,
+        pass: &Pass,
         confinement: CommandConfinement,
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
@@ -239,6 +242,7 @@ impl ConfinementGuard {
         let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
             is_unconfined: profile.is_none(),
+            has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
             signing: confinement.signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
@@ -296,6 +300,11 @@ impl ConfinementGuard {
     /// Returns true if that command is unconfined or unknown.
     pub(super) fn is_unconfined(&self, job: &str) -> bool {
         self.watches.lock().get(job).is_none_or(|watch| watch.is_unconfined)
+    }
+
+    /// Returns true if that command has more access than the sandbox gives, or is unknown.
+    pub(super) fn has_extra_access(&self, job: &str) -> bool {
+        self.watches.lock().get(job).is_none_or(|watch| watch.has_extra_access)
     }
 
     /// Notes the changes that `pass` permits for as long as its call runs, so that they are not blamed on the commands

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::ToolEnv;
 use super::edit_common;
+use turnwright_types::text;
 use turnwright_workspace::files::Freshness;
 
 /// The number of lines that are shown before the place, and in all.
@@ -43,8 +44,7 @@ fn excerpt(text: &str, arguments: &Value) -> String {
     let first = place.unwrap_or(0).saturating_sub(LINES_BEFORE);
     let around = lines.iter().enumerate().skip(first).take(LINES_SHOWN);
     let shown = around.map(|(number, line)| {
-        let line: String = line.chars().take(MAX_LINE_CHARS).collect();
-        format!("{:>5}| {line}", number + 1)
+        format!("{:>5}| {}", number + 1, text::first_chars(line, MAX_LINE_CHARS))
     });
     shown.collect::<Vec<_>>().join("\n")
 }

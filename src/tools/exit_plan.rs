@@ -12,6 +12,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden,
 };
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::Roots;
 
@@ -59,7 +60,7 @@ impl Tool for ExitPlan {
         if ctx.env.mode.get() != Mode::Plan {
             return ToolOutcome::failed("This is not plan mode: go on without asking for it.");
         }
-        let plan: String = escape_hidden(args.plan.trim()).chars().take(MAX_PLAN_CHARS).collect();
+        let plan = text::cut(escape_hidden(args.plan.trim()), MAX_PLAN_CHARS);
         if plan.is_empty() {
             return ToolOutcome::failed("exit_plan needs a `plan`. The user was not asked.");
         }

@@ -67,14 +67,14 @@ impl Tool for History {
     fn view(&self, args: &HistoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
         let filters = [&args.query, &args.tool, &args.status];
         let first = filters.into_iter().find(|filter| !filter.is_empty());
-        let what: String = first.map_or("all", |filter| filter).chars().take(80).collect();
+        let what = text::first_chars(first.map_or("all", |filter| filter), 80);
         let of_all = if args.session == HistoryScope::All { " in all sessions" } else { "" };
         let locations = targets
             .iter()
             .map(|target| Location { path: roots.client_path(target), line: None })
             .collect();
         CallView {
-            title: format!("History: \"{}\"{of_all}", escape_hidden_line(&what)),
+            title: format!("History: \"{}\"{of_all}", escape_hidden_line(what)),
             kind: Self::KIND,
             locations,
         }

@@ -18,6 +18,7 @@ use turnwright_types::effect::{
 };
 use turnwright_types::ids::is_slug;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::files::{FileError, FileText, Roots};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
@@ -353,7 +354,7 @@ fn outcome_with(text: String, content: Vec<CallContent>) -> ToolOutcome {
 }
 
 fn clip_name(name: &str) -> String {
-    escape_hidden_line(name).chars().take(100).collect()
+    text::cut(escape_hidden_line(name), 100)
 }
 
 #[cfg(test)]

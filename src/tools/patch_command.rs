@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
 
 use super::arguments::shell_line;
@@ -31,10 +32,10 @@ pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
     let command = argument(arguments, &["command", "cmd", "script", "shell_command"]);
     let PatchCommand { patch, folder, others } =
         patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
-    let others: String = others.join("; ").chars().take(MAX_SHOWN_CHARS).collect();
+    let left_out = text::cut(others.join("; "), MAX_SHOWN_CHARS);
     let named = argument(arguments, &["workdir", "cwd"]).and_then(Value::as_str);
     let workdir = join(named.unwrap_or_default().trim(), &folder);
-    Some(json!({ "patch": patch, "workdir": workdir, "left_out": others }))
+    Some(json!({ "patch": patch, "workdir": workdir, "left_out": left_out }))
 }
 
 /// The first argument with one of these names.

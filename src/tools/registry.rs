@@ -12,6 +12,7 @@ use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
 
 /// The most cached lists of specs. There are as many different contexts as sets of skills and kinds of
@@ -303,7 +304,7 @@ impl Toolbox {
     }
 
     fn unknown_tool_message(&self, name: &str, remote: &ToolIndex) -> String {
-        let short: String = escape_hidden_line(name).chars().take(MAX_NAME_CHARS).collect();
+        let short = text::cut(escape_hidden_line(name), MAX_NAME_CHARS);
         if self.remote.was_removed(name) {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }

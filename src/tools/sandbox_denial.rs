@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
@@ -66,9 +67,7 @@ const REFUSED_WRITES: &[&str] = &[
 /// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
 /// of its name, or as the folder of a file.
 pub(super) fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
-    let from = (output.len().saturating_sub(SEARCHED_BYTES)..=output.len())
-        .find(|at| output.is_char_boundary(*at))?;
-    let lines = output[from..].lines().take(MAX_LINES);
+    let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
     let mut refused = lines.filter(|line| {
         let line = line.to_lowercase();
         REFUSED_WRITES.iter().any(|phrase| line.contains(phrase))
@@ -174,8 +173,7 @@ const FAILED_SIGNATURES: &[&str] = &[
 
 /// A note that git could not sign; `None` if the output does not say so.
 pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
-    let from = output.len().saturating_sub(SEARCHED_BYTES);
-    let end = String::from_utf8_lossy(&output.as_bytes()[from..]).to_lowercase();
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
     let what = "the user's keys are out of reach, so git signs nothing".to_owned();
     Some(DenialNote { what, escalate: "sign".to_owned() })
@@ -183,9 +181,7 @@ pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
 
 /// The path in a command's output that could not be written; `None` if none is named.
 pub(super) fn unwritable_path(output: &str) -> Option<&str> {
-    let earliest = output.len().saturating_sub(SEARCHED_BYTES);
-    let from = (earliest..output.len()).find(|at| output.is_char_boundary(*at))?;
-    output[from..].lines().rev().find_map(|line| {
+    text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
         let lower = line.to_ascii_lowercase();
         REFUSED_WRITES.iter().find(|phrase| lower.contains(**phrase))?;
         path_in(line)
@@ -219,8 +215,7 @@ fn path_in(line: &str) -> Option<&str> {
 
 /// Returns true if the output of a failed command mentions a denied operation.
 pub(super) fn is_likely(output: &str) -> bool {
-    let from = output.len().saturating_sub(SEARCHED_BYTES);
-    let end = String::from_utf8_lossy(&output.as_bytes()[from..]).to_lowercase();
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     DENIAL_PHRASES.iter().any(|phrase| end.contains(phrase))
 }
 

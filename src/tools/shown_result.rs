@@ -17,10 +17,10 @@ pub(super) fn beginning(text: &str) -> String {
     if text.len() <= MAX_BYTES {
         return text.to_owned();
     }
-    let beginning = text::prefix(text, MAX_BYTES);
-    let end = beginning.rfind('\n').map_or(beginning.len(), |at| at + 1);
-    let line = if text[..end].ends_with('\n') { "" } else { "\n" };
-    format!("{}{line}[… {} more bytes]\n", &text[..end], text.len() - end)
+    let start = text::prefix(text, MAX_BYTES);
+    let lines = text::whole_lines(start);
+    let (shown, line_end) = if lines.is_empty() { (start, "\n") } else { (lines, "") };
+    format!("{shown}{line_end}[… {} more bytes]\n", text.len() - shown.len())
 }
 
 /// The beginning of a result as the content of a card.

@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// The least similarity (0 to 1) of a name that is suggested.
@@ -50,7 +51,7 @@ impl Tool for LoadSkill {
     }
 
     fn view(&self, args: &LoadSkillArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        let name: String = escape_hidden_line(args.name.trim()).chars().take(100).collect();
+        let name = text::cut(escape_hidden_line(args.name.trim()), 100);
         CallView { title: format!("Skill: {name}"), kind: Self::KIND, locations: Vec::new() }
     }
 
@@ -101,7 +102,7 @@ fn loaded_outcome(text: String) -> ToolOutcome {
 }
 
 fn unknown_skill_message(name: &str, names: &[String]) -> String {
-    let name: String = escape_hidden_line(name).chars().take(100).collect();
+    let name = text::cut(escape_hidden_line(name), 100);
     if names.is_empty() {
         return "There are no skills here.".to_owned();
     }

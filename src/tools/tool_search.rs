@@ -54,7 +54,7 @@ impl Tool for ToolSearch {
     }
 
     fn view(&self, args: &ToolSearchArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        let what: String = escape_hidden_line(args.query.trim()).chars().take(100).collect();
+        let what = text::cut(escape_hidden_line(args.query.trim()), 100);
         CallView { title: format!("Search tools: {what}"), kind: Self::KIND, locations: Vec::new() }
     }
 
@@ -103,7 +103,7 @@ fn overview(index: &ToolIndex) -> String {
     let mut text = String::new();
     for (server, names) in servers.iter().take(MAX_SERVERS) {
         let prefix = common_prefix(names);
-        let server: String = escape_hidden_line(server).chars().take(40).collect();
+        let server = text::cut(escape_hidden_line(server), 40);
         text.push_str(&format!(" {server}, {} tools {prefix}…:", names.len()));
         let mut left = budget;
         for (number, name) in names.iter().enumerate() {
@@ -147,7 +147,7 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
         for name in names.take(MAX_SELECTED) {
             match index.get(name) {
                 Some(tool) => found.push(Arc::clone(tool)),
-                None => missing.push(escape_hidden_line(name).chars().take(80).collect()),
+                None => missing.push(text::cut(escape_hidden_line(name), 80)),
             }
         }
         return (found, missing);
@@ -168,7 +168,7 @@ fn query_words(query: &str) -> Vec<String> {
     let mut seen = HashSet::new();
     let parts = query.split(|char: char| !char.is_alphanumeric()).filter(|part| !part.is_empty());
     let words = parts.map(|part| {
-        let word: String = part.to_lowercase().chars().take(40).collect();
+        let word = text::cut(part.to_lowercase(), 40);
         match word.strip_suffix('s') {
             Some(one) if one.len() > 2 => one.to_owned(),
             _ => word,

@@ -244,12 +244,13 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
     if let Some(title) = &page.title {
         raw["title"] = title.as_str().into();
     }
-    let content = vec![CallContent::Text(shortened(shown, MAX_CARD_BYTES))];
+    let content = vec![CallContent::Text(text::clip_bytes(shown, MAX_CARD_BYTES, "…"))];
     ToolOutcome { ok: true, text: answer, view: None, content, raw, images: Vec::new() }
 }
 
 fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
-    let excerpt = web::wrap_untrusted(&page.url, &shortened(&page.text, MAX_ERROR_EXCERPT));
+    let start = text::clip_bytes(&page.text, MAX_ERROR_EXCERPT, "…");
+    let excerpt = web::wrap_untrusted(&page.url, &start);
     let who =
         proxy.map_or("The server".to_owned(), |name| format!("The server, or the proxy {name},"));
     let text = format!("[{} | {}] {who} did not give the page.\n{excerpt}", page.url, page.status);
@@ -276,13 +277,8 @@ fn line_end(text: &str, start: usize) -> usize {
     if most == text.len() {
         return most;
     }
-    let line = text[start..most].rfind('\n').map(|at| start + at + 1);
-    line.filter(|end| end - start > MAX_PART_BYTES / 2).unwrap_or(most)
-}
-
-fn shortened(text: &str, most: usize) -> String {
-    let start = text::prefix(text, most);
-    format!("{start}{}", if start.len() < text.len() { "…" } else { "" })
+    let lines = text::whole_lines(&text[start..most]);
+    if lines.len() > MAX_PART_BYTES / 2 { start + lines.len() } else { most }
 }
 
 #[cfg(test)]

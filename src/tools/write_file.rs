@@ -14,6 +14,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
@@ -210,7 +211,7 @@ fn omission_error(content: &str, line: usize) -> String {
     format!(
         "Line {line} of `content` stands for lines that were left out: {}. Nothing was written: \
          they would be lost. Send the whole text, or change a part with edit_file.",
-        escape_hidden_line(&words.chars().take(120).collect::<String>())
+        escape_hidden_line(text::first_chars(words, 120))
     )
 }
 

@@ -57,8 +57,7 @@ pub(crate) fn unified_diff(
     };
     let mut text = terminal_safe(text);
     if text.len() > *room {
-        let end = text::prefix(&text, *room).rfind('\n').map_or(0, |index| index + 1);
-        text.truncate(end);
+        text.truncate(text::whole_lines(text::prefix(&text, *room)).len());
         text.push_str(&format!("… {name}: too much to show all of it\n"));
         *room = 0;
     } else {

@@ -381,19 +381,43 @@ fn every_tool_file_is_in_the_table() {
 }
 
 #[test]
-fn dispatch_is_not_async() {
-    let acp = sources("src/acp");
-    let mut found = 0;
+fn neither_the_router_nor_a_method_waits() {
+    let mut has_router = false;
+    let mut methods = 0;
     let mut wrong = Vec::new();
-    for file in &acp {
-        let name = file.name.as_str();
-        if name == "src/acp/dispatch.rs" || name.starts_with("src/acp/handlers") {
-            found += 1;
+    for file in sources("src/acp") {
+        if file.is_in(&["src/acp/router"]) {
+            has_router = true;
             wrong.extend(file.uses_of(&["async fn", ".await"]));
+        } else if file.is_in(&["src/acp/methods"]) {
+            methods += 1;
+            // A method may start a task, which may wait.
+            let blocking =
+                ["async fn handle", "block_on", "blocking_recv", "blocking_send", "sleep"];
+            wrong.extend(file.uses_of(&blocking));
         }
     }
-    assert!(acp.is_empty() || found > 0, "src/acp has neither dispatch.rs nor handlers.rs");
+    assert!(has_router && methods > 1, "the files of the router or of the methods have moved");
     check("what answers the next line must never wait", &wrong);
+}
+
+/// A method that no table lists would be answered with "method not found".
+#[test]
+fn every_method_is_in_the_table() {
+    let files = sources("src/acp/methods");
+    let table = files.iter().find(|file| file.name.ends_with("/mod.rs")).expect("a table");
+    let mut wrong = Vec::new();
+    for file in &files {
+        for (number, line) in file.code().iter().enumerate() {
+            let name = line.strip_prefix("impl RequestMethod for ");
+            let Some(method) = name.and_then(|rest| rest.strip_suffix(" {")) else { continue };
+            let row = format!("::{method}>()");
+            if !table.code().iter().any(|line| line.contains(&row)) {
+                wrong.push(file.at(number, method));
+            }
+        }
+    }
+    check("methods that no table lists", &wrong);
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl ThinkSplitter {
                 SplitState::Thought(closers) => {
                     let Some((at, after)) = find_closer(text, closers, searched) else {
                         let (thought, rest) =
-                            text.split_at(text.len() - partial_closer_len(text, closers));
+                            text.split_at(text.len() - text::begun_mark_len(text, closers));
                         emit_thought(thought, out);
                         return self.held.push_str(rest);
                     };
@@ -211,15 +211,6 @@ fn find_closer<'a>(text: &'a str, closers: &[&str], searched: usize) -> Option<(
         Some((at, &text[at + closer.len()..]))
     });
     found.min_by_key(|(at, _)| *at)
-}
-
-/// The number of trailing bytes that may be the start of a closing tag.
-fn partial_closer_len(text: &str, closers: &[&str]) -> usize {
-    let partial_lens = closers.iter().map(|closer| {
-        let mut lengths = closer.char_indices().map(|(at, _)| at).rev();
-        lengths.find(|length| *length > 0 && text.ends_with(&closer[..*length])).unwrap_or_default()
-    });
-    partial_lens.max().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::json_schema;
 use turnwright_types::client::{Client, FormOutcome, ServerForm};
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::CallId;
+use turnwright_types::text;
 
 const MAX_QUESTION_CHARS: usize = 4_000;
 /// Maximum number of questions during one call. Further ones are declined.
@@ -118,9 +119,8 @@ pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Va
     if call.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
         return declined();
     }
-    let message: String =
-        terminal_safe(message.to_owned()).chars().take(MAX_QUESTION_CHARS).collect();
-    let message = format!("{SERVER_ASKS}{} asks: {message}", escape_hidden_line(server));
+    let asked = text::cut(terminal_safe(message.to_owned()), MAX_QUESTION_CHARS);
+    let message = format!("{SERVER_ASKS}{} asks: {asked}", escape_hidden_line(server));
     let mut shown = schema.clone();
     escape_texts(&mut shown);
     let form = ServerForm { call: call.call.clone(), message, schema: shown };

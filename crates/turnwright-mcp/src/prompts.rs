@@ -234,8 +234,7 @@ fn unique_word(name: &str, taken: &mut HashSet<String>) -> String {
 
 /// Shortens a server's text to one line that is safe to show.
 fn line(text: &str) -> String {
-    let first = text.trim().lines().next().unwrap_or_default();
-    escape_hidden_line(&text::clip(first, MAX_LINE_CHARS))
+    escape_hidden_line(&text::clip(text::first_line(text), MAX_LINE_CHARS))
 }
 
 /// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in

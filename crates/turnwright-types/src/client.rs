@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::effect::{CallContent, CallView};
 use crate::ids::{CallId, SessionId, TerminalId};
 use crate::message::StopReason;
+use crate::text;
 use crate::update::Update;
 
 /// The user, and the program through which they use the agent.
@@ -141,8 +142,10 @@ pub enum ChoiceKind {
     AllowOnce,
     /// Also allows everything that the choice's name describes, for the rest of the session.
     AllowSession,
-    /// Also gives every command the access that the choice's name describes, for the rest of the session.
+    /// Like `AllowSession`, but for every command. It gives access and permits no command to run.
     AllowSessionForAll,
+    /// Also allows every command that the mode `auto` would run in the sandbox, for the rest of the session.
+    AllowAllCommands,
     RejectOnce,
     /// Also rejects exactly the same call for the rest of the session.
     RejectSession,
@@ -282,10 +285,10 @@ pub enum BufferError {
     #[error("the editor has no such file")]
     NotFound,
     /// With the client's explanation. What a client refuses is not done in another way.
-    #[error("the editor refused: {}", .0.chars().take(1_000).collect::<String>())]
+    #[error("the editor refused: {}", text::first_chars(.0, 1_000))]
     Refused(String),
     /// The client failed, or its answer has no content.
-    #[error("the editor failed: {}", .0.chars().take(1_000).collect::<String>())]
+    #[error("the editor failed: {}", text::first_chars(.0, 1_000))]
     Failed(String),
     #[error("the editor did not answer")]
     TimedOut,

@@ -37,6 +37,8 @@ pub enum Effect {
         job: String,
         /// True if the command runs outside the sandbox.
         is_unsandboxed: bool,
+        /// True if it was started with more access than the sandbox gives.
+        has_extra_access: bool,
     },
     /// Sends a signal to a running command.
     Signal { job: String },
@@ -424,10 +426,7 @@ pub fn shorten_title(title: String) -> String {
 /// Puts text into a Markdown code fence that is too long for the text to close, so that nothing in it
 /// can pass for our own words.
 pub fn fenced(text: &str) -> String {
-    let has_any = text.contains('`');
-    let runs = has_any.then(|| text.split(|char| char != '`').map(str::len));
-    let longest = runs.into_iter().flatten().max().unwrap_or(0);
-    let fence = "`".repeat(3.max(longest + 1));
+    let fence = "`".repeat(text::longest_backtick_run(text).max(2) + 1);
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}\n{text}{end}{fence}")
 }

@@ -1,5 +1,7 @@
 //! The reason why a tool call was not executed, once for the model and once for the user.
 
+use crate::text;
+
 /// The reason why a tool call was not executed. The model gets instructions on what to do instead, the user a short statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRefusal {
@@ -39,7 +41,7 @@ impl From<String> for ToolRefusal {
 
 /// The text of a card for a failure that was described to the model.
 pub fn failure(for_model: &str) -> String {
-    let line = for_model.trim().lines().next().unwrap_or_default();
+    let line = text::first_line(for_model);
     let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
     format!("Failed: {}", sentence.trim_end_matches(['.', ':']))
 }

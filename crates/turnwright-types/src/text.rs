@@ -1,4 +1,7 @@
-//! Parts of texts that end between characters, and short forms of texts for people.
+//! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
+//! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
+
+// `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
 
 /// Returns the last place between characters that is not behind this byte.
 pub fn floor(text: &str, at: usize) -> usize {
@@ -34,15 +37,14 @@ pub fn last_chars(text: &str, most: usize) -> &str {
     &text[after.unwrap_or(0)..]
 }
 
+/// Cuts off what follows the first characters.
+pub fn cut(text: impl Into<String>, most: usize) -> String {
+    clip_with(text, most, "")
+}
+
 /// Puts an ellipsis in place of what follows the first characters.
 pub fn clip(text: impl Into<String>, most: usize) -> String {
-    let mut text = text.into();
-    let kept = first_chars(&text, most).len();
-    if kept < text.len() {
-        text.truncate(kept);
-        text.push('…');
-    }
-    text
+    clip_with(text, most, "…")
 }
 
 /// Like [`clip`], but the ellipsis is one of the characters.
@@ -52,14 +54,95 @@ pub fn clip_within(text: impl Into<String>, most: usize) -> String {
     if fits { text } else { clip(text, most.saturating_sub(1)) }
 }
 
+/// Puts a mark in place of what follows the first characters.
+pub fn clip_with(text: impl Into<String>, most: usize, mark: &str) -> String {
+    let text = text.into();
+    let kept = first_chars(&text, most).len();
+    replace_rest(text, kept, mark)
+}
+
+/// Puts a mark in place of what follows the first `most` bytes.
+pub fn clip_bytes(text: impl Into<String>, most: usize, mark: &str) -> String {
+    let text = text.into();
+    let kept = prefix(&text, most).len();
+    replace_rest(text, kept, mark)
+}
+
+fn replace_rest(mut text: String, kept: usize, mark: &str) -> String {
+    if kept < text.len() {
+        text.truncate(kept);
+        text.push_str(mark);
+    }
+    text
+}
+
+/// Puts a note in place of the middle of a text of more than `most` bytes. Two thirds of them are of its beginning.
+pub fn clip_middle(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let start = prefix(text, most / 3 * 2);
+    let end = suffix(text, most / 3);
+    let left_out = text.len() - start.len() - end.len();
+    format!("{start}\n[… {left_out} bytes are left out here …]\n{end}")
+}
+
 /// Puts a text onto one line, with single blanks between its words.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the first line of a text that is not blank. White space at its end belongs to it only if more lines follow.
+pub fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// Returns the text up to the end of its last complete line.
+pub fn whole_lines(text: &str) -> &str {
+    &text[..text.rfind('\n').map_or(0, |end| end + 1)]
+}
+
+/// Returns how many bytes at the end of a text may be the beginning of a mark that the text does not contain.
+pub fn begun_mark_len(text: &str, marks: &[&str]) -> usize {
+    let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or_default();
+    let end = suffix(text, longest);
+    let mut starts = end.char_indices().map(|(at, _)| &end[at..]);
+    let begun = starts.find(|start| marks.iter().any(|mark| mark.starts_with(start)));
+    begun.map_or(0, str::len)
+}
+
+/// Returns what follows a beginning that the text has in ASCII letters of any case.
+pub fn strip_prefix_ignore_case<'a>(text: &'a str, beginning: &str) -> Option<&'a str> {
+    let (start, rest) = text.split_at_checked(beginning.len())?;
+    start.eq_ignore_ascii_case(beginning).then_some(rest)
+}
+
+/// Returns what stands before an end that the text has in ASCII letters of any case.
+pub fn strip_suffix_ignore_case<'a>(text: &'a str, ending: &str) -> Option<&'a str> {
+    let (rest, end) = text.split_at_checked(text.len().checked_sub(ending.len())?)?;
+    end.eq_ignore_ascii_case(ending).then_some(rest)
+}
+
+/// Returns the length of the longest run of backticks. A longer run encloses the text as code in Markdown.
+pub fn longest_backtick_run(text: &str) -> usize {
+    if !text.contains('`') {
+        return 0;
+    }
+    text.split(|char| char != '`').map(str::len).max().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Texts with characters of one to four bytes, a combining mark, and characters of two columns.
+    const SAMPLES: [&str; 9] =
+        ["", "a", "é", "語", "😀", "aé語😀", "😀語éa", "e\u{301}e\u{301}", "\u{301}👩\u{200d}💻語"];
+
+    /// Every sample with every limit up to one more than its length.
+    fn with_each_limit() -> impl Iterator<Item = (&'static str, usize)> {
+        SAMPLES.into_iter().flat_map(|text| (0..=text.len() + 1).map(move |most| (text, most)))
+    }
 
     #[test]
     fn a_part_of_so_many_bytes_ends_between_characters() {
@@ -86,6 +169,26 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_as_long_as_its_limit_allows() {
+        for (text, most) in with_each_limit() {
+            let beginning = prefix(text, most);
+            let end = suffix(text, most);
+            assert!(text.starts_with(beginning) && beginning.len() <= most, "{text} {most}");
+            assert!(text.ends_with(end) && end.len() <= most, "{text} {most}");
+            let next = text[beginning.len()..].chars().next();
+            assert!(next.is_none_or(|char| beginning.len() + char.len_utf8() > most), "{text}");
+            let previous = text[..text.len() - end.len()].chars().next_back();
+            assert!(previous.is_none_or(|char| end.len() + char.len_utf8() > most), "{text}");
+
+            let first: String = text.chars().take(most).collect();
+            assert_eq!(first_chars(text, most), first, "{text} {most}");
+            let skipped = text.chars().count().saturating_sub(most);
+            let last: String = text.chars().skip(skipped).collect();
+            assert_eq!(last_chars(text, most), last, "{text} {most}");
+        }
+    }
+
+    #[test]
     fn a_part_of_so_many_characters_counts_them() {
         for (text, most, beginning, end) in [
             ("", 0, "", ""),
@@ -95,6 +198,9 @@ mod tests {
             ("aé😀", 2, "aé", "é😀"),
             ("aé😀", 3, "aé😀", "aé😀"),
             ("aé😀", usize::MAX, "aé😀", "aé😀"),
+            // A combining mark counts, and a character of two columns is one.
+            ("e\u{301}語", 1, "e", "語"),
+            ("e\u{301}語", 2, "e\u{301}", "\u{301}語"),
         ] {
             let parts = (first_chars(text, most), last_chars(text, most));
             assert_eq!(parts, (beginning, end), "{text} {most}");
@@ -107,14 +213,134 @@ mod tests {
             ("", 0, "", ""),
             ("é", 0, "…", "…"),
             ("é", 1, "é", "é"),
+            ("éa", 1, "é…", "…"),
             ("aé😀", 2, "aé…", "a…"),
             ("aé😀", 3, "aé😀", "aé😀"),
+            ("aé😀", usize::MAX, "aé😀", "aé😀"),
+            ("e\u{301}語", 1, "e…", "…"),
+            ("e\u{301}語", 2, "e\u{301}…", "e…"),
         ] {
-            assert_eq!(
-                (clip(text, most), clip_within(text, most)),
-                (clipped.into(), within.into())
-            );
+            assert_eq!(clip(text, most), clipped, "{text} {most}");
+            assert_eq!(clip_within(text, most), within, "{text} {most}");
         }
-        assert_eq!(one_line(" a\n\tb  c\u{2003}d "), "a b c d");
+        for (text, most) in with_each_limit() {
+            let within = clip_within(text, most);
+            assert!(within.chars().count() <= most.max(1), "{text} {most}");
+            assert_eq!(within == text, text.chars().count() <= most, "{text} {most}");
+        }
+    }
+
+    #[test]
+    fn a_mark_stands_for_what_is_left_out() {
+        for (text, most, cut_text, by_chars, by_bytes) in [
+            ("", 0, "", "", ""),
+            ("é", 0, "", " [...]", " [...]"),
+            ("é", 1, "é", "é", " [...]"),
+            ("é", 2, "é", "é", "é"),
+            ("a語b", 1, "a", "a [...]", "a [...]"),
+            ("a語b", 3, "a語b", "a語b", "a [...]"),
+            ("a語b", 4, "a語b", "a語b", "a語 [...]"),
+            ("a語b", 5, "a語b", "a語b", "a語b"),
+            ("a語b", usize::MAX, "a語b", "a語b", "a語b"),
+        ] {
+            assert_eq!(cut(text, most), cut_text, "{text} {most}");
+            assert_eq!(clip_with(text, most, " [...]"), by_chars, "{text} {most}");
+            assert_eq!(clip_bytes(text, most, " [...]"), by_bytes, "{text} {most}");
+        }
+    }
+
+    #[test]
+    fn a_note_stands_for_the_middle() {
+        for (text, most, clipped) in [
+            ("", 0, ""),
+            ("a", 0, "\n[… 1 bytes are left out here …]\n"),
+            ("ab", 1, "\n[… 2 bytes are left out here …]\n"),
+            ("abcde", 5, "abcde"),
+            ("abcdef", 5, "ab\n[… 3 bytes are left out here …]\nf"),
+            ("éééé", 6, "éé\n[… 2 bytes are left out here …]\né"),
+            ("語語語語", 11, "語語\n[… 3 bytes are left out here …]\n語"),
+            ("語語語語", 12, "語語語語"),
+            ("😀😀", 7, "😀\n[… 4 bytes are left out here …]\n"),
+            ("e\u{301}e\u{301}", 5, "e\n[… 5 bytes are left out here …]\n"),
+        ] {
+            assert_eq!(clip_middle(text, most), clipped, "{text} {most}");
+        }
+    }
+
+    #[test]
+    fn one_line_has_single_blanks_between_its_words() {
+        for (text, line) in [
+            ("", ""),
+            (" \n", ""),
+            ("a", "a"),
+            (" a\n\tb  c\u{2003}d ", "a b c d"),
+            ("é\r\n語\u{2028}e\u{301}", "é 語 e\u{301}"),
+        ] {
+            assert_eq!(one_line(text), line);
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_not_blank_and_whole_lines_end() {
+        for (text, first, whole) in [
+            ("", "", ""),
+            ("\n", "", "\n"),
+            (" \r\n\t", "", " \r\n"),
+            ("a", "a", ""),
+            (" é ", "é", ""),
+            ("語\n", "語", "語\n"),
+            ("\n\n a b \r\n😀", "a b ", "\n\n a b \r\n"),
+            ("a\rb\n\ne\u{301}", "a\rb", "a\rb\n\n"),
+        ] {
+            assert_eq!(first_line(text), first, "{text:?}");
+            assert_eq!(whole_lines(text), whole, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_beginning_of_a_mark_counts() {
+        for (text, marks, begun) in [
+            ("", &["</a>"][..], ""),
+            ("a<", &[][..], ""),
+            ("a", &[""][..], ""),
+            ("a", &["</a>"][..], ""),
+            ("a<", &["</a>"][..], "<"),
+            ("a</a", &["</a>"][..], "</a"),
+            ("<<", &["<<<b"][..], "<<"),
+            ("a</a", &["a>", "</a>"][..], "</a"),
+            ("é◁/é", &["◁/é▷", "éé"][..], "◁/é"),
+            ("語", &["語😀", "a語"][..], "語"),
+            ("e\u{301}", &["e\u{301}語"][..], "e\u{301}"),
+        ] {
+            assert_eq!(begun_mark_len(text, marks), begun.len(), "{text} {marks:?}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_and_an_end_are_found_in_any_case() {
+        for (text, part, after, before) in [
+            ("", "", Some(""), Some("")),
+            ("a", "", Some("a"), Some("a")),
+            ("", "a", None, None),
+            ("A", "a", Some(""), Some("")),
+            ("aB bA", "AB", Some(" bA"), None),
+            ("aB bA", "BA", None, Some("aB ")),
+            ("É", "É", Some(""), Some("")),
+            // Only ASCII letters have two cases, and a part ends between characters.
+            ("É", "é", None, None),
+            ("語a", "xx", None, None),
+            ("a語", "xx", None, None),
+            ("e\u{301}E\u{301}", "E\u{301}", Some("E\u{301}"), Some("e\u{301}")),
+        ] {
+            assert_eq!(strip_prefix_ignore_case(text, part), after, "{text} {part}");
+            assert_eq!(strip_suffix_ignore_case(text, part), before, "{text} {part}");
+        }
+    }
+
+    #[test]
+    fn the_longest_run_of_backticks_counts() {
+        for (text, length) in [("", 0), ("é語", 0), ("`", 1), ("a`b``c`", 2), ("```\n``語", 3)] {
+            assert_eq!(longest_backtick_run(text), length, "{text}");
+        }
     }
 }

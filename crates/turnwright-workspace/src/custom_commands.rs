@@ -11,6 +11,7 @@ use crate::real_path;
 use crate::skills::{ScannedFolder, front_matter, substitute};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::look_alike::{composed, is_mark};
+use turnwright_types::text;
 
 /// How many folders deep commands are searched. The folders are part of the name: `db/seed.md` is
 /// `/db:seed`.
@@ -118,7 +119,7 @@ fn read_command(name: String, path: PathBuf, within: Option<&Path>) -> Option<Cu
 }
 
 fn in_one_line(text: &str) -> String {
-    escape_hidden_line(text.trim()).chars().take(MAX_LINE_CHARS).collect()
+    text::cut(escape_hidden_line(text.trim()), MAX_LINE_CHARS)
 }
 
 /// The first line that is not blank, without the marks of a heading.

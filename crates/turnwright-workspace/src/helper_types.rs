@@ -4,6 +4,7 @@
 use crate::skills::front_matter;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
+use turnwright_types::text;
 
 /// The most characters of a description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
@@ -35,10 +36,9 @@ impl HelperType {
             return Err("has an invalid name: use a-z, 0-9 and hyphens, at most 64");
         }
         let given = head.description.ok_or("has no description")?;
-        let description = escape_hidden_line(&given);
         Ok(HelperType {
             name,
-            description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
+            description: text::cut(escape_hidden_line(&given), MAX_DESCRIPTION_CHARS),
             tools: head.tools.as_deref().and_then(tool_names),
             model: head.model.filter(|model| !is_alias(model)),
             instructions: body.trim().to_owned(),

@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 use super::encode::{self, CancelNews};
 use super::previews::ShownPreviews;
 use super::prompts::{PromptLedger, send_state};
+use crate::acp::schema;
 use crate::acp::user_question::UserQuestions;
 use crate::acp::versions::Version;
-use crate::acp::wire::schema;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
     Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, TerminalExit,
@@ -29,7 +29,7 @@ use turnwright_types::redact;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, Update};
 
 /// The client of one session.
-pub(super) struct AcpClientV2 {
+pub(in crate::acp) struct AcpClientV2 {
     peer: Peer,
     session: SessionId,
     cwd: PathBuf,
@@ -70,7 +70,7 @@ enum ShownTerminal {
 }
 
 impl AcpClientV2 {
-    pub(super) fn new(
+    pub(in crate::acp) fn new(
         peer: Peer,
         session: &SessionId,
         cwd: PathBuf,
@@ -94,7 +94,7 @@ impl AcpClientV2 {
     }
 
     /// Tells the client that no turn runs, unless it has taken over a running turn.
-    pub(super) fn report_idle(&self) {
+    pub(in crate::acp) fn report_idle(&self) {
         if !self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed)) {
             self.send_state("idle");
         }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::diffs;
 use crate::acp::capabilities::ClientCaps;
+use crate::acp::schema;
 use crate::acp::to_wire;
-use crate::acp::wire::schema;
 use turnwright_rpc::Outbox;
 use turnwright_types::client::PermissionRequest;
 use turnwright_types::effect::{CallContent, escape_hidden_line, terminal_safe};
@@ -225,7 +225,7 @@ fn command(it: SlashCommand) -> Value {
 }
 
 /// The settings of a session as configuration options.
-pub(super) fn settings(all: Vec<ConfigOption>) -> Value {
+pub(in crate::acp) fn settings(all: Vec<ConfigOption>) -> Value {
     all.into_iter().map(|option| config_option(&option)).collect()
 }
 

@@ -8,17 +8,15 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::encode::send_changed;
-use super::wire::PromptV2;
 use crate::acp::connection::Connection;
 use crate::acp::error::to_rpc;
-use crate::acp::from_wire;
+use crate::acp::methods::RequestMethod;
+use crate::acp::methods::session_prompt::PromptV2;
 use crate::acp::responder::Responder;
 use crate::acp::to_wire::{stop_meta, token_usage};
-use crate::acp::wire::RequestMethod;
-use crate::acp::wire::schema::PromptRequest;
 use crate::completion::Completion;
 use crate::error::Error;
-use turnwright_rpc::{Outbox, RequestId};
+use turnwright_rpc::Outbox;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::message::{PromptEnd, StopReason};
 use turnwright_types::update::PromptKey;
@@ -36,9 +34,29 @@ struct OpenPrompt {
 }
 
 impl PromptLedger {
-    fn add(&self, key: PromptKey, reply: Responder<PromptV2>, in_flight: Arc<()>) {
+    /// Adds a prompt of the client, which is answered with `reply`. Returns the completion of its turn.
+    pub(in crate::acp) fn add(
+        &self,
+        key: PromptKey,
+        session: SessionId,
+        outbox: Outbox,
+        reply: Responder<PromptV2>,
+        in_flight: Arc<()>,
+    ) -> Completion<PromptEnd> {
         let prompt = OpenPrompt { reply: Some((reply, in_flight)), has_begun: false };
+        self.track(key, prompt, session, outbox)
+    }
+
+    fn track(
+        &self,
+        key: PromptKey,
+        prompt: OpenPrompt,
+        session: SessionId,
+        outbox: Outbox,
+    ) -> Completion<PromptEnd> {
         self.0.lock().insert(key, prompt);
+        let prompts = self.clone();
+        PromptEnding { key, session, prompts, outbox, is_over: false }.into_completion()
     }
 
     /// The turn of a prompt begins.
@@ -137,28 +155,6 @@ pub(super) fn send_state(outbox: &Outbox, session: &SessionId, mut state: Value)
     send_changed(outbox, session, &state);
 }
 
-pub(super) fn prompt(
-    connection: &mut Connection,
-    id: &RequestId,
-    params: PromptRequest,
-    reply: Responder<PromptV2>,
-) {
-    let session = SessionId::from(params.session_id.0.as_ref());
-    let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
-        return reply.fail(&Error::SessionNotFound(session.to_string()));
-    };
-    let prompt = match from_wire::prompt(params.prompt) {
-        Ok(prompt) => prompt,
-        Err(error) => return reply.fail(&error),
-    };
-    let (key, in_flight) = connection.in_flight.register_prompt(id.clone(), session.clone());
-    connection.prompts.add(key, reply, in_flight);
-    let prompts = connection.prompts.clone();
-    let outbox = connection.peer.outbox().clone();
-    let ending = PromptEnding { key, session: session.clone(), prompts, outbox, is_over: false };
-    handle.prompt(key, prompt, connection.at_prompt_end(&session, key, ending.into_completion()));
-}
-
 /// Follows a prompt of a session that this connection has taken over. Its own request is lost.
 pub(in crate::acp) fn follow(
     connection: &Connection,
@@ -167,10 +163,7 @@ pub(in crate::acp) fn follow(
     let prompts = connection.prompts.clone();
     let outbox = connection.peer.outbox().clone();
     move |key, has_begun| {
-        prompts.0.lock().insert(key, OpenPrompt { reply: None, has_begun });
-        let session = session.clone();
-        let prompts = prompts.clone();
-        let outbox = outbox.clone();
-        PromptEnding { key, session, prompts, outbox, is_over: false }.into_completion()
+        let prompt = OpenPrompt { reply: None, has_begun };
+        prompts.track(key, prompt, session.clone(), outbox.clone())
     }
 }

@@ -50,6 +50,7 @@ use crate::config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text;
 
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright run \"Why does the test of the parser fail?\"
@@ -244,7 +245,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
     }
     if client.screen.traits().is_stderr_terminal {
         let usage = client.screen.usage().map(|text| format!(" · {text}")).unwrap_or_default();
-        let id: String = client.session().chars().take(8).collect();
+        let id = text::cut(client.session(), 8);
         client.screen.note(&format!("Session {id}{usage}"));
     }
     end

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_sandbox::escape_tests::{AttemptResult, SECRET};
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text;
 use turnwright_workspace::exec;
 
 use super::TestedAttempt;
@@ -191,8 +192,8 @@ impl AskedAgent {
                 } else if text.contains(RAN) {
                     AttemptResult::Held
                 } else {
-                    let text: String = text.chars().take(200).collect();
-                    AttemptResult::NotTested(format!("the command did not run: {text}"))
+                    let shown = text::first_chars(&text, 200);
+                    AttemptResult::NotTested(format!("the command did not run: {shown}"))
                 }
             }
         }

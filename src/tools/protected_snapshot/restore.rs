@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::SnapshotEntry;
+use turnwright_types::private_file;
+use turnwright_types::text;
 use turnwright_workspace::nofollow;
 
 /// At most this many bytes of each quarantined file are kept.
@@ -54,10 +56,9 @@ impl Quarantine {
 
     fn keep(&mut self, path: &Path) -> io::Result<()> {
         let mut from = nofollow::open_pinned_file(path, false)?;
-        make_private(&self.folder)?;
+        private_file::create_folder(&self.folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let skipped = name.chars().count().saturating_sub(MAX_NAME_CHARS);
-        let end: String = name.chars().skip(skipped).collect();
+        let end = text::last_chars(&name, MAX_NAME_CHARS);
         loop {
             self.count += 1;
             let target = self.folder.join(format!("{}-{end}", self.count));
@@ -115,14 +116,3 @@ fn make_changeable(folder: &Path) {
 
 #[cfg(not(unix))]
 fn make_changeable(_: &Path) {}
-
-#[cfg(unix)]
-fn make_private(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-#[cfg(not(unix))]
-fn make_private(folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)
-}

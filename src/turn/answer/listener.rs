@@ -24,6 +24,7 @@ use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::History;
 use turnwright_types::patience::sleep_until;
+use turnwright_types::text;
 use turnwright_types::update::Update;
 
 /// How long a card waits for complete arguments before it is shown without them. Few arguments
@@ -257,7 +258,7 @@ impl Drop for AnswerListener<'_> {
 
 /// Bounds a name, which the model may have made up.
 pub(super) fn clip_name(name: &str) -> String {
-    name.chars().take(MAX_NAME_CHARS).collect()
+    text::cut(name, MAX_NAME_CHARS)
 }
 
 /// Opens a card for a call. The plan is displayed differently and gets none.

@@ -100,9 +100,8 @@ impl FoundPlaceholders {
 
 /// Returns true if a text ends with this word, whatever its case, behind a blank, a colon or nothing.
 fn ends_with_word(text: &str, word: &str) -> bool {
-    let Some(start) = text.len().checked_sub(word.len()) else { return false };
-    text.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(word))
-        && (start == 0 || text[..start].ends_with([' ', ':']))
+    text::strip_suffix_ignore_case(text, word)
+        .is_some_and(|before| before.is_empty() || before.ends_with([' ', ':']))
 }
 
 /// Returns true if a change writes a placeholder that is not in the file as it is, as in a page about

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use turnwright_types::text;
+
 /// The most lines of one report.
 const MAX_LINES: usize = 20;
 /// The most characters of a line.
@@ -63,7 +65,7 @@ pub(super) fn find_news(before: &CheckRun, now: &CheckRun) -> Option<String> {
     // The last line is needed to say that there is more.
     new.truncate(if more > 0 { MAX_LINES - 1 } else { MAX_LINES });
     let mut text: Vec<String> =
-        new.iter().map(|line| line.trim_end().chars().take(MAX_LINE_CHARS).collect()).collect();
+        new.iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS)).collect();
     if more > 0 {
         text.push(format!("… and {} more new lines", more + 1));
     }

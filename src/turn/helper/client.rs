@@ -15,6 +15,7 @@ use turnwright_types::client::{
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{PromptPart, StopReason};
+use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The most characters of a helper's step.
@@ -130,15 +131,17 @@ impl HelperClient {
         card.is_allowed = matches!(
             answer,
             Some(PermissionAnswer::Chosen(
-                ChoiceKind::AllowOnce | ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll
+                ChoiceKind::AllowOnce
+                    | ChoiceKind::AllowSession
+                    | ChoiceKind::AllowSessionForAll
+                    | ChoiceKind::AllowAllCommands
             ))
         );
         answer.unwrap_or_else(nobody_to_ask)
     }
 
     fn set_step(&self, step: &str, new_calls: u32) {
-        let first = step.trim().lines().next().unwrap_or_default();
-        let line: String = escape_hidden_line(first).chars().take(MAX_STEP_CHARS).collect();
+        let line = text::cut(escape_hidden_line(text::first_line(step)), MAX_STEP_CHARS);
         let mut progress = self.progress.lock();
         progress.is_new |= progress.step != line || new_calls > 0;
         progress.step = line;

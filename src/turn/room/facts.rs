@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::handoff::{self, FILES_READ, cut_middle};
+use super::handoff::{self, FILES_READ};
 use crate::turn::TurnServices;
 use crate::turn::prompt::context::date_line;
 use crate::undo::UndoHistory;
@@ -12,6 +12,7 @@ use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::read;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
 use turnwright_types::message::{Arguments, Message, ToolMessage};
+use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanStatus};
 
 /// The most files of each kind that are named.
@@ -59,7 +60,7 @@ pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> Str
     }
     list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
     for error in open_errors(old) {
-        let words = cut_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
+        let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
         text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
     }
     text
@@ -140,7 +141,9 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
     });
     undone
         .take(MAX_UNDONE)
-        .map(|turn| format!("“{}”", cut_middle(&escape_hidden_line(&turn.prompt_excerpt), 100)))
+        .map(|turn| {
+            format!("“{}”", text::clip_middle(&escape_hidden_line(&turn.prompt_excerpt), 100))
+        })
         .collect()
 }
 

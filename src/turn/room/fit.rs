@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::handoff::cut_middle;
 use super::prune::prune;
 use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::text;
 use turnwright_types::token_meter::{message_weight, weight_of};
 
 /// The newest messages, whose results are left out last.
@@ -49,7 +49,7 @@ fn shortened(message: &Message, longest: usize) -> Message {
                 match part {
                     PromptPart::Text(text)
                     | PromptPart::Context(text)
-                    | PromptPart::Resource { text, .. } => *text = cut_middle(text, longest),
+                    | PromptPart::Resource { text, .. } => *text = text::clip_middle(text, longest),
                     PromptPart::Image(_) => *part = PromptPart::Text("[image]".to_owned()),
                     PromptPart::Audio(_) => *part = PromptPart::Text("[recording]".to_owned()),
                     PromptPart::Link { .. } => {}
@@ -57,11 +57,11 @@ fn shortened(message: &Message, longest: usize) -> Message {
             }
         }
         Message::Assistant(answer) => {
-            answer.text = cut_middle(&answer.text, longest);
+            answer.text = text::clip_middle(&answer.text, longest);
             answer.provider_state.blobs.clear();
         }
         Message::Tool(tool) => {
-            tool.text = cut_middle(&tool.text, longest);
+            tool.text = text::clip_middle(&tool.text, longest);
             tool.images.clear();
         }
     }

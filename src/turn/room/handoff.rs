@@ -103,9 +103,10 @@ pub(crate) fn compact(
 
 fn with_cut_result(message: &Message, max_result: usize) -> Message {
     match message {
-        Message::Tool(tool) if tool.text.len() > max_result => {
-            Message::Tool(ToolMessage { text: cut_middle(&tool.text, max_result), ..tool.clone() })
-        }
+        Message::Tool(tool) if tool.text.len() > max_result => Message::Tool(ToolMessage {
+            text: text::clip_middle(&tool.text, max_result),
+            ..tool.clone()
+        }),
         other => other.clone(),
     }
 }
@@ -278,18 +279,7 @@ fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
 
 pub(super) fn cut_to_weight(text: &str, weight: u64) -> String {
     // No text is longer than its weight.
-    cut_middle(text, usize::try_from(weight).unwrap_or(usize::MAX))
-}
-
-/// The beginning and the end of a text that is longer than `limit` bytes.
-pub(super) fn cut_middle(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    let start = text::prefix(text, limit / 3 * 2);
-    let end = text::suffix(text, limit / 3);
-    let left_out = text.len() - start.len() - end.len();
-    format!("{start}\n[… {left_out} bytes are left out here …]\n{end}")
+    text::clip_middle(text, usize::try_from(weight).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -440,13 +430,5 @@ mod tests {
         let text = new.render();
         assert!(text.contains("word word") && text.contains("are left out here"), "{text}");
         assert!(new.parts.iter().all(|part| matches!(part, PromptPart::Context(_))));
-    }
-
-    #[test]
-    fn a_text_is_cut_in_its_middle_between_characters() {
-        assert_eq!(cut_middle("short", 5), "short");
-        let text = cut_middle(&"语".repeat(100), 60);
-        assert!(text.starts_with("语语") && text.ends_with("语语"), "{text}");
-        assert!(text.contains("bytes are left out here"), "{text}");
     }
 }

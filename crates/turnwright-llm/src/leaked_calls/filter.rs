@@ -48,7 +48,7 @@ impl LeakFilter {
         self.searched = self.text.len();
         let opener = OPENERS.iter().filter_map(|opener| rest.find(opener)).min();
         self.is_holding = opener.is_some();
-        let end = opener.unwrap_or_else(|| rest.len() - partial_opener_len(rest));
+        let end = opener.unwrap_or_else(|| rest.len() - text::begun_mark_len(rest, &OPENERS));
         match rest[..end].trim_end().len() {
             0 => "",
             end => self.show(from + end),
@@ -106,14 +106,6 @@ fn starts_like_json_call(text: &str) -> bool {
         Some(fields) => fields.trim_start().is_empty() || fields.trim_start().starts_with('"'),
         None => inside.is_empty() || "[TOOL_CALLS]".starts_with(text),
     }
-}
-
-/// The number of trailing bytes that may be the start of an opening mark.
-fn partial_opener_len(text: &str) -> usize {
-    let text = text::suffix(text, longest_opener());
-    let mut starts = text.char_indices().map(|(at, _)| &text[at..]);
-    let found = starts.find(|start| OPENERS.iter().any(|opener| opener.starts_with(start)));
-    found.map_or(0, str::len)
 }
 
 fn longest_opener() -> usize {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::result_lines;
 use turnwright_types::message::ToolMessage;
+use turnwright_types::text;
 
 pub(super) const HELP: &str = "I am the offline model that is built into turnwright. I am not a \
 language model: I understand only a few plain requests, such as `read README.md`, `list src`, \
@@ -43,7 +44,7 @@ const PLAN: &[&str] = &["plan:", "plan ", "计划：", "计划:", "计划", "规
 impl Intent {
     pub(super) fn parse(prompt: &str) -> Intent {
         let prompt = prompt.trim();
-        let first_line = prompt.lines().next().unwrap_or_default().trim();
+        let first_line = text::first_line(prompt).trim();
         let line = first_line
             .trim_start_matches("please ")
             .trim_start_matches("Please ")
@@ -209,10 +210,7 @@ fn quote(lines: &[&str]) -> String {
 }
 
 fn strip_opening<'a>(line: &'a str, openings: &[&str]) -> Option<&'a str> {
-    openings.iter().find_map(|opening| {
-        let start = line.get(..opening.len())?;
-        start.eq_ignore_ascii_case(opening).then(|| line[opening.len()..].trim())
-    })
+    openings.iter().find_map(|opening| text::strip_prefix_ignore_case(line, opening)).map(str::trim)
 }
 
 /// The folder of a request such as `the files in src`; this one, if it names none.

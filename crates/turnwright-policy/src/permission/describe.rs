@@ -178,10 +178,7 @@ pub fn describe_confinement(
                 _ => join_list(&places),
             };
             let fails = effects.iter().any(|effect| match effect {
-                Effect::Exec(command) => {
-                    let mut commands = command.script.commands.iter();
-                    commands.any(|simple| shell::classify(simple).fails_offline)
-                }
+                Effect::Exec(command) => shell::fails_offline(&command.script),
                 _ => false,
             });
             let network = match (network || policy.has_network, fails) {
@@ -439,7 +436,7 @@ fn join_list(items: &[String]) -> String {
 /// Text as a Markdown code span that it cannot end.
 pub fn markdown_code(text: &str) -> String {
     let text = text::clip_within(escape_hidden_line(text), MAX_CHARS);
-    let longest = text.split(|char| char != '`').map(str::len).max().unwrap_or(0);
+    let longest = text::longest_backtick_run(&text);
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{gap}{text}{gap}{fence}")

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::project_folder::project_folder;
 use super::rule::{Pattern, Rule, RuleAction, Scope};
+use turnwright_types::file_lock::FileLock;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::json_error_text::json_error_text;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::private_file;
+use turnwright_types::text;
 use turnwright_types::timestamp;
 
 /// The version of the file that this crate writes. A file of a newer version is not changed.
@@ -179,7 +181,7 @@ impl ProjectRuleStore {
                     return Err(RuleStoreError::Full);
                 }
                 let at = timestamp::rfc3339(SystemTime::now());
-                let origin = origin.chars().take(MAX_RULE_CHARS).collect();
+                let origin = text::cut(origin, MAX_RULE_CHARS);
                 let entry = StoredRule { id: new_id(entries), rule, action, at, origin };
                 entries.push(entry.clone());
                 added.push(entry);
@@ -308,7 +310,7 @@ fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
 /// A unique identifier that is short enough to type.
 fn new_id(entries: &[StoredRule]) -> String {
     loop {
-        let id: String = uuid::Uuid::new_v4().simple().to_string().chars().take(6).collect();
+        let id = text::cut(uuid::Uuid::new_v4().simple().to_string(), 6);
         if entries.iter().all(|entry| entry.id != id) {
             return id;
         }

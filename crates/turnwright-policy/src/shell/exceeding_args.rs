@@ -6,6 +6,7 @@ use std::path::Path;
 use super::args::is_option;
 use super::programs::{self, WordList};
 use super::{SimpleCommand, Word, destructive, prefix, ruin};
+use turnwright_types::text;
 
 /// True if a command does, or may do, more than its first words say: because of an option, because
 /// some of its arguments are unknown, or because it destroys something.
@@ -124,7 +125,7 @@ fn letters(name: &str) -> String {
 /// `-p:x`, `/p:x`, `--P:x`.
 fn is_switch(word: &str, name: &str) -> bool {
     let word = word.trim_start_matches(['-', '/']);
-    word.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+    text::strip_prefix_ignore_case(word, name).is_some()
 }
 
 /// The value that follows an option letter in the same word.

@@ -8,6 +8,7 @@ use super::{Document, TimeSpent, fragments};
 use crate::{CallRow, Entry, SessionRow, StoredEntry, TurnRow};
 use turnwright_types::effect::{CallContent, escape_hidden_line};
 use turnwright_types::message::{Media, Message, PromptPart};
+use turnwright_types::text;
 use turnwright_types::timestamp::rfc3339;
 use turnwright_types::update::{PlanEntry, PlanStatus};
 
@@ -26,7 +27,7 @@ impl<'a> MarkdownDocument<'a> {
     }
 
     fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
-        let fence = "`".repeat(longest_backtick_run(text).max(2) + 1);
+        let fence = "`".repeat(text::longest_backtick_run(text).max(2) + 1);
         let end = if text.ends_with('\n') { "" } else { "\n" };
         writeln!(self.out, "{fence}{language}\n{text}{end}{fence}\n")
     }
@@ -186,12 +187,7 @@ impl Document for MarkdownDocument<'_> {
 /// One line as inline code, in which nothing is interpreted as markup.
 fn inline_code(text: &str) -> String {
     let text = escape_hidden_line(text);
-    let ticks = "`".repeat(longest_backtick_run(&text) + 1);
+    let ticks = "`".repeat(text::longest_backtick_run(&text) + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{ticks}{space}{text}{space}{ticks}")
-}
-
-/// The length of the longest run of backticks.
-fn longest_backtick_run(text: &str) -> usize {
-    text.split(|character| character != '`').map(str::len).max().unwrap_or_default()
 }

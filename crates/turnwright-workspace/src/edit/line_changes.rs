@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::buffer::{diff_lines, diff_lines_until};
 use turnwright_types::line_diff::DiffOp;
+use turnwright_types::text;
 
 /// How many unchanged lines are shown around a change.
 const CONTEXT_LINES: usize = 3;
@@ -172,9 +173,10 @@ pub fn render_diff(before: &str, after: &str, changes: &[LineChange]) -> String 
 /// The line without its ending, clipped to the longest length.
 pub(super) fn clipped(line: &str) -> String {
     let line = line.trim_end_matches(['\r', '\n']);
-    match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((cut, _)) => format!("{}…[+{} characters]", &line[..cut], line[cut..].chars().count()),
-        None => line.to_owned(),
+    let start = text::first_chars(line, MAX_LINE_CHARS);
+    match line[start.len()..].chars().count() {
+        0 => line.to_owned(),
+        left => format!("{start}…[+{left} characters]"),
     }
 }
 

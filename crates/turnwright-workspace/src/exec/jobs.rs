@@ -16,6 +16,7 @@ use super::temp_space::{SpaceLimits, wait_until_full};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
+use turnwright_types::text;
 
 /// The most commands that may run at the same time.
 const MAX_RUNNING: usize = 16;
@@ -143,8 +144,7 @@ impl Jobs {
         let table = self.table.lock();
         let mut text = String::new();
         for job in &table.jobs {
-            let name: String =
-                escape_hidden_line(job.command()).chars().take(MAX_NAME_CHARS).collect();
+            let name = text::cut(escape_hidden_line(job.command()), MAX_NAME_CHARS);
             let how = match job.end() {
                 None => format!("running for {} s", job.age().as_secs()),
                 Some(end) => end.reason.to_string(),

@@ -125,8 +125,8 @@ pub fn suggest_name(text: &str) -> String {
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
-    let joined: String = words.join("-").chars().take(MAX_SLUG_LEN).collect();
-    let name = joined.trim_end_matches('-');
+    let joined = words.join("-");
+    let name = text::first_chars(&joined, MAX_SLUG_LEN).trim_end_matches('-');
     if name.is_empty() { "build-commands".to_owned() } else { name.to_owned() }
 }
 

@@ -166,9 +166,7 @@ pub fn catalogue(skills: &[Skill]) -> Option<String> {
     let each = MAX_CATALOGUE_BYTES.saturating_sub(names) / offered.len().max(1);
     let mut text = String::new();
     for Skill { name, description, .. } in offered {
-        let start = text::prefix(description, each);
-        let cut = if start.len() < description.len() { "…" } else { "" };
-        text.push_str(&format!("- {name}: {start}{cut}\n"));
+        text.push_str(&format!("- {name}: {}\n", text::clip_bytes(description, each, "…")));
     }
     (!text.is_empty()).then_some(text)
 }

@@ -12,6 +12,7 @@ use crate::files::read_head;
 use crate::real_path;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::is_slug;
+use turnwright_types::text;
 
 /// The names of a skill's file, the usual one first.
 const FILE_NAMES: [&str; 3] = ["SKILL.md", "skill.md", "Skill.md"];
@@ -162,7 +163,7 @@ fn read_skill(
         .description
         .or_else(|| first_paragraph(body))
         .ok_or("it has neither a description nor a text")?;
-    let description = escape_hidden_line(&full).chars().take(MAX_DESCRIPTION_CHARS).collect();
+    let description = text::cut(escape_hidden_line(&full), MAX_DESCRIPTION_CHARS);
     Ok(Skill {
         file_name,
         name,
@@ -176,7 +177,7 @@ fn read_skill(
 
 /// A text as a name that can be typed: `My Tool` is `my-tool`.
 fn slug(text: &str) -> Option<String> {
-    let text: String = text.to_ascii_lowercase().chars().take(MAX_NAME_CHARS).collect();
+    let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
     let parts = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
     Some(parts.collect::<Vec<_>>().join("-")).filter(|name| !name.is_empty())
 }

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use turnwright_types::text;
 use url::{Host, Url};
 
 /// Ports that a permission question does not mention.
@@ -146,8 +147,7 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 fn refusal(text: &str, what: &str) -> String {
-    let shown: String = text.chars().take(200).collect();
-    format!("\"{shown}\" {what}. Nothing was fetched.")
+    format!("\"{}\" {what}. Nothing was fetched.", text::first_chars(text, 200))
 }
 
 /// Returns true if a URL leads to the machine, or to the private network, in which it is fetched.

@@ -175,7 +175,7 @@ impl TreeReader {
         let Some(node) = &around.node else { return };
         match self.raw.as_deref() {
             Some("title") if self.tree.title.is_none() => {
-                self.tree.title = Some(text.chars().take(MAX_TITLE_CHARS).collect());
+                self.tree.title = Some(text::first_chars(text, MAX_TITLE_CHARS).to_owned());
             }
             Some(_) => {}
             None => {

@@ -212,7 +212,7 @@ fn inline_code(programs: &[(String, String)]) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let marks = "`".repeat(longest_run(&text) + 1);
+    let marks = "`".repeat(text::longest_backtick_run(&text) + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{marks}{space}{text}{space}{marks}")
 }
@@ -222,13 +222,8 @@ fn code_fence(program: &str, language: &str) -> Option<String> {
         return None;
     }
     let program = program.trim_matches('\n');
-    let fence = "`".repeat(longest_run(program).max(2) + 1);
+    let fence = "`".repeat(text::longest_backtick_run(program).max(2) + 1);
     Some(format!("{fence}{language}\n{program}\n{fence}"))
-}
-
-/// The length of the longest run of backticks.
-fn longest_run(text: &str) -> usize {
-    text.split(|character| character != '`').map(str::len).max().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn declared_charset(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 fn clean_title(text: &str) -> String {
-    remove_invisible(&text::one_line(text)).chars().take(200).collect()
+    text::cut(remove_invisible(&text::one_line(text)), 200)
 }
 
 /// Removes invisible characters, with which a page could tell the model something that people do not
@@ -270,8 +270,8 @@ fn escape_marks(text: &str) -> String {
         let (before, tag) = rest.split_at(at);
         result.push_str(before);
         let word = tag[1..].trim_start_matches(|c: char| c == '/' || c.is_whitespace());
-        let name = word.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("untrusted"));
-        result.push_str(if name { "&lt;" } else { "<" });
+        let is_mark = text::strip_prefix_ignore_case(word, "untrusted").is_some();
+        result.push_str(if is_mark { "&lt;" } else { "<" });
         rest = &tag[1..];
     }
     result.push_str(rest);

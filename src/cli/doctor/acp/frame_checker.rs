@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::shapes::MessageShapes;
+use turnwright_types::text;
 
 /// A rule that every message must keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,13 +147,13 @@ impl FrameChecker {
         let frame = match serde_json::from_str::<Value>(line) {
             Ok(frame) if frame.is_object() => frame,
             _ => {
-                let shown: String = line.chars().take(80).collect();
+                let shown = text::first_chars(line, 80);
                 self.note(FrameRule::Json, format!("not a JSON object: {shown}"));
                 return Incoming::Nothing;
             }
         };
         if let Some(problem) = form_problem(&frame) {
-            let shown: String = line.chars().take(120).collect();
+            let shown = text::first_chars(line, 120);
             self.note(FrameRule::Json, format!("{problem}: {shown}"));
             return Incoming::Nothing;
         }

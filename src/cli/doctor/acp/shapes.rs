@@ -3,6 +3,7 @@
 //! values, which a check must not.
 
 use serde_json::{Map, Value};
+use turnwright_types::text;
 
 /// The definitions that are needed, with all that they refer to. The test makes the file from them.
 #[cfg(test)]
@@ -97,7 +98,7 @@ impl MessageShapes {
             [only] => Err(only.clone()),
             _ => {
                 let found = key.and_then(|key| value.get(key)).unwrap_or(value).to_string();
-                let shown: String = found.chars().take(80).collect();
+                let shown = text::first_chars(&found, 80);
                 Err(format!("{}: {shown} is none of what it may be", name(path)))
             }
         }

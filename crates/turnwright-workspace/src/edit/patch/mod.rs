@@ -4,6 +4,7 @@
 mod locate;
 
 pub use locate::{HunkError, apply};
+use turnwright_types::text;
 
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
@@ -160,7 +161,7 @@ impl<'t> PatchParser<'t> {
         }
         Err(self.error(&format!(
             "`{}` is none of `{ADD}`, `{UPDATE}`, `{DELETE}`, `{END}`",
-            header.chars().take(80).collect::<String>()
+            text::first_chars(header, 80)
         )))
     }
 

@@ -1,0 +1,93 @@
+//! The notifications `session/cancel` and `$/cancel_request`. In version 2 also `tool_call/cancel` and
+//! `terminal/cancel`, which end one call or one command while its turn goes on (R-TWO-18, R-TWO-19).
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::RequestMethod;
+use crate::acp::connection::{CancelTarget, Connection};
+use crate::acp::responder::Responder;
+use crate::acp::schema::CancelNotification;
+use crate::error::Error;
+use crate::session::TurnPart;
+use turnwright_rpc::Params;
+use turnwright_types::ids::{CallId, SessionId};
+
+/// Cancels the turn of a session.
+pub(super) fn session(connection: &mut Connection, params: &Params) {
+    let Ok(params) = params.read::<CancelNotification>() else { return };
+    let session = SessionId::from(params.session_id.0.as_ref());
+    if let Some(handle) = connection.session(&session) {
+        handle.cancel();
+    }
+}
+
+/// Cancels a request. This concerns prompts, and opening and listing sessions. A change of the model is
+/// not cancelled, though it may wait up to ten seconds for the provider's model list; every other
+/// request is answered before its cancellation could be read.
+pub(super) fn request(connection: &mut Connection, params: &Params) {
+    let Some(id) = params.withdrawn_request() else { return };
+    match connection.in_flight.remove(&id) {
+        Some(CancelTarget::Prompt(session, key)) => {
+            if let Some(handle) = connection.session(&session) {
+                handle.cancel_prompt(key);
+            }
+        }
+        Some(CancelTarget::Other(cancel)) => cancel.cancel(),
+        None => {}
+    }
+}
+
+pub(super) struct CancelToolCall;
+
+/// The parameters of `tool_call/cancel`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CancelToolCallRequest {
+    session_id: String,
+    tool_call_id: String,
+}
+
+impl RequestMethod for CancelToolCall {
+    const NAME: &'static str = "tool_call/cancel";
+    type Params = CancelToolCallRequest;
+    type Result = Value;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let part = TurnPart::Call(CallId::from(params.tool_call_id));
+        cancel_part(connection, &params.session_id, part, reply);
+    }
+}
+
+pub(super) struct CancelTerminal;
+
+/// The parameters of `terminal/cancel`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CancelTerminalRequest {
+    session_id: String,
+    terminal_id: String,
+}
+
+impl RequestMethod for CancelTerminal {
+    const NAME: &'static str = "terminal/cancel";
+    type Params = CancelTerminalRequest;
+    type Result = Value;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let part = TurnPart::Terminal(CallId::from(params.terminal_id));
+        cancel_part(connection, &params.session_id, part, reply);
+    }
+}
+
+fn cancel_part<M: RequestMethod<Result = Value>>(
+    connection: &Connection,
+    session: &str,
+    part: TurnPart,
+    reply: Responder<M>,
+) {
+    match connection.session(&SessionId::from(session)) {
+        Some(handle) => handle.cancel_part(part, reply.done(|()| json!({}))),
+        None => reply.fail(&Error::SessionNotFound(session.to_owned())),
+    }
+}

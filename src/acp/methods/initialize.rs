@@ -1,0 +1,187 @@
+//! `initialize`: the client says what it can do, and is told what the agent can do.
+
+use serde_json::{Map, Value, json};
+
+use super::RequestMethod;
+use super::history::GetMessages;
+use super::session_steering::Steer;
+use crate::acp::capabilities::{ClientCaps, auth_methods, read_client_caps, read_v2_client_caps};
+use crate::acp::connection::Connection;
+use crate::acp::offer;
+use crate::acp::responder::Responder;
+use crate::acp::schema::{
+    AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthStatusCapabilities, Implementation,
+    InitializeResponse, McpCapabilities, PromptCapabilities, ProvidersCapabilities,
+    SessionAdditionalDirectoriesCapabilities, SessionArchiveCapabilities, SessionCapabilities,
+    SessionCloseCapabilities, SessionDeleteCapabilities, SessionForkCapabilities,
+    SessionListCapabilities, SessionResumeCapabilities, SessionStatusCapabilities,
+    SessionSystemPromptCapabilities, SessionSystemPromptModeCapabilities,
+    SessionSystemPromptOverrideCapabilities, SessionTitleCapabilities,
+};
+use crate::acp::versions::Version;
+use crate::error::Error;
+use crate::session::Modalities;
+use agent_client_protocol_schema::ProtocolVersion;
+
+pub(in crate::acp) struct Initialize;
+
+impl RequestMethod for Initialize {
+    const NAME: &'static str = "initialize";
+    // Any version of the protocol is accepted.
+    type Params = Value;
+    type Result = InitializeResponse;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let mut client = match read_client_caps(&params) {
+            Ok(client) => client,
+            Err(error) => return reply.fail(&error),
+        };
+        if connection.remote.is_some() {
+            // The client's own terminals may be on another machine. It can draw those of commands that run here.
+            client.terminal = false;
+        }
+        let info = &params["clientInfo"];
+        if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
+            connection.host.store().set_client_name(name);
+        }
+        connection.host.set_client(&params, "clientInfo", "clientCapabilities");
+        // A second `initialize` is handled like the first; open sessions keep the old capabilities.
+        connection.client = Some(client);
+        let task = offer::make(&connection.host, move |is_configured, modalities| {
+            let answer = response(is_configured, modalities, client);
+            reply.ok(&answer);
+            answer.auth_methods
+        });
+        connection.offer = offer::later(&connection.host, task);
+    }
+}
+
+pub(super) struct InitializeV2;
+
+impl RequestMethod for InitializeV2 {
+    const NAME: &'static str = "initialize";
+    type Params = Value;
+    type Result = Value;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let version = params.get("protocolVersion").and_then(Value::as_u64);
+        if !version.is_some_and(|version| (2..=u64::from(u16::MAX)).contains(&version)) {
+            return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
+        }
+        let info = &params["info"];
+        let (Some(name), Some(_)) = (info["name"].as_str(), info["version"].as_str()) else {
+            return reply.fail(&refused("`info` must have a `name` and a `version`"));
+        };
+        connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
+        connection.host.set_client(&params, "info", "capabilities");
+        let caps = read_v2_client_caps(&params);
+        connection.client = Some(caps);
+        connection.version = Version::V2;
+        let task = offer::make(&connection.host, move |is_configured, modalities| {
+            let methods = auth_methods(is_configured, caps);
+            reply.ok(&response_v2(&methods, modalities));
+            methods
+        });
+        connection.offer = offer::later(&connection.host, task);
+    }
+}
+
+fn refused(why: &str) -> Error {
+    Error::InvalidParams(format!("Invalid parameters for initialize: {why}"))
+}
+
+/// The response of version 1 (R-INIT-3, R-INIT-4).
+fn response(is_configured: bool, modalities: Modalities, caps: ClientCaps) -> InitializeResponse {
+    let prompts = PromptCapabilities::new()
+        .embedded_context(true)
+        .image(modalities.images)
+        .audio(modalities.audio);
+    let sessions = SessionCapabilities::new()
+        .resume(SessionResumeCapabilities::new())
+        .close(SessionCloseCapabilities::new())
+        .list(SessionListCapabilities::new())
+        .delete(SessionDeleteCapabilities::new())
+        .additional_directories(SessionAdditionalDirectoriesCapabilities::new())
+        .fork(SessionForkCapabilities::new())
+        .archive(SessionArchiveCapabilities::new())
+        .status(SessionStatusCapabilities::new())
+        .title(SessionTitleCapabilities::new())
+        .system_prompt(
+            SessionSystemPromptCapabilities::new().mode(
+                SessionSystemPromptModeCapabilities::new()
+                    .override_(SessionSystemPromptOverrideCapabilities::new()),
+            ),
+        );
+    let capabilities = AgentCapabilities::new()
+        .prompt_capabilities(prompts)
+        .load_session(true)
+        .session_capabilities(sessions)
+        // The deprecated SSE transport is not supported (R-MCP-3).
+        .mcp_capabilities(McpCapabilities::new().http(true).acp(true))
+        .auth(AgentAuthCapabilities::new().status(AuthStatusCapabilities::new()))
+        .providers(ProvidersCapabilities::new())
+        .meta(advertised_methods());
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .auth_methods(auth_methods(is_configured, caps))
+        .meta(advertised_steering())
+        .agent_info(
+            Implementation::new("turnwright", env!("CARGO_PKG_VERSION"))
+                .title("turnwright".to_owned()),
+        )
+}
+
+/// The response of version 2.
+fn response_v2(methods: &[AuthMethod], modalities: Modalities) -> Value {
+    let mut prompts = json!({ "embeddedContext": {} });
+    if modalities.images {
+        prompts["image"] = json!({});
+    }
+    if modalities.audio {
+        prompts["audio"] = json!({});
+    }
+    let session = json!({
+        "prompt": prompts,
+        "mcp": { "stdio": {}, "http": {}, "acp": {} },
+        "delete": {},
+        "additionalDirectories": {},
+        "fork": {},
+        "archive": {},
+        "status": {},
+        "title": {},
+        "systemPrompt": { "mode": { "override": {} } },
+    });
+    json!({
+        "protocolVersion": 2,
+        "info": {
+            "name": "turnwright", "title": "turnwright", "version": env!("CARGO_PKG_VERSION"),
+        },
+        "capabilities": { "session": session, "_meta": advertised_methods() },
+        "authMethods": methods.iter().filter_map(auth_method_v2).collect::<Vec<_>>(),
+        "_meta": advertised_steering(),
+    })
+}
+
+fn auth_method_v2(offered: &AuthMethod) -> Option<Value> {
+    match offered {
+        AuthMethod::Agent(method) => Some(json!({
+            "type": "agent", "methodId": method.id, "name": method.name, "description": method.description,
+        })),
+        AuthMethod::Terminal(method) => Some(json!({
+            "type": "terminal", "methodId": method.id, "name": method.name,
+            "description": method.description, "args": method.args, "env": [],
+        })),
+        _ => None,
+    }
+}
+
+/// The `_meta` of the agent's capabilities.
+fn advertised_methods() -> Map<String, Value> {
+    let methods = json!([GetMessages::NAME, Steer::NAME]);
+    [("turnwright/methods".to_owned(), methods)].into_iter().collect()
+}
+
+/// The `_meta` of the response, in which other agents advertise steering.
+fn advertised_steering() -> Map<String, Value> {
+    [("steering".to_owned(), json!({ "supported": true }))].into_iter().collect()
+}

@@ -1,0 +1,129 @@
+//! `providers/list`, `providers/set` and `providers/disable` (unstable, version 1 only), by which a client replaces
+//! the default provider for this process (R-PROV-1). They read files, so they are answered from tasks.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::RequestMethod;
+use super::auth_status::{account_status, notify_change};
+use crate::acp::connection::Connection;
+use crate::acp::responder::Responder;
+use crate::acp::schema::{
+    DisableProviderRequest, DisableProviderResponse, ListProvidersRequest, ListProvidersResponse,
+    LlmProtocol, ProviderCurrentConfig, ProviderInfo, SetProviderRequest, SetProviderResponse,
+};
+use crate::config::{ClientProvider, pasted_base_url};
+use crate::error::Error;
+use tokio::task::spawn_blocking;
+use turnwright_types::redact;
+
+/// The only provider that a client can set: the one with which sessions start.
+const DEFAULT_PROVIDER: &str = "default";
+
+pub(super) struct ListProviders;
+
+impl RequestMethod for ListProviders {
+    const NAME: &'static str = "providers/list";
+    type Params = ListProvidersRequest;
+    type Result = ListProvidersResponse;
+
+    fn handle(connection: &mut Connection, _: Self::Params, reply: Responder<Self>) {
+        let host = Arc::clone(&connection.host);
+        connection.host.spawn(async move {
+            let base_url = spawn_blocking(move || host.config().default_base_url()).await;
+            let current = base_url
+                .ok()
+                .flatten()
+                .map(|url| ProviderCurrentConfig::new(LlmProtocol::OpenAi, url));
+            let apis = vec![LlmProtocol::OpenAi];
+            let provider = ProviderInfo::new(DEFAULT_PROVIDER, apis, false, current);
+            reply.ok(&ListProvidersResponse::new(vec![provider]));
+        });
+    }
+}
+
+pub(super) struct SetProvider;
+
+impl RequestMethod for SetProvider {
+    const NAME: &'static str = "providers/set";
+    type Params = SetProviderRequest;
+    type Result = SetProviderResponse;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        match wanted_provider(params) {
+            Ok(provider) => change(connection, provider, || reply.ok(&SetProviderResponse::new())),
+            Err(error) => reply.fail(&error),
+        }
+    }
+}
+
+pub(super) struct DisableProvider;
+
+impl RequestMethod for DisableProvider {
+    const NAME: &'static str = "providers/disable";
+    type Params = DisableProviderRequest;
+    type Result = DisableProviderResponse;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        // One that does not exist is disabled already.
+        if &*params.provider_id.0 != DEFAULT_PROVIDER {
+            return reply.ok(&DisableProviderResponse::new());
+        }
+        change(connection, ClientProvider::Disabled, || {
+            reply.ok(&DisableProviderResponse::new());
+        });
+    }
+}
+
+fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> {
+    let SetProviderRequest { provider_id, api_type, base_url, headers, .. } = params;
+    let base_url = pasted_base_url(&base_url);
+    if &*provider_id.0 != DEFAULT_PROVIDER {
+        let why = format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`");
+        return Err(Error::InvalidParams(why));
+    }
+    if api_type != LlmProtocol::OpenAi {
+        let why = "`apiType` must be openai, the only API that is supported";
+        return Err(Error::InvalidParams(why.to_owned()));
+    }
+    if !Url::parse(&base_url).is_ok_and(|url| is_usable_address(&url)) {
+        let why = "`baseUrl` must be an http or https address. Credentials belong into `headers`";
+        return Err(Error::InvalidParams(why.to_owned()));
+    }
+    let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
+    Ok(ClientProvider::Set { base_url, headers })
+}
+
+/// Returns true for an http or https address without a secret: the facts learned of a server are kept under its
+/// address.
+fn is_usable_address(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+}
+
+/// Changes the provider. Sessions that are opened from now on use it.
+fn change(
+    connection: &mut Connection,
+    provider: ClientProvider,
+    answer: impl FnOnce() + Send + 'static,
+) {
+    let host = Arc::clone(&connection.host);
+    let peer = connection.peer.clone();
+    connection.host.spawn(async move {
+        let before = account_status(Arc::clone(&host)).await;
+        host.config().set_client_provider(provider);
+        // From now on the client's credentials are redacted like our own keys.
+        let config_host = Arc::clone(&host);
+        let registered =
+            spawn_blocking(move || redact::register_keys(config_host.config().secrets())).await;
+        if !matches!(registered, Ok(Ok(()))) {
+            tracing::error!("the client's credentials cannot be redacted");
+        }
+        answer();
+        notify_change(host, &peer, &before).await;
+    });
+}

@@ -1,0 +1,82 @@
+//! `session/delete`, and the unstable `session/archive` and `session/unarchive`. A session that is open is closed
+//! before it is deleted or archived.
+
+use super::RequestMethod;
+use crate::acp::connection::Connection;
+use crate::acp::responder::Responder;
+use crate::acp::schema::{
+    ArchiveSessionRequest, ArchiveSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
+    UnarchiveSessionRequest, UnarchiveSessionResponse,
+};
+use crate::completion::Completion;
+use crate::session::stored_sessions;
+use tokio_util::sync::CancellationToken;
+use turnwright_types::ids::SessionId;
+
+pub(super) struct DeleteSession;
+
+impl RequestMethod for DeleteSession {
+    const NAME: &'static str = "session/delete";
+    type Params = DeleteSessionRequest;
+    type Result = DeleteSessionResponse;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let id = SessionId::from(params.session_id.0.as_ref());
+        let Some((closed, done)) = close(connection, &id, reply, DeleteSessionResponse::new) else {
+            return;
+        };
+        stored_sessions::delete(&connection.host, id, closed, done);
+    }
+}
+
+pub(super) struct ArchiveSession;
+
+impl RequestMethod for ArchiveSession {
+    const NAME: &'static str = "session/archive";
+    type Params = ArchiveSessionRequest;
+    type Result = ArchiveSessionResponse;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let id = SessionId::from(params.session_id.0.as_ref());
+        let Some((closed, done)) = close(connection, &id, reply, ArchiveSessionResponse::new)
+        else {
+            return;
+        };
+        stored_sessions::archive(&connection.host, id, Some(closed), done);
+    }
+}
+
+pub(super) struct UnarchiveSession;
+
+impl RequestMethod for UnarchiveSession {
+    const NAME: &'static str = "session/unarchive";
+    type Params = UnarchiveSessionRequest;
+    type Result = UnarchiveSessionResponse;
+
+    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
+        let id = SessionId::from(params.session_id.0.as_ref());
+        let done = reply.done(|()| UnarchiveSessionResponse::new());
+        stored_sessions::archive(&connection.host, id, None, done);
+    }
+}
+
+/// Closes a session, which stays blocked until the returned completion is used. Answers the request if the
+/// session is open on another connection.
+fn close<M: RequestMethod>(
+    connection: &mut Connection,
+    id: &SessionId,
+    reply: Responder<M>,
+    response: impl FnOnce() -> M::Result + Send + 'static,
+) -> Option<(CancellationToken, Completion<()>)> {
+    if let Err(error) = connection.check_not_elsewhere(id) {
+        reply.fail(&error);
+        return None;
+    }
+    let closed = connection.close_session(id);
+    let guard = connection.block_session(id.clone());
+    let done = reply.done(move |()| {
+        drop(guard);
+        response()
+    });
+    Some((closed, done))
+}

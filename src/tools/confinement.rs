@@ -23,10 +23,10 @@ use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::RunningMark;
 use super::{ToolEnv, command, hidden_paths, repository, silent_reads};
-use crate::signing::SigningService;
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
 use proxy_addresses::proxy_addresses;
+pub(super) use signing::CommandSigning;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -110,10 +110,8 @@ pub(super) struct CommandConfinement {
     pub(super) history: KeptHistory,
     /// The ports that programs of this machine may reach while it runs.
     pub(super) publishes: Vec<u16>,
-    /// True if git may sign.
-    pub(super) may_sign: bool,
-    /// Signs for it while it runs.
-    pub(super) signing: Option<SigningService>,
+    /// The service that signs for the command while it runs, or the reason why there is none.
+    pub(super) signing: CommandSigning,
     /// The private network that it shares with the session's other commands.
     pub(super) network: Option<Arc<SessionNetwork>>,
     pub(super) running: Option<RunningMark>,
@@ -208,7 +206,7 @@ struct ConfinementBuilder<'a> {
     may_write: bool,
     network: bool,
     write: Vec<PathBuf>,
-    /// Its access beyond that.
+    /// Further access that the call asked for.
     further: ExtraAccess,
     denied_paths: DeniedPaths,
     real_paths: RealPaths,
@@ -251,13 +249,15 @@ impl ConfinementBuilder<'_> {
             self.create_missing_caches();
         }
         let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        // No program or setting there is the user's own from now on.
+        self.env.shared.process.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
         let snapshot = self.may_write.then(|| self.take_snapshot());
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let limits = Some(self.limits(&profile) + &shared_note);
+        let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
         let changes = AllowedChanges {
             paths: self.allowed_protected_paths(),
             installs_in: self.changed_environments(),
@@ -280,7 +280,6 @@ impl ConfinementBuilder<'_> {
             layers,
             history,
             publishes: self.further.publishes,
-            may_sign: signing.is_some(),
             signing,
             network: self.env.shared.network.get(),
             running,
@@ -408,11 +407,14 @@ impl ConfinementBuilder<'_> {
     /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
     fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
         let named = self.command.reads.iter().map(|target| target.path.clone());
+        let opened = &self.env.shared.process.opened_places;
+        opened.add(self.session_access().writable_folders());
         let places = silent_reads::readable(
             self.env.files.roots(),
             environment,
             &self.command.script,
             &self.real_paths,
+            &opened.fixed_places(),
         );
         let list = profile.readable.get_or_insert_default();
         list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
@@ -513,9 +515,6 @@ impl ConfinementBuilder<'_> {
         }
         if self.further.debug {
             limits.push_str("; debugging");
-        }
-        if self.further.sign {
-            limits.push_str("; signing");
         }
         limits
     }

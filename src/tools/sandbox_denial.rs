@@ -171,7 +171,7 @@ const FAILED_SIGNATURES: &[&str] = &[
     "no private key found for public key",
 ];
 
-/// Describes that git has not signed; `None` if the output tells nothing of that.
+/// A note that git could not sign; `None` if the output does not say so.
 pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;

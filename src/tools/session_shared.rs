@@ -12,6 +12,7 @@ use crate::recording::Recording;
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::Environment;
+use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::web::WebFetcher;
 
 /// The user's own folders, as opposed to a project's.
@@ -33,6 +34,8 @@ pub struct ProcessShared {
     pub audit: AuditLog,
     /// Access to the web.
     pub web: WebFetcher,
+    /// The places that commands and servers in the sandbox could write since this process was started.
+    pub opened_places: Arc<OpenedPlaces>,
     /// Records the data that calls bring from outside, or plays it back.
     pub(crate) recording: Recording,
 }

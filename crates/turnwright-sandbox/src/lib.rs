@@ -185,7 +185,8 @@ impl PrivateLayer {
 pub struct PrivateTmp {
     /// The folder, a real path. If it is in `writable`, the program may write in its `/tmp`.
     pub folder: PathBuf,
-    /// Files and folders in the `/tmp` of the machine that are seen all the same, read-only, as real paths.
+    /// Files and folders in the `/tmp` of the machine that are seen all the same, read-only, as real paths. Another
+    /// program that shares the folder, but to which they are not shown, can put something else in their place.
     pub shown: Vec<PathBuf>,
 }
 

@@ -2,7 +2,10 @@
 //! only what its profile names. Once it is planned, mounting it makes system calls only.
 //!
 //! Other programs may share the folder and change it meanwhile. So nothing is mounted at a path that leads through
-//! links or names in it: a place deeper in `/tmp` lies in a read-only file system of this program alone.
+//! links in it, and a place deeper in `/tmp` lies in a read-only file system of this program alone. That file system, or
+//! a place that is an entry of `/tmp` itself, is mounted at a name in the folder all the same. A program that shares the
+//! folder and does not see this place can move the name away with the mount, and put something else there. So a caller
+//! must not show anything in `/tmp` that the program trusts more than the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, OsStr};

@@ -69,6 +69,9 @@ pub struct ProcessGroup {
     pub(super) mark: ProcessMark,
     #[cfg(unix)]
     refused_connections: Option<RefusedConnections>,
+    /// True if dropping it leaves the processes alone that have left the group.
+    #[cfg(unix)]
+    pub(super) spares_strays: bool,
     /// The whole group has ended, and its id may be reused by another one.
     pub(super) has_ended: bool,
     /// Dropped last, when the group has been killed. Not needed where the kernel kills the command when
@@ -272,6 +275,7 @@ impl ProcessGroup {
                 .transpose()?,
             mark,
             refused_connections,
+            spares_strays: false,
             has_ended: false,
             _watchdog_entry: watchdog_entry,
         })
@@ -527,7 +531,9 @@ impl Drop for ProcessGroup {
         }
         if !self.has_ended && !self.is_empty() {
             self.signal_group(rustix::process::Signal::KILL);
-            self.mark.kill_all(self.process.id());
+            if !self.spares_strays {
+                self.mark.kill_all(self.process.id());
+            }
         }
     }
 }

@@ -84,3 +84,24 @@ pub struct SessionShared {
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: ChangeTracker,
 }
+
+impl SessionShared {
+    pub(crate) fn new(
+        process: Arc<ProcessShared>,
+        command_environment: Environment,
+        mode: SharedMode,
+        rules: SharedRules,
+        confinement: ConfinementSettings,
+    ) -> SessionShared {
+        SessionShared {
+            process,
+            command_environment,
+            mode,
+            rules,
+            confinement,
+            guard: ConfinementGuard::default(),
+            network: CommandNetwork::default(),
+            checkpoint: ChangeTracker::default(),
+        }
+    }
+}

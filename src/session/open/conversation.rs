@@ -89,14 +89,9 @@ impl SessionHost {
         let rules = SharedRules::default();
         rules.set(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
-        let shared = SessionShared {
-            process: Arc::clone(&self.process),
-            command_environment: self.environment.clone(),
-            mode,
-            rules,
-            confinement,
-            ..SessionShared::default()
-        };
+        let process = Arc::clone(&self.process);
+        let environment = self.environment.clone();
+        let shared = SessionShared::new(process, environment, mode, rules, confinement);
         let mut env = ToolEnv::new(Arc::new(shared), id, files, client, display);
         env.helpers = HelperSet::new(policy.helper_types);
         env

@@ -13,7 +13,6 @@
 mod acp;
 mod mcp_server;
 mod session;
-mod signing;
 
 // The turn and its services
 mod turn;

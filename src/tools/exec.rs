@@ -9,13 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::command::{self, CommandPath};
-use super::escalation::Escalation;
-use super::restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 use super::shown_argument::{COMMAND, ShownArgument};
-use super::{
-    PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, command_network, confinement, live_output,
-};
+use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
+use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::{CommandConfinement, command_network, confine};
 use turnwright_policy::permission::{DeniedPaths, Pass};
 use turnwright_policy::shell::{self, Script};
 use turnwright_sandbox::SessionNetwork;
@@ -183,7 +180,12 @@ impl Tool for Exec {
         let edits = command::edited_files(script, &workdir.path, roots);
         let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
         args.uncertainty = uncertainty;
-        let refusal = args.escalate.refusal_of_paths(targets.get(1..).unwrap_or_default(), env);
+        let refusal = args.escalate.refusal_of_paths(
+            targets.get(1..).unwrap_or_default(),
+            &env.shared.confinement,
+            roots,
+            &rules,
+        );
         args.escalate.refusal = args.escalate.refusal.take().or(refusal);
         args.secrets_shown_by_git = secrets_shown_by_git;
         args.edits = edits;
@@ -268,7 +270,7 @@ impl Tool for Exec {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
             return ToolOutcome::failed("Nothing was run: there is no permission for it.");
         };
-        let mut confinement = match confinement::confine(pass, &ctx.env).await {
+        let mut confinement = match confine(pass, ctx.env.command_site()).await {
             Ok(confinement) => confinement,
             Err(reason) => return ToolOutcome::failed(reason),
         };
@@ -289,8 +291,8 @@ impl Tool for Exec {
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
-        let shared = &env.shared;
-        shared.guard.watch(&job, pass, confinement, &shared.checkpoint, env.quarantine_folder());
+        let site = env.command_site();
+        site.guard.watch(&job, pass, confinement, &site.tracker, site.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
@@ -319,11 +321,26 @@ impl Tool for Exec {
             return outcome;
         };
         let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
-        ctx.env.shared.guard.add_report(&job, &mut outcome).await;
+        add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
         add_unsaved_note(&mut outcome, &ctx.env);
         outcome
+    }
+}
+
+/// Adds what the guard has found out about a command that has ended: its changes in protected places, and the limit of
+/// the sandbox that it has met.
+pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
+    let output = outcome.raw.get("output").and_then(Value::as_str).unwrap_or_default();
+    let findings = env.shared.guard.findings(job, output, outcome.ok).await;
+    if let Some(report) = findings.report {
+        outcome.ok = false;
+        outcome.append_note(report);
+    }
+    if let Some(limit) = findings.limit {
+        outcome.add_line(&limit.for_model);
+        outcome.content.push(CallContent::Text(limit.for_user));
     }
 }
 
@@ -336,7 +353,7 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
 }
 
 /// Signs for a command while it runs, if it may sign.
-fn start_signing(confinement: &mut confinement::CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
+fn start_signing(confinement: &mut CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
     if let Some(signing) = confinement.signing.take_service() {
         env.shared.guard.run_while_running(Arc::clone(job), signing.serve());
     }

@@ -179,7 +179,7 @@ impl Tool for ExecOutput {
         wait(&job, &args, ctx).await;
         let mut outcome = report(&job, args.signal.is_some());
         if job.end().is_some() {
-            ctx.env.shared.guard.add_report(&job, &mut outcome).await;
+            exec::add_findings(&mut outcome, &job, &ctx.env).await;
         }
         outcome
     }

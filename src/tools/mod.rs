@@ -7,61 +7,39 @@ mod apply_patch;
 mod arguments;
 mod ask_user;
 mod tool_env;
-mod confinement;
 mod edit_common;
-mod command;
-mod command_network;
 mod current_place;
 mod delete_path;
-mod sandbox_denial;
-mod sandbox_profile;
 mod edit_file;
-mod entered_folder;
-mod escalation;
 mod exec;
 mod exec_output;
 mod exit_plan;
 mod find_files;
 mod grep;
-mod confinement_guard;
-mod hard_links;
-mod linked_files;
 mod helper_set;
-mod ignored_search;
-mod kept_history;
 mod history;
 mod list_dir;
 mod live_output;
 mod project_context;
 mod memory;
 mod move_path;
-mod named_programs;
 mod open_terminals;
 mod patch_command;
 mod outcome_json;
 mod plan;
-mod private_caches;
 mod read_file;
 mod registry;
-mod restricted_files;
 mod remote_tools;
-mod repository;
 mod search_common;
-mod server_watch;
 mod session_shared;
 mod shown_argument;
 mod shown_result;
-mod silent_reads;
 mod advertised_tools;
 mod allowed_tools;
 mod skill;
 mod tool_index;
-mod toolchain;
 mod tool_search;
-mod protected_snapshot;
-mod hidden_paths;
 mod home_path;
-mod unfinished_commands;
 mod web_fetch;
 mod write_file;
 
@@ -78,6 +56,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use turnwright_guard::command::{RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::note_about_other_names;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
@@ -92,17 +72,9 @@ pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
 pub(crate) use agent::{AGENT_TOOL, may_edit};
 pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
-pub(crate) use command::command_line_effects;
-pub(crate) use confinement::{ConfinementSettings, makes_environments};
-pub(crate) use confinement_guard::RemoteCallGuard;
 pub(crate) use current_place::{current_place, edited_path};
-pub(crate) use entered_folder::read_by_direnv;
 pub(crate) use exec_output::is_waiting;
-use hard_links::note_about_other_names;
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
-pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
-pub(crate) use linked_files::linked_packages;
-pub(crate) use named_programs::named_programs;
 pub(crate) use outcome_json::{
     outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
 };
@@ -114,17 +86,11 @@ pub(crate) use project_context::{
 pub use registry::{OfferContext, Registry, Toolbox};
 pub use remote_tools::RemoteTools;
 pub(crate) use remote_tools::ServerStatus;
-pub(crate) use repository::obeyed_by_git;
-use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
-pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
-pub(crate) use server_watch::ServerWatch;
 pub(crate) use session_shared::{ProcessShared, SessionShared, SharedRules, UserFolders};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use shown_result::raw_output;
 pub(crate) use tool_env::ToolEnv;
 pub(crate) use tool_index::ToolIndex;
-
-pub(crate) use unfinished_commands::report_unfinished;
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -503,7 +469,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         }
         if matches!(T::KIND, ToolKind::Delete | ToolKind::Move) {
             let effects = self.tool.effects(&self.args, &self.targets);
-            self.restricted = RestrictedFiles::of_effects(&effects, env);
+            self.restricted = RestrictedFiles::of_effects(&effects, roots, &env.shared.rules.get());
         }
     }
 

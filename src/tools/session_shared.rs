@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::command_network::CommandNetwork;
-use super::confinement::ConfinementSettings;
-use super::confinement_guard::ConfinementGuard;
 use crate::recording::Recording;
+use turnwright_guard::command_network::CommandNetwork;
+use turnwright_guard::{ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::Environment;
@@ -68,19 +67,19 @@ impl SharedRules {
 pub struct SessionShared {
     pub process: Arc<ProcessShared>,
     /// The environment variables of commands.
-    pub command_environment: Environment,
+    pub command_environment: Arc<Environment>,
     /// The permission mode, which says how much may be done without asking. A change applies from the next
     /// effect on.
     pub mode: SharedMode,
     /// The permission rules, by which a call is judged. A tool needs them for what it shows without naming it. A
     /// change applies from the next effect on.
     pub(crate) rules: SharedRules,
-    pub confinement: ConfinementSettings,
+    pub confinement: Arc<ConfinementSettings>,
     /// Watches the protected paths while commands run. It is one for all conversations, because what one of
     /// them was allowed to change is no intrusion for the other.
-    pub guard: ConfinementGuard,
+    pub guard: Arc<ConfinementGuard>,
     /// The private network of the commands.
-    pub(crate) network: CommandNetwork,
+    pub(crate) network: Arc<CommandNetwork>,
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: ChangeTracker,
 }
@@ -95,12 +94,12 @@ impl SessionShared {
     ) -> SessionShared {
         SessionShared {
             process,
-            command_environment,
+            command_environment: Arc::new(command_environment),
             mode,
             rules,
-            confinement,
-            guard: ConfinementGuard::default(),
-            network: CommandNetwork::default(),
+            confinement: Arc::new(confinement),
+            guard: Arc::default(),
+            network: Arc::default(),
             checkpoint: ChangeTracker::default(),
         }
     }

@@ -8,22 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::confinement::ConfinementSettings;
 use super::helper_set::HelperSet;
 use super::open_terminals::OpenTerminals;
-use super::repository;
 use super::session_shared::SessionShared;
-use turnwright_policy::permission::ProtectedPaths;
+use turnwright_guard::CommandSite;
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
-use turnwright_workspace::checkpoint::{GitSettings, ObeyedFiles};
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Files;
-use turnwright_workspace::real_path;
 use turnwright_workspace::skills::SkillSet;
-use turnwright_workspace::temp_folder::temp_place;
 use turnwright_workspace::web::PageCache;
 
 /// The environment in which the tools of one conversation run.
@@ -140,34 +135,25 @@ impl ToolEnv {
         }
     }
 
-    /// Tracks the effects of commands on the session's folders from now on.
-    pub fn watch_files(&self) {
-        let obeyed = ObeyedFiles {
-            is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
-            may_hold: ProtectedPaths::may_hold_obeyed,
-        };
-        let environment = &self.shared.command_environment;
-        let home = environment.get("HOME").map(PathBuf::from);
-        let config = environment
-            .get("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(home.as_ref()?.join(".config")));
-        let git = GitSettings { home, config, attribute_files: repository::attribute_files };
-        let ConfinementSettings { writable, private_caches, protected, .. } =
-            &self.shared.confinement;
-        let places = writable.iter().chain([private_caches]).chain(protected.roots());
-        let temporary = real_path(temp_place()).into_iter();
-        let writable = temporary.chain(places.cloned()).collect();
-        self.shared.checkpoint.watch(self.files.roots(), obeyed, git, writable);
+    /// The place where the commands of the conversation run.
+    pub(crate) fn command_site(&self) -> CommandSite {
+        let shared = &self.shared;
+        CommandSite {
+            roots: self.files.shared_roots(),
+            environment: Arc::clone(&shared.command_environment),
+            settings: Arc::clone(&shared.confinement),
+            guard: Arc::clone(&shared.guard),
+            network: Arc::clone(&shared.network),
+            tracker: shared.checkpoint.clone(),
+            opened_places: Arc::clone(&shared.process.opened_places),
+            state_folder: shared.process.folders.state.clone(),
+            outputs: self.output_folder(),
+            client: Arc::clone(&self.client),
+        }
     }
 
     /// The folder of the session's long outputs.
     pub(crate) fn output_folder(&self) -> PathBuf {
         Jobs::output_folder(&self.shared.process.folders.state, &self.session)
-    }
-
-    /// The folder that keeps a copy of what commands wrote into protected places.
-    pub fn quarantine_folder(&self) -> PathBuf {
-        self.output_folder().join("protected")
     }
 }

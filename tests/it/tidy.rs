@@ -34,8 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("turn", &["tools", "undo", "recording", "error", "completion"]),
     ("mcp", &["tools", "trust", "recording"]),
-    ("tools", &["recording", "signing"]),
-    ("signing", &[]),
+    ("tools", &["recording"]),
     ("undo", &[]),
     ("trust", &[]),
     ("recording", &[]),
@@ -61,6 +60,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("turnwright-policy", &["turnwright-types"]),
     ("turnwright-store", &["turnwright-types"]),
     ("turnwright-workspace", &["turnwright-http", "turnwright-sandbox", "turnwright-types"]),
+    (
+        "turnwright-guard",
+        &["turnwright-policy", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
+    ),
     (
         "turnwright-mcp",
         &[

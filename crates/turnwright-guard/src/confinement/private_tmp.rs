@@ -1,0 +1,82 @@
+//! A command's private `/tmp`: the folder of its session. Of the machine's `/tmp`, it shows the paths that the command
+//! is started with and the paths that the user has allowed.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::ConfinementBuilder;
+use super::silent_reads;
+use crate::repository;
+use turnwright_sandbox::PrivateTmp;
+use turnwright_types::effect::PathScope;
+use turnwright_workspace::exec::Environment;
+use turnwright_workspace::files::Roots;
+
+/// At most this many paths of a line are looked up.
+const MAX_NAMED: usize = 32;
+
+impl ConfinementBuilder<'_> {
+    /// The folder, if the command may write there: as one that may write, or because of its redirects.
+    pub(super) fn writable_tmp(&self, write: &[PathBuf]) -> Option<PathBuf> {
+        let tmp = self.site.roots.session_tmp()?;
+        let folder = if self.may_write { tmp.folder()? } else { tmp.known_folder()? };
+        let is_used = self.may_write || write.iter().any(|path| path.starts_with(folder));
+        is_used.then(|| folder.to_path_buf())
+    }
+
+    /// A command that only reads has it as soon as there is something in it.
+    pub(super) fn private_tmp(&self, environment: &Environment) -> Option<PrivateTmp> {
+        let roots = &self.site.roots;
+        let tmp = roots.session_tmp()?;
+        let folder = tmp.known_folder()?.to_path_buf();
+        let values = environment.iter().filter(|(name, _)| !names_temp_folder(name));
+        let paths: Vec<_> = values.flat_map(|(_, value)| std::env::split_paths(value)).collect();
+        let in_tmp = paths.iter().filter(|path| path.starts_with("/tmp"));
+        let named = in_tmp.filter_map(|path| self.real_paths.get(path));
+        let reads = self.command.reads.iter().map(|target| target.path.clone());
+        let git_folders = roots.folders().filter_map(repository::git_folder);
+        let projects = silent_reads::project_folders(roots, environment);
+        let settings = &self.site.settings;
+        let set =
+            settings.readable.iter().flatten().chain(&settings.caches).chain(&settings.writable);
+        let shown = roots
+            .folders()
+            .map(Path::to_path_buf)
+            .chain(git_folders)
+            .chain(roots.readable_folders())
+            .chain(self.site.guard.known_temp_folder())
+            .chain(projects)
+            .chain(self.write.clone())
+            .chain(reads)
+            .chain(named)
+            .chain(named_in_tmp(&self.command.line, roots))
+            .chain(set.filter_map(|path| self.real_paths.get(path)));
+        Some(PrivateTmp { folder, shown: tmp.show(shown) })
+    }
+}
+
+/// Returns true for a variable with the user's temporary folder, which is not to be seen as a whole.
+fn names_temp_folder(variable: &OsStr) -> bool {
+    ["TMPDIR", "TMP", "TEMP"].iter().any(|name| variable == *name)
+}
+
+/// The paths in the machine's `/tmp` that a line names, or the folders in which they would be.
+fn named_in_tmp(line: &str, roots: &Roots) -> Vec<PathBuf> {
+    let starts = line.match_indices("/tmp/").filter(|(at, _)| !line[..*at].ends_with(is_path_char));
+    starts.take(MAX_NAMED).filter_map(|(at, _)| existing_in_tmp(&line[at..], roots)).collect()
+}
+
+/// The path in `/tmp` with which a text begins, or the innermost folder of it that exists.
+fn existing_in_tmp(text: &str, roots: &Roots) -> Option<PathBuf> {
+    let length = text.find(|char: char| !is_path_char(char)).unwrap_or(text.len());
+    let target = roots.resolve(&text[..length]);
+    let tmp = Path::new("/tmp");
+    let mut places =
+        target.path.ancestors().take_while(|place| place.starts_with(tmp) && *place != tmp);
+    let is_own = matches!(target.scope, PathScope::PrivateTmp { .. });
+    places.find(|place| place.exists()).filter(|_| !is_own).map(Path::to_path_buf)
+}
+
+fn is_path_char(char: char) -> bool {
+    char.is_alphanumeric() || "/._-+@%~#".contains(char)
+}

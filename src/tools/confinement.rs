@@ -5,8 +5,9 @@ mod environments;
 mod kept_places;
 mod package_managers;
 mod private_tmp;
-mod signing;
 mod proxy_addresses;
+mod signing;
+mod ssh;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -26,6 +27,7 @@ use environments::environment_use;
 pub(crate) use environments::makes_environments;
 use proxy_addresses::proxy_addresses;
 pub(super) use signing::CommandSigning;
+use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -64,16 +66,6 @@ pub struct ConfinementSettings {
     /// Paths in the session's folders that commands may not write.
     pub protected: ProtectedPaths,
 }
-
-/// The variable with the socket of the SSH agent.
-const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
-/// The sockets of agents that the settings of SSH may name instead, in the home folder and in the
-/// user's runtime folder.
-const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
-const RUNTIME_AGENTS: &[&str] =
-    &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
-/// Programs that need the SSH agent and use it only to connect.
-const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
 
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
@@ -562,21 +554,6 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The sockets of the SSH agents that exist, as real paths.
-fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
-    let named = environment.get(SSH_AGENT_VARIABLE).map(PathBuf::from);
-    let in_home = paths_below(environment, "HOME", HOME_AGENTS);
-    let in_runtime = paths_below(environment, "XDG_RUNTIME_DIR", RUNTIME_AGENTS);
-    let sockets = named.into_iter().chain(in_home).chain(in_runtime);
-    sockets.filter_map(|socket| real_path(socket).ok()).collect()
-}
-
-/// The paths with these names in the folder that a variable names.
-fn paths_below(environment: &Environment, variable: &str, names: &[&str]) -> Vec<PathBuf> {
-    let Some(folder) = environment.get(variable).map(Path::new) else { return Vec::new() };
-    names.iter().map(|name| folder.join(name)).collect()
-}
-
 /// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
 /// else there. Blocks: not for the runtime's thread.
 fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
@@ -599,40 +576,11 @@ fn tracking_config(simple: &shell::SimpleCommand, workdir: &Path) -> Option<Path
     repository::config_of(&folder)
 }
 
-/// Returns true if a command line runs only programs that need the SSH agent.
-fn only_connects(script: &shell::Script) -> bool {
-    script.ambiguity.is_none()
-        && !script.commands.is_empty()
-        && script.commands.iter().all(|command| {
-            let program = command.program();
-            SSH_PROGRAMS.contains(&program)
-                && command.wrappers.is_empty()
-                && (program != "git" || shell::classify(command).starts_no_other)
-        })
-}
-
+#[cfg(unix)]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
 
-    #[test]
-    fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
-        for (line, expected) in [
-            ("git push", true),
-            ("git add -A && git commit -m x && git push -u origin x", true),
-            ("ssh host ls", true),
-            ("git -c alias.x='!cat ~/.ssh/id' x", false),
-            ("git -C sub fetch", false),
-            ("git clone -c core.sshCommand=./x host:y", false),
-            ("git push && sh x", false),
-        ] {
-            let script = shell::parse(line, ShellDialect::Bash);
-            assert_eq!(only_connects(&script), expected, "{line}");
-        }
-    }
-
-    #[cfg(unix)]
     #[test]
     fn a_file_to_be_written_is_made_without_following_a_link() {
         let folder = tempfile::tempdir().unwrap();

@@ -226,7 +226,7 @@ impl LinuxSandbox {
         self.process_namespace.as_ref()?.processes()
     }
 
-    /// The connections of the program that come to nothing because of its sandbox; `None` if nobody supervises them.
+    /// The connections of the program that failed because of its sandbox; `None` if nobody supervises them.
     pub fn refused_connections(&self) -> Option<RefusedConnections> {
         let supervisor = self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor)?;
         supervisor.refused().map(RefusedConnections::new).ok()

@@ -234,7 +234,7 @@ fn datagrams_go_outside_only_to_what_may_be_reached() {
 
 /// A name is looked up, a server of the machine is missed, and another machine: the agent says which.
 #[test]
-fn connections_that_come_to_nothing_because_of_the_sandbox_are_noted() {
+fn connections_that_failed_because_of_the_sandbox_are_noted() {
     if !can_test_networks() {
         return;
     }

@@ -4,6 +4,7 @@
 mod cache_overlay;
 mod capabilities;
 mod connection_notes;
+mod done_calls;
 mod epoll_transfer;
 mod hidden_sockets;
 mod landlock_ruleset;

@@ -31,13 +31,14 @@ use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
-use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
-use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
 use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::files::ShownOnce;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -113,6 +114,8 @@ pub(super) struct CommandConfinement {
     /// The private network that it shares with the session's other commands.
     pub(super) network: Option<Arc<SessionNetwork>>,
     pub(super) running: Option<RunningMark>,
+    /// Lets only this command see places in the machine's `/tmp`.
+    pub(super) shown: Option<ShownOnce>,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -237,16 +240,15 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
-        // Nobody may have been asked about a line that only edits files, either.
-        let is_unasked = self.is_silent || self.command.edits.is_some();
-        let environment = base_environment(self.env, is_unasked, &self.real_paths);
+        let environment = base_environment(self.env, self.may_be_unasked(), &self.real_paths);
         let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
         let shared_note = self.shared_note(&shared);
         let (layers, unchanged) = self.layers(shared);
         if self.may_write && self.env.confinement.can_layer_caches() {
             self.create_missing_caches();
         }
-        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        let (tmp, shown) = self.private_tmp(&environment)?.unzip();
+        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged), tmp)?;
         // No program or setting there is the user's own from now on.
         self.env.shared.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
@@ -257,9 +259,6 @@ impl ConfinementBuilder<'_> {
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let allowed = self.allowed_protected_paths();
         let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
-        let installs_in = self.changed_environments();
-        let environment_use = environment_use(self.command);
-        let makes_environments = environment_use != EnvironmentUse::None;
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -273,8 +272,8 @@ impl ConfinementBuilder<'_> {
             extra_variables,
             snapshot,
             allowed,
-            installs_in,
-            makes_environments,
+            installs_in: self.changed_environments(),
+            makes_environments: environment_use(self.command) != EnvironmentUse::None,
             read_only_inodes,
             limits,
             layers,
@@ -283,6 +282,7 @@ impl ConfinementBuilder<'_> {
             signing,
             network: self.env.network.get(),
             running,
+            shown,
         })
     }
 
@@ -351,6 +351,7 @@ impl ConfinementBuilder<'_> {
         uses_ssh: bool,
         environment: &Environment,
         (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
+        private_tmp: Option<PrivateTmp>,
     ) -> Result<SandboxProfile, ToolRefusal> {
         let mut allowed = self.allowed_protected_paths();
         allowed.extend(self.changed_environments());
@@ -389,7 +390,7 @@ impl ConfinementBuilder<'_> {
             read_only: denied.unwritable,
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
             layers: layers.layers(),
-            private_tmp: self.private_tmp(environment),
+            private_tmp,
         });
         self.remove_program_layers(&mut profile);
         profile.read_only.extend(unchanged.into_iter().chain(programs));
@@ -404,9 +405,13 @@ impl ConfinementBuilder<'_> {
         Ok(profile)
     }
 
-    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
+    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write. With a
+    /// list in the settings, naming a path outside does not open it.
     fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
-        let named = self.command.reads.iter().map(|target| target.path.clone());
+        let is_open = profile.readable.is_none();
+        let mut reads = self.command.reads.clone();
+        reads.retain(|target| is_open || target.scope != PathScope::Outside);
+        let named = reads.into_iter().map(|target| target.path);
         let opened = &self.env.shared.opened_places;
         opened.add(self.session_access().writable_folders());
         let places = silent_reads::readable(

@@ -180,7 +180,8 @@ impl PrivateLayer {
     }
 }
 
-/// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too.
+/// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too. If
+/// it cannot be mounted, the program does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivateTmp {
     /// The folder, a real path. If it is in `writable`, the program may write in its `/tmp`.

@@ -31,8 +31,10 @@ const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
 
-/// With more writable paths than this the rest is not made read-only.
+/// With more writable paths than this the rest is not made read-only, and a private `/tmp` is not possible.
 const MAX_WRITABLE: usize = 64;
+const TOO_MANY_WRITABLE: &str = "a private /tmp cannot be mounted if more than 64 places are writable: make fewer writable, \
+     or /tmp itself, which opens that of the machine";
 /// At most this many folders below a hidden one stay open.
 const MAX_OPEN: usize = 24;
 /// At most this many caches get a private layer.
@@ -137,13 +139,13 @@ struct OpenFolder {
 }
 
 impl MountNamespace {
-    /// Plans the namespace for the profile. `hidden` are real paths.
+    /// Plans the namespace for the profile. `hidden` are real paths. Fails if its private `/tmp` cannot be mounted.
     pub(super) fn plan(
         profile: &SandboxProfile,
         hidden: &[PathBuf],
         rights: PrivateRights,
         session_network: Option<Arc<SessionNetwork>>,
-    ) -> MountNamespace {
+    ) -> io::Result<MountNamespace> {
         // System V shared memory, message queues and semaphores are private, too.
         let mut clone_flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
         let has_user_namespace =
@@ -160,7 +162,10 @@ impl MountNamespace {
         // Nothing is below a file.
         let folders: Vec<_> = hidden.iter().filter(|path| path.is_dir()).collect();
         let writable = writable(profile);
-        let private_tmp = TmpMounts::plan(profile).filter(|_| writable.len() <= MAX_WRITABLE);
+        let private_tmp = TmpMounts::plan(profile)?;
+        if private_tmp.is_some() && writable.len() > MAX_WRITABLE {
+            return Err(io::Error::other(TOO_MANY_WRITABLE));
+        }
         let visible = hidden.iter().filter(|path| {
             !open.is_below_hidden(path, folders.iter().copied())
                 && private_tmp.as_ref().is_none_or(|tmp| tmp.shows(path))
@@ -168,19 +173,21 @@ impl MountNamespace {
         let seen: Vec<_> = visible.collect();
         let mut steps = read_only_steps(profile, &seen);
         steps.extend(seen.iter().filter_map(|path| hide_step(&open, path, folders.contains(path))));
-        MountNamespace {
+        let mut caches = layered_caches(profile);
+        caches.retain(|cache| private_tmp.as_ref().is_none_or(|tmp| tmp.shows(&cache.path)));
+        Ok(MountNamespace {
             clone_flags,
             id_maps,
             session_network,
             writable,
-            caches: layered_caches(profile),
+            caches,
             overlays: Vec::new(),
             layered_folders: layered_folders(profile),
             private_tmp,
             steps,
             rights,
             has_private_devices: raw_devices::are_private(profile),
-        }
+        })
     }
 
     /// Also makes a PID namespace, for the children of the process that enters. Returns the descriptors
@@ -382,13 +389,23 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of the mounts at and below a path, or `None` if it does not exist.
+/// A copy of the mounts at and below a path, or `None` if it does not exist. Follows no link.
 pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
+    clone_if_found(open_without_symlinks(path))
+}
+
+/// A copy of the mounts at and below the target of a path that only the system can change.
+pub(super) fn clone_target(path: &CStr) -> io::Result<Option<OwnedFd>> {
+    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    clone_if_found(opened.map_err(Into::into))
+}
+
+fn clone_if_found(opened: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
-    match open_without_symlinks(path) {
+    match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
         Ok(opened) => Ok(Some(rustix::mount::open_tree(opened, c"", how)?)),

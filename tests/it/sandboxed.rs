@@ -248,6 +248,26 @@ fn with_strict_reading_nothing_outside_is_read_by_naming_it() {
 }
 
 #[test]
+fn what_a_command_leaves_in_shared_memory_is_found_by_the_next_and_by_no_other_session() {
+    if !turnwright_sandbox::namespace_support().network {
+        return eprintln!("SKIPPED: the memory of a session: this machine has no private networks");
+    }
+    let name = format!("/dev/shm/turnwright-test-{}", std::process::id());
+    let write = format!("python3 -c 'open(\"{name}\", \"w\").write(\"left\")'");
+    let read = format!("python3 -c 'print(open(\"{name}\").read() * 2)'");
+    let steps = [exec(&write), exec(&read), exec(&format!("cat {name}"))];
+    let calls_of = |arguments: &Value| calls("exec", arguments);
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let mut agent = auto().model(json!(replies)).start();
+    cards::turn(&mut agent);
+    let results = cards::results(&agent, steps.len());
+    assert!(results[1].contains("leftleft") && results[2].contains("left"), "{results:?}");
+    let (_other, result) = unasked(auto(), &read);
+    assert!(result.contains("No such file"), "{result}");
+    assert!(!Path::new(&name).exists());
+}
+
+#[test]
 fn addresses_of_agents_and_buses_are_not_in_the_environment() {
     if !has_sandbox("addresses_of_agents_and_buses_are_not_in_the_environment") {
         return;

@@ -245,7 +245,8 @@ pub fn is_setup_error(error: &io::Error) -> bool {
 pub struct NamespaceSupport {
     /// A private mount namespace. With it, [`SandboxProfile::read_only`] is enforced,
     /// [`SandboxProfile::hidden`] also works inside `writable`, the sockets of daemons that could
-    /// act for the program are out of reach, and `/dev/shm` is private.
+    /// act for the program are out of reach, and `/dev/shm` is private, or shared with the programs of its
+    /// [`SessionNetwork`].
     pub mounts: bool,
     /// A private network with nothing but a loopback interface.
     pub network: bool,

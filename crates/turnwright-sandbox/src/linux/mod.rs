@@ -19,6 +19,7 @@ mod real_path;
 mod route_type;
 mod seccomp_filter;
 mod session_network;
+mod shared_memory;
 mod socket_address;
 mod socket_supervisor;
 mod supervised_thread;
@@ -30,6 +31,8 @@ mod hidden_tests;
 mod network_tests;
 #[cfg(test)]
 mod private_tmp_tests;
+#[cfg(test)]
+mod shared_memory_tests;
 #[cfg(test)]
 mod socket_tests;
 #[cfg(test)]

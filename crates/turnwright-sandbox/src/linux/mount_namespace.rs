@@ -22,11 +22,11 @@ use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
 use super::{hidden_sockets, raw_devices, syscalls};
 
-/// POSIX shared memory, where all programs see the same names. The command gets a private one.
+/// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
 /// Limits the content, which does not count as memory of any process.
 const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
-/// An unreadable file and folder that are mounted over what is hidden. They exist in there only
+/// An unreadable file and folder that are mounted over what is hidden. They exist in the command's own memory only
 /// during the setup.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
@@ -95,12 +95,14 @@ pub(super) struct MountNamespace {
     steps: Vec<MountStep>,
     rights: PrivateRights,
     has_private_devices: bool,
+    /// True if the program may change the shared memory of its session.
+    may_change_memory: bool,
 }
 
 /// The Landlock rights on the program's private places.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrivateRights {
-    /// On the private shared memory and on caches with a private layer.
+    /// On the shared memory and on caches with a private layer.
     pub(super) write: u64,
     /// On its terminals.
     pub(super) terminals: u64,
@@ -187,6 +189,7 @@ impl MountNamespace {
             steps,
             rights,
             has_private_devices: raw_devices::are_private(profile),
+            may_change_memory: may_change_memory(profile),
         })
     }
 
@@ -227,8 +230,8 @@ impl MountNamespace {
         Ok(rustix::mount::mount_change(c"/", propagation)?)
     }
 
-    /// Moves this process into the namespace and makes the mounts. Adds rules for the private shared
-    /// memory and the caches to `ruleset`.
+    /// Moves this process into the namespace and makes the mounts. Adds rules for the shared memory and the
+    /// caches to `ruleset`.
     pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.join()?;
         // The layers must be writable when their overlays are made.
@@ -303,7 +306,7 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// Mounts the private shared memory, and everything that is pinned, read-only or hidden.
+    /// Mounts the shared memory, and everything that is pinned, read-only or hidden.
     fn mount_all(&self) -> io::Result<()> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         rustix::mount::mount(c"tmpfs", SHARED_MEMORY, c"tmpfs", flags, SHARED_MEMORY_OPTIONS)?;
@@ -318,7 +321,15 @@ impl MountNamespace {
             }
         }
         rustix::fs::unlink(EMPTY_FILE)?;
-        Ok(rustix::fs::rmdir(EMPTY_FOLDER)?)
+        rustix::fs::rmdir(EMPTY_FOLDER)?;
+        let is_of_session = self
+            .session_network
+            .as_ref()
+            .is_some_and(|network| network.memory().attach(SHARED_MEMORY));
+        if is_of_session && !self.may_change_memory {
+            syscalls::make_read_only(SHARED_MEMORY)?;
+        }
+        Ok(())
     }
 }
 
@@ -494,6 +505,14 @@ fn layered_folders(profile: &SandboxProfile) -> Vec<LayeredFolder> {
 
 fn is_writable(profile: &SandboxProfile, path: &Path) -> bool {
     profile.writable.iter().any(|writable| path.starts_with(writable))
+}
+
+/// Returns true if a program may change the shared memory of its session: if it may write in its `/tmp`, or in a folder.
+fn may_change_memory(profile: &SandboxProfile) -> bool {
+    match &profile.private_tmp {
+        Some(tmp) => is_writable(profile, &tmp.folder),
+        None => profile.writable.iter().any(|path| path.is_dir()),
+    }
 }
 
 /// The writable paths that exist, without paths inside another one.

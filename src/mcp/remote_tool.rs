@@ -29,7 +29,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 
 /// Maximum length of an argument in a title.
@@ -273,7 +272,7 @@ impl RemoteToolCall {
         let tool = Arc::clone(&self.tool);
         let env = Arc::clone(&ctx.env);
         let pin_check = self.pin_check.clone();
-        let was_not_asked = pin_check.change.is_some() && env.mode.get() == Mode::Full;
+        let was_not_asked = pin_check.change.is_some() && env.shared.mode.get() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
             let pinned = ToolPins::of(&tool.server.spec, &current, &env);
@@ -338,7 +337,7 @@ impl RemoteToolCall {
                 return ToolOutcome::failed(server.lost_call_message(connection).await);
             }
         };
-        let folder = Jobs::output_folder(&ctx.env.shared.folders.state, &ctx.env.session);
+        let folder = ctx.env.output_folder();
         let file = folder.join(format!("{}.txt", file_name(ctx.call.as_str())));
         if listed.results.is_none() && tool_outcome::is_short(&result) {
             return tool_outcome::outcome(result, None, &file);

@@ -70,7 +70,7 @@ impl ToolPins<'_> {
         listed: &'a ListedTool,
         env: &ToolEnv,
     ) -> ToolPins<'a> {
-        let state = &env.shared.folders.state;
+        let state = &env.shared.process.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
         let digest = listed.digest.get_or_init(|| definition_digest(&listed.tool)).clone();
         ToolPins::new(spec, (&listed.tool, digest), env.files.roots().real_cwd(), pins)

@@ -25,7 +25,7 @@ use super::{PromptKey, SessionHost, SessionMessage, TurnPart, commands};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
-use crate::turn::{FinishedTurn, SteeringQueue, TurnServices};
+use crate::turn::{Conversation, FinishedTurn, SteeringQueue};
 use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
@@ -37,10 +37,9 @@ const DIED: &str = "died";
 
 pub(super) struct SessionActor {
     pub(super) host: Arc<SessionHost>,
-    pub(super) services: TurnServices,
+    pub(super) conversation: Conversation,
     /// The history without the running turn. It stays if the turn dies.
     pub(super) history: History,
-    pub(super) grants: Grants,
     pub(super) queue: PromptQueue,
     pub(super) running: Option<RunningTurn>,
     pub(super) announcements: Announcements,
@@ -58,6 +57,8 @@ pub(super) struct RunningTurn {
     pub(super) key: PromptKey,
     pub(super) cancel: CancellationToken,
     pub(super) task: JoinHandle<FinishedTurn>,
+    /// The permission answers before the turn, which are all that is left if the turn dies.
+    pub(super) grants: Grants,
     /// Takes words for the turn, if it is one of the model.
     pub(super) steering: Option<SteeringQueue>,
     pub(super) done: Completion<PromptEnd>,
@@ -66,15 +67,14 @@ pub(super) struct RunningTurn {
 impl SessionActor {
     pub(super) fn new(
         host: Arc<SessionHost>,
-        services: TurnServices,
+        conversation: Conversation,
         announcements: Announcements,
         lifecycle: Lifecycle,
     ) -> SessionActor {
         SessionActor {
             host,
-            services,
+            conversation,
             history: History::default(),
-            grants: Grants::default(),
             queue: PromptQueue::default(),
             running: None,
             announcements,
@@ -101,8 +101,8 @@ impl SessionActor {
             self.on_message(message);
         }
         let stop = self.lifecycle.stop.clone();
-        let mode = self.services.mode.clone();
-        let remote_tools = self.services.tools.remote_tools().clone();
+        let mode = self.conversation.mode().clone();
+        let remote_tools = self.conversation.tools.remote_tools().clone();
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
             let announce_at = self.announcements.commands_due();
@@ -119,7 +119,7 @@ impl SessionActor {
                 }
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
-                () = remote_tools.notice_arrived(), if self.running.is_some() => self.services.send_notices(),
+                () = remote_tools.notice_arrived(), if self.running.is_some() => self.conversation.send_notices(),
                 Some(ended) = self.model_choice.next(), if !self.model_choice.is_idle() => match ended {
                     ModelQuery::Change { number, model, done } => {
                         self.on_model_change(number, model, done);
@@ -148,7 +148,7 @@ impl SessionActor {
     fn on_message(&mut self, msg: SessionMessage) {
         match msg {
             SessionMessage::Prompt { key, prompt, done } => {
-                let supported = self.services.selection.get().model.modalities();
+                let supported = self.conversation.selection.get().model.modalities();
                 if let Err(error) = self.announcements.check_media(&prompt, supported) {
                     return done.complete(Err(error));
                 }
@@ -177,7 +177,9 @@ impl SessionActor {
             SessionMessage::TitleChosen(title) => {
                 self.title.choose();
                 let updated = SystemTime::now();
-                self.services.client().update(Update::SessionInfo { title: Some(title), updated });
+                self.conversation
+                    .client()
+                    .update(Update::SessionInfo { title: Some(title), updated });
             }
             SessionMessage::Detach { keep } => self.detach(keep),
             SessionMessage::TakeOver(takeover) => self.take_over(*takeover),
@@ -196,12 +198,14 @@ impl SessionActor {
                 let stop = self.lifecycle.stop.clone();
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
-            ConfigOptionId::Effort if !self.services.selection.get().model.supports_effort() => {
+            ConfigOptionId::Effort
+                if !self.conversation.selection.get().model.supports_effort() =>
+            {
                 let no_effort = "This model has no reasoning effort to choose";
                 return done.complete(Err(Error::InvalidParams(no_effort.to_owned())));
             }
             ConfigOptionId::Effort => match ReasoningEffort::parse(&value) {
-                Some(effort) => self.services.selection.set_effort(effort),
+                Some(effort) => self.conversation.selection.set_effort(effort),
                 None => {
                     let valid: Vec<_> =
                         ReasoningEffort::ALL.iter().map(|effort| effort.id()).collect();
@@ -230,7 +234,7 @@ impl SessionActor {
         done: Completion<T>,
         result: Result<T, Error>,
     ) {
-        let written = self.services.log().flush().written();
+        let written = self.conversation.log().flush().written();
         self.host.tracker().spawn(async move {
             written.await;
             done.complete(result);
@@ -247,7 +251,7 @@ impl SessionActor {
         match model {
             Ok(ChosenModel { model, doubt }) => {
                 if is_applied {
-                    self.services.selection.set_model(model);
+                    self.conversation.selection.set_model(model);
                     self.send_settings();
                     self.announcements.add_notices(doubt);
                     if self.running.is_some() {
@@ -267,7 +271,7 @@ impl SessionActor {
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
-        let max_mode = self.services.mode.max_mode();
+        let max_mode = self.conversation.mode().max_mode();
         if mode > max_mode {
             return Err(Error::InvalidParams(format!(
                 "The mode `{}` is not available: the managed settings of this machine allow at most \
@@ -276,35 +280,35 @@ impl SessionActor {
                 max_mode.id()
             )));
         }
-        self.services.mode.set(mode);
-        self.services.client().update(Update::Mode(mode.id()));
+        self.conversation.mode().set(mode);
+        self.conversation.client().update(Update::Mode(mode.id()));
         Ok(())
     }
 
     /// Refreshes the known settings without an update: the client gets them with the answer that it
     /// waits for.
     pub(super) fn refresh_settings(&mut self) {
-        self.announcements.set_settings(settings::all(&self.host, &self.services));
+        self.announcements.set_settings(settings::all(&self.host, &self.conversation));
     }
 
     /// Stores the settings if they have changed, and sends them to the client if it does not know
     /// them.
     pub(super) fn send_settings(&mut self) {
-        let mode = self.services.mode.get();
-        let selection = self.services.selection.get();
+        let mode = self.conversation.mode().get();
+        let selection = self.conversation.selection.get();
         let current = (mode, selection.model.name().to_owned(), selection.effort);
         if self.announcements.must_save(&current) {
             let (mode, model, effort) = current;
-            self.services.log().save_settings(mode.id(), model, effort.id()).in_background();
+            self.conversation.log().save_settings(mode.id(), model, effort.id()).in_background();
         }
-        let settings = settings::all(&self.host, &self.services);
+        let settings = settings::all(&self.host, &self.conversation);
         self.send(|announcements| announcements.update_settings(settings));
     }
 
     /// Sends the client what it has to be told, if anything.
     pub(super) fn send(&mut self, announce: impl FnOnce(&mut Announcements) -> Option<Update>) {
         if let Some(update) = announce(&mut self.announcements) {
-            self.services.client().update(update);
+            self.conversation.client().update(update);
         }
     }
 
@@ -314,15 +318,15 @@ impl SessionActor {
         if let Some(turn) = &self.running {
             turn.cancel.cancel();
         }
-        self.services.env.helpers.cancel_background();
+        self.conversation.env.helpers.cancel_background();
         self.queue.cancel_all();
     }
 
     /// Cancels a call or a command, and nothing else of the turn.
     fn cancel_part(&self, part: TurnPart) -> Result<(), Error> {
         let (is_cancelled, what, id) = match part {
-            TurnPart::Call(id) => (self.services.cancellable.cancel(&id), "tool call", id),
-            TurnPart::Terminal(id) => (self.services.env.terminals.stop(&id), "terminal", id),
+            TurnPart::Call(id) => (self.conversation.cancellable.cancel(&id), "tool call", id),
+            TurnPart::Terminal(id) => (self.conversation.env.terminals.stop(&id), "terminal", id),
         };
         if is_cancelled {
             return Ok(());
@@ -345,23 +349,23 @@ impl SessionActor {
             Ok(finished) => {
                 usage = finished.history.spent.usage.since(&self.history.spent.usage);
                 self.history = finished.history;
-                self.grants = finished.grants;
                 finished.result
             }
             Err(error) => {
                 tracing::error!(%error, "a turn died");
                 turn.cancel.cancel();
-                Box::pin(self.services.env.helpers.close_questions()).await;
+                Box::pin(self.conversation.env.helpers.close_questions()).await;
                 // The identifiers that the dead turn has used must not be used again, and what its
                 // prompt told the model is gone.
                 self.history.minted += 10_000;
-                self.services.forget_told_context();
-                self.services.log().add_entry(Entry::Refused);
+                self.conversation.forget_told_context();
+                *self.conversation.grants.lock() = turn.grants;
+                self.conversation.log().add_entry(Entry::Refused);
                 if let Some(steering) = &turn.steering {
                     self.keep_unread(steering);
                 }
                 let ended =
-                    self.services.log().end_turn(DIED, self.history.minted, self.history.cost);
+                    self.conversation.log().end_turn(DIED, self.history.minted, self.history.cost);
                 // The turn is stored as far as the client has seen it before the prompt is answered.
                 ended.written().await;
                 Err(Error::Internal { place: "the turn" })
@@ -378,7 +382,7 @@ impl SessionActor {
         self.send_settings();
         if has_answered {
             self.prefetch_model_list();
-            let model = self.services.selection.get().model;
+            let model = self.conversation.selection.get().model;
             self.host.tracker().spawn(async move { model.refresh_window().await });
         }
         self.start_next();
@@ -387,7 +391,7 @@ impl SessionActor {
     /// Fetches the provider's model list for the client if it is not known. It never delays an
     /// answer.
     fn prefetch_model_list(&mut self) {
-        let model = self.services.selection.get().model;
+        let model = self.conversation.selection.get().model;
         if self.host.should_prefetch_list(&model) {
             let stop = self.lifecycle.stop.clone();
             self.model_choice.fetch_list(Arc::clone(&self.host), model, stop);
@@ -444,10 +448,10 @@ impl SessionActor {
         if let Some(servers) = self.servers.take() {
             servers.close().await;
         }
-        self.services.env.helpers.close().await;
-        self.services.env.jobs.close().await;
-        self.services.env.guard.close().await;
-        self.services.log().flush().written().await;
+        self.conversation.env.helpers.close().await;
+        self.conversation.env.jobs.close().await;
+        self.conversation.env.shared.guard.close().await;
+        self.conversation.log().flush().written().await;
         self.lifecycle.end().await;
     }
 }

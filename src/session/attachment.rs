@@ -114,7 +114,7 @@ impl SessionActor {
     /// Begins to send the stored conversation to the session's new client.
     pub(super) fn take_over(&mut self, takeover: Takeover) {
         let store = self.host.store().clone();
-        let id = self.services.env.session.clone();
+        let id = self.conversation.env.session.clone();
         let client = Arc::clone(&takeover.client);
         let replay = takeover.replay;
         let replaying = Box::pin(async move {
@@ -150,7 +150,7 @@ impl SessionActor {
         }
         attach(&replayed);
         let commands = self.menu();
-        self.services.client().update(Update::Commands(commands));
+        self.conversation.client().update(Update::Commands(commands));
         self.refresh_settings();
         done.complete(Ok(self.announcements.settings()));
         // No server is asked before the session is answered.

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
 use super::prompts::{PromptWork, finish_command, log_command};
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_store::TurnKind;
 use turnwright_types::ids::MessageId;
@@ -218,7 +218,7 @@ impl CommandCall {
     }
 
     fn begin_turn(&self, session: &mut SessionActor, kind: TurnKind) -> MessageId {
-        log_command(&session.services, &mut session.history, kind, &self.typed, &self.prompt);
+        log_command(&session.conversation, &mut session.history, kind, &self.typed, &self.prompt);
         MessageId::from(format!("msg-{}", session.history.mint()))
     }
 
@@ -230,22 +230,21 @@ impl CommandCall {
     ) -> PromptWork {
         let message = self.begin(session);
         let text = compose(session);
-        session.services.say(message, text);
+        session.conversation.say(message, text);
         finish_after(session, std::future::ready(StopReason::EndTurn))
     }
 }
 
-/// Ends the turn of a command after work that changes neither the conversation nor the grants.
+/// Ends the turn of a command after work that does not change the conversation.
 fn finish_after(
     session: &SessionActor,
     work: impl Future<Output = StopReason> + Send + 'static,
 ) -> PromptWork {
-    let log = session.services.log().clone();
+    let log = session.conversation.log().clone();
     let history = session.history.clone();
-    let grants = session.grants.clone();
     PromptWork::of_command(async move {
         let stop = work.await;
-        finish_command(&log, history, grants, stop).await
+        finish_command(&log, history, stop).await
     })
 }
 
@@ -256,19 +255,19 @@ fn answer_from_files(
     cancel: CancellationToken,
     read: impl FnOnce() -> String + Send + 'static,
 ) -> PromptWork {
-    let services = session.services.clone();
+    let conversation = session.conversation.clone();
     finish_after(session, async move {
         let reading = spawn_blocking(read);
         let answering = async {
             reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
         };
-        say_when_known(&services, message, &cancel, answering).await
+        say_when_known(&conversation, message, &cancel, answering).await
     })
 }
 
 /// Says the answer of a command. A cancel ends it.
 async fn say_when_known(
-    services: &TurnServices,
+    conversation: &Conversation,
     message: MessageId,
     cancel: &CancellationToken,
     answering: impl Future<Output = String>,
@@ -276,7 +275,7 @@ async fn say_when_known(
     let Some(text) = cancel.run_until_cancelled(answering).await else {
         return StopReason::Cancelled;
     };
-    services.say(message, text);
+    conversation.say(message, text);
     StopReason::EndTurn
 }
 

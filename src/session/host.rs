@@ -14,7 +14,7 @@ use super::model_cache::ModelCache;
 use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
 use crate::error::Error;
 use crate::recording::Recording;
-use crate::tools::{Registry, SharedToolEnv, UserFolders, built_in};
+use crate::tools::{ProcessShared, Registry, UserFolders, built_in};
 use crate::trust::TrustStore;
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::ServerPool;
@@ -38,7 +38,7 @@ pub(crate) struct SessionHost {
     /// The environment variables of commands.
     pub(super) environment: Environment,
     pub(super) servers: ServerPool,
-    pub(super) shared_env: Arc<SharedToolEnv>,
+    pub(super) process: Arc<ProcessShared>,
     /// True if the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
     /// True if the client has logged out.
@@ -88,11 +88,11 @@ impl SessionHost {
             state: config.paths.state.clone(),
             home: config.paths.home.clone(),
         };
-        let mut shared_env = SharedToolEnv::new(folders);
-        shared_env.web.set_proxies(config.proxy_hosts());
+        let mut process = ProcessShared::new(folders);
+        process.web.set_proxies(config.proxy_hosts());
         let profiles = ModelProfiles::new(&config.paths);
         let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
-        shared_env.recording = recording;
+        process.recording = recording;
         SessionHost {
             trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),
@@ -100,7 +100,7 @@ impl SessionHost {
             tools: Arc::new(Registry::new(built_in())),
             servers: ServerPool::new(environment.clone(), stop.child_token(), tracker.clone()),
             environment,
-            shared_env: Arc::new(shared_env),
+            process: Arc::new(process),
             offline: AtomicBool::new(false),
             is_logged_out: AtomicBool::new(false),
             models,
@@ -113,7 +113,7 @@ impl SessionHost {
     }
 
     pub(crate) fn recording(&self) -> &Recording {
-        &self.shared_env.recording
+        &self.process.recording
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -242,7 +242,7 @@ impl SessionHost {
     /// # Errors
     /// If there are too many keys; the models of the settings cannot be used then.
     pub(super) fn reload_settings(&self) -> Result<(), TooManyKeys> {
-        self.shared_env.web.set_allowed(&self.config.web_allow());
+        self.process.web.set_allowed(&self.config.web_allow());
         let retention = self.config.session_retention();
         self.store.set_limits(RetentionLimits {
             days: retention.keep_days,

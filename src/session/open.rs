@@ -12,7 +12,7 @@ mod recovery;
 pub(super) mod replay;
 pub(super) mod restore;
 mod running_work;
-mod services;
+mod conversation;
 mod start;
 
 use std::mem::take;
@@ -142,10 +142,11 @@ pub(super) async fn open_and_run(
     let notices = take(&mut loaded.notices);
     let servers = take(&mut loaded.servers);
     let lock = loaded.lock.take();
-    let services = host.turn_services(id, loaded, client);
-    let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
+    let conversation = host.conversation(id, loaded, client);
+    let announcements =
+        Announcements::new(notices, advertised, settings::all(&host, &conversation));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
-    let actor = SessionActor::new(host, services, announcements, lifecycle);
+    let actor = SessionActor::new(host, conversation, announcements, lifecycle);
     // A large future: it is moved into its task as a pointer.
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
@@ -157,7 +158,7 @@ fn prepare_servers(
     is_stored: bool,
 ) -> impl Future<Output = Result<(ServerEnv, Option<ServerWatch>), Error>> + use<> {
     let host = Arc::clone(&actor.host);
-    let services = actor.services.clone();
+    let conversation = actor.conversation.clone();
     let has_servers = !servers.specs.is_empty();
     let has_programs = turnwright_sandbox::can_confine()
         && servers.specs.iter().any(ServerSpec::is_confined_program);
@@ -166,20 +167,20 @@ fn prepare_servers(
     async move {
         // A stored session has announced its commands already.
         if !is_stored {
-            commands.rescan(&services.env).await;
+            commands.rescan(&conversation.env).await;
         }
         // The servers must not read the database, which is only hidden once it exists.
         if has_servers {
-            services.log().flush().written().await;
+            conversation.log().flush().written().await;
         }
         let preparing = spawn_blocking(move || {
-            let watch = has_programs.then(|| ServerWatch::begin(&services.env));
-            let ToolEnv { confinement, files, client, shared, .. } = services.env.as_ref();
-            let rules = services.policy.get();
-            let env = host.server_env(confinement, files.roots(), &rules, has_servers);
+            let watch = has_programs.then(|| ServerWatch::begin(&conversation.env));
+            let ToolEnv { shared, files, client, .. } = conversation.env.as_ref();
+            let rules = shared.rules.get();
+            let env = host.server_env(&shared.confinement, files.roots(), &rules, has_servers);
             let written = env.profile.iter().flat_map(|profile| profile.writable.clone());
             let also_written = opened.iter().filter_map(|path| real_path(path).ok());
-            shared.opened_places.add(written.chain(also_written));
+            shared.process.opened_places.add(written.chain(also_written));
             (ServerEnv { supports_forms: client.supports_forms(), ..env }, watch)
         });
         preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })
@@ -237,7 +238,7 @@ impl Opening {
                 let offers = actor.start_servers(servers, &env, watch);
                 if self.early.has_cancelled_prompt {
                     // Only the first turn waits for the servers, and that one was cancelled.
-                    actor.services.tools.remote_tools().take_wait_limit();
+                    actor.conversation.tools.remote_tools().take_wait_limit();
                 }
                 actor.run(self.inbox, offers, self.early).await;
             }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::undo::UndoNews;
 use crate::error::Error;
 use turnwright_types::message::{Message, PromptPart, StopReason, UserMessage};
 
@@ -54,8 +53,6 @@ pub(super) struct PendingContext {
     pub(super) unfinished: Option<UnfinishedTurn>,
     /// The session's folders differ from those that the model was told.
     pub(super) folders_changed: bool,
-    /// News of what the user has undone.
-    pub(super) undo_news: UndoNews,
     pub(super) unsent: UnsentContext,
 }
 
@@ -87,14 +84,30 @@ impl PendingContext {
     }
 }
 
-/// Context for the model from a prompt that led to no turn.
+/// Context for the model that the work of a command leaves behind. Clones share it.
 // Held only to move a short text.
 #[derive(Clone, Debug, Default)]
-pub(super) struct UnsentContext(Arc<Mutex<String>>);
+pub(super) struct UnsentContext(Arc<Mutex<UnsentTexts>>);
+
+#[derive(Debug, Default)]
+struct UnsentTexts {
+    /// The context of prompts that led to no turn.
+    of_prompts: String,
+    /// News of what the user has undone.
+    undo_news: Option<String>,
+}
 
 impl UnsentContext {
     fn take(&self) -> String {
-        take(&mut self.0.lock())
+        take(&mut self.0.lock().of_prompts)
+    }
+
+    pub(super) fn set_undo_news(&self, news: Option<String>) {
+        self.0.lock().undo_news = news;
+    }
+
+    pub(super) fn take_undo_news(&self) -> Option<String> {
+        self.0.lock().undo_news.take()
     }
 
     pub(super) fn keep(&self, message: UserMessage) {
@@ -105,7 +118,7 @@ impl UnsentContext {
     }
 
     pub(super) fn add(&self, context: impl IntoIterator<Item = String>) {
-        self.0.lock().extend(context);
+        self.0.lock().of_prompts.extend(context);
     }
 }
 

@@ -14,11 +14,10 @@ use super::{PromptKey, title};
 use crate::completion::Completion;
 use crate::recording::in_session;
 use crate::turn::{
-    FinishedTurn, SteeringQueue, Turn, TurnServices, environment_lines, folder_lines, new_date_line,
+    Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, folder_lines, new_date_line,
 };
 use tokio::task::spawn_blocking;
 use turnwright_mcp::PromptRequest;
-use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
@@ -51,15 +50,16 @@ impl SessionActor {
         while self.running.is_none() {
             let Some(QueuedPrompt { key, prompt, done }) = self.queue.next() else { return };
             let cancel = self.lifecycle.stop.child_token();
-            self.services.report_turn(key);
+            self.conversation.report_turn(key);
             self.send_notices();
             // Usage of helpers in the background since the last turn is not part of this turn.
-            self.services.spending.add_helpers_to(&mut self.history);
+            self.conversation.spending.add_helpers_to(&mut self.history);
+            let grants = self.conversation.grants.lock().clone();
             let typed = first_text(&prompt);
             let PromptWork { turn, steering } = self.prompt_work(prompt, typed, cancel.clone());
-            let id = self.services.env.session.clone();
+            let id = self.conversation.env.session.clone();
             let task = self.host.tracker().spawn(in_session(id, turn));
-            self.running = Some(RunningTurn { key, cancel, task, steering, done });
+            self.running = Some(RunningTurn { key, cancel, task, grants, steering, done });
         }
     }
 
@@ -95,24 +95,23 @@ impl SessionActor {
             None => turnwright_sandbox::known_limitation(),
         };
         let notices = self.announcements.take_notices(limitation);
-        let log_notices = self.services.log().take_notices();
+        let log_notices = self.conversation.log().take_notices();
         let news = log_notices.into_iter().chain(recording.recorder().take_notice());
         for notice in notices.into_iter().chain(news) {
-            self.services.client().update(Update::Notice(notice));
+            self.conversation.client().update(Update::Notice(notice));
         }
     }
 
     fn turn_work(&mut self, mut prompt: UserMessage, cancel: CancellationToken) -> PromptWork {
         let title = if self.title.is_set { None } else { title::from_prompt(&prompt) };
-        report_omissions(&self.services, &prompt);
+        report_omissions(&self.conversation, &prompt);
         self.add_session_context(&mut prompt);
         let history = self.history.clone();
-        let grants = self.grants.clone();
         let steering = SteeringQueue::default();
-        let turn = Turn::new(self.services.clone(), history, grants, prompt, cancel);
+        let turn = Turn::new(self.conversation.clone(), history, prompt, cancel);
         // Boxed at once, because it has 10 KB, and what holds it is moved.
         let running = Box::pin(turn.steered_by(steering.clone()).run());
-        let titled = self.title.suggest(title, self.host.store(), &self.services);
+        let titled = self.title.suggest(title, self.host.store(), &self.conversation);
         // Both end before the prompt is answered.
         let work = async move { join(running, titled).await.0 };
         PromptWork { turn: Box::pin(work), steering: Some(steering) }
@@ -133,13 +132,12 @@ impl SessionActor {
         // The words behind the command say more than its name.
         let words = text.as_ref().and_then(|_| title::from_text(&args));
         let title = words.or_else(|| title::from_prompt(&prompt));
-        let titled = self.title.suggest(title, self.host.store(), &self.services);
-        report_omissions(&self.services, &prompt);
+        let titled = self.title.suggest(title, self.host.store(), &self.conversation);
+        report_omissions(&self.conversation, &prompt);
         self.add_session_context(&mut prompt);
-        let services = self.services.clone();
+        let conversation = self.conversation.clone();
         let commands = self.commands.clone();
         let history = self.history.clone();
-        let grants = self.grants.clone();
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
@@ -147,19 +145,19 @@ impl SessionActor {
                 let text = match text {
                     Some(text) => Some(text),
                     None => {
-                        commands.rescan(&services.env).await;
+                        commands.rescan(&conversation.env).await;
                         commands.find(&name)
                     }
                 };
                 let text = text?;
-                let env = Arc::clone(&services.env);
+                let env = Arc::clone(&conversation.env);
                 spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
             };
             // Without it, the turn ends before its first request.
             if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
                 prompt.parts.push(PromptPart::Context(context));
             }
-            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
+            let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
@@ -184,40 +182,39 @@ impl SessionActor {
         // The words behind the command say more than its name.
         let words = typed.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words);
         let title = title::from_text(words).or_else(|| title::from_prompt(&prompt));
-        let titled = self.title.suggest(title, self.host.store(), &self.services);
-        let services = self.services.clone();
+        let titled = self.title.suggest(title, self.host.store(), &self.conversation);
+        let conversation = self.conversation.clone();
         let unsent_context = self.context.unsent.clone();
         let mut history = self.history.clone();
-        let grants = self.grants.clone();
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
-            let log = services.log().clone();
+            let log = conversation.log().clone();
             let mut parts = match cancel.run_until_cancelled(asked.get()).await {
                 Some(Ok(parts)) => parts,
                 refused => {
                     unsent_context.keep(context);
-                    log_command(&services, &mut history, TurnKind::Command, &typed, &prompt);
+                    log_command(&conversation, &mut history, TurnKind::Command, &typed, &prompt);
                     let stop = match refused {
                         Some(Err(why)) => {
                             let message = MessageId::from(format!("msg-{}", history.mint()));
-                            services.say(message, why);
+                            conversation.say(message, why);
                             StopReason::EndTurn
                         }
                         _ => StopReason::Cancelled,
                     };
                     titled.await;
                     queue.close();
-                    services.report_joined(queue.move_into(&mut history, &log, None));
-                    return finish_command(&log, history, grants, stop).await;
+                    conversation.report_joined(queue.move_into(&mut history, &log, None));
+                    return finish_command(&log, history, stop).await;
                 }
             };
             // The server's text replaces the typed command and precedes the attachments.
             parts.extend(prompt.parts.drain(..).skip(1));
             parts.extend(context.parts);
             let prompt = UserMessage { parts };
-            report_omissions(&services, &prompt);
-            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
+            report_omissions(&conversation, &prompt);
+            let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
@@ -247,7 +244,7 @@ impl SessionActor {
 
     /// Gives words to the running turn. Reports whether it takes them.
     pub(super) fn steer(&self, words: UserMessage, done: Completion<bool>) {
-        let supported = self.services.selection.get().model.modalities();
+        let supported = self.conversation.selection.get().model.modalities();
         let checked = self.announcements.check_media(&words, supported);
         let taken = checked.map(|()| self.push_steering(None, words).is_ok());
         self.report_when_saved(done, taken);
@@ -255,7 +252,7 @@ impl SessionActor {
 
     fn push_steering(&self, key: Option<PromptKey>, words: UserMessage) -> Result<(), UserMessage> {
         match self.running.as_ref().and_then(|turn| turn.steering.as_ref()) {
-            Some(steering) => steering.push(self.services.log(), key, words),
+            Some(steering) => steering.push(self.conversation.log(), key, words),
             None => Err(words),
         }
     }
@@ -263,28 +260,28 @@ impl SessionActor {
     /// Moves words that a dead turn has not read into the history.
     pub(super) fn keep_unread(&mut self, steering: &SteeringQueue) {
         steering.close();
-        let joined = steering.move_into(&mut self.history, self.services.log(), None);
-        self.services.report_joined(joined);
+        let joined = steering.move_into(&mut self.history, self.conversation.log(), None);
+        self.conversation.report_joined(joined);
     }
 
     /// Adds the context that the model needs and the system prompt cannot contain because it
     /// changes.
     fn add_session_context(&mut self, prompt: &mut UserMessage) {
         let is_first = self.history.messages.is_empty();
-        let env = Arc::clone(&self.services.env);
+        let env = Arc::clone(&self.conversation.env);
         let roots = env.files.roots();
         let mut context = self.context.take_opening(is_first, &folder_lines(roots));
         if is_first {
             context = environment_lines(roots);
-            self.services.announced_mode.forget();
+            self.conversation.told.forget_mode();
         } else {
             context.extend(new_date_line(&self.history));
         }
         let last = self.history.messages.last().map(AsRef::as_ref);
         context.extend(self.context.take_unfinished(last));
-        context.extend(self.services.mode_context());
-        context.extend(self.services.env.command_news());
-        context.extend(self.context.undo_news.take());
+        context.extend(self.conversation.mode_context());
+        context.extend(self.conversation.env.command_news());
+        context.extend(self.context.unsent.take_undo_news());
         if !context.is_empty() {
             prompt.parts.push(PromptPart::Context(context));
         }
@@ -293,7 +290,7 @@ impl SessionActor {
 
 /// Logs that the user has typed a command. The model does not get it.
 pub(super) fn log_command(
-    services: &TurnServices,
+    conversation: &Conversation,
     history: &mut History,
     kind: TurnKind,
     typed: &str,
@@ -301,17 +298,17 @@ pub(super) fn log_command(
 ) {
     let mut words = text::first_chars(typed, MAX_COMMAND_CHARS).to_owned();
     turnwright_types::redact::redact_in_place(&mut words);
-    let log = services.log();
+    let log = conversation.log();
     log.begin_turn(kind, words);
     let id = MessageId::from(format!("msg-{}", history.mint()));
     let message = Arc::new(Message::User(prompt.clone()));
-    services.report_message(None, &id, &message);
+    conversation.report_message(None, &id, &message);
     log.add_entry(Entry::Message { id, message, audience: Audience::User });
 }
 
 /// Tells the user if the model does not accept an attachment.
-fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
-    let model = services.selection.get().model;
+fn report_omissions(conversation: &Conversation, prompt: &UserMessage) {
+    let model = conversation.selection.get().model;
     let modalities = model.modalities();
     let omitted = prompt.parts.iter().find_map(|part| match part {
         PromptPart::Image(_) if !modalities.images => Some("image"),
@@ -321,7 +318,7 @@ fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
     if let Some(what) = omitted {
         let name = model.name();
         let text = format!("{name} does not accept {what}s; one was left out.");
-        services.client().update(Update::Notice(text));
+        conversation.client().update(Update::Notice(text));
     }
 }
 
@@ -329,11 +326,10 @@ fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
 pub(super) async fn finish_command(
     log: &SessionLog,
     history: History,
-    grants: Grants,
     stop: StopReason,
 ) -> FinishedTurn {
     log.end_turn(stop.as_str(), history.minted, history.cost).written().await;
-    FinishedTurn { history, grants, result: Ok(stop) }
+    FinishedTurn { history, result: Ok(stop) }
 }
 
 fn first_text(prompt: &UserMessage) -> String {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SessionHost;
 use crate::error::{Error, error_chain};
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
 use turnwright_policy::permission::Mode;
@@ -12,14 +12,14 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 
 /// All settings of a session, the most important first.
-pub(super) fn all(host: &SessionHost, services: &TurnServices) -> Vec<ConfigOption> {
-    let selection = services.selection.get();
+pub(super) fn all(host: &SessionHost, conversation: &Conversation) -> Vec<ConfigOption> {
+    let selection = conversation.selection.get();
     let mut all = vec![model(host, selection.model.name())];
     if selection.model.supports_effort() {
         all.push(effort(selection.effort));
     }
-    let policy = services.policy.get();
-    all.push(mode(services.mode.get(), services.mode.max_mode(), policy.can_confine));
+    let policy = conversation.rules().get();
+    all.push(mode(conversation.mode().get(), conversation.mode().max_mode(), policy.can_confine));
     all
 }
 

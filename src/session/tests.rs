@@ -41,12 +41,16 @@ fn session(fixture: &TurnFixture) -> TestSession {
     let announcements = Announcements::new(
         Vec::new(),
         Modalities::default(),
-        settings::all(&host, &fixture.services),
+        settings::all(&host, &fixture.conversation),
     );
     let stop = fixture.cancel.clone();
     let lifecycle = Lifecycle::new(stop.clone(), cancelling.clone(), None);
-    let actor =
-        SessionActor::new(Arc::clone(&host), fixture.services.clone(), announcements, lifecycle);
+    let actor = SessionActor::new(
+        Arc::clone(&host),
+        fixture.conversation.clone(),
+        announcements,
+        lifecycle,
+    );
     let start_after = CancellationToken::new();
     let cancel = CancellationToken::new();
     start_after.cancel();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use turnwright_store::{Durability, Store, StoreError, sessions};
 use turnwright_types::effect::is_hidden_char;
 use turnwright_types::file_link::FileLink;
@@ -41,11 +41,11 @@ impl SessionTitle {
         &mut self,
         title: Option<String>,
         store: &Store,
-        services: &TurnServices,
+        conversation: &Conversation,
     ) -> impl Future<Output = ()> + Send + use<> {
         let title = title.filter(|_| !self.is_set);
         self.is_set |= title.is_some();
-        let id = services.env.session.clone();
+        let id = conversation.env.session.clone();
         let words = title.clone();
         let stored = title.is_some().then(|| {
             store.submit(Durability::ProcessCrash, move |connection| {
@@ -53,7 +53,7 @@ impl SessionTitle {
                 sessions::suggest_title(connection, &id, words)
             })
         });
-        let client = Arc::clone(services.client());
+        let client = Arc::clone(conversation.client());
         let is_chosen = Arc::clone(&self.is_chosen);
         async move {
             let Some(stored) = stored else { return };

@@ -5,7 +5,6 @@
 pub(super) mod changes;
 pub(super) mod report;
 
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -416,21 +415,6 @@ pub(super) fn short_path(roots: &Roots, path: &Path) -> String {
 /// The path as the client knows it.
 fn client_path(roots: &Roots, path: &Path) -> std::path::PathBuf {
     roots.client_path(&ResolvedPath { path: path.to_path_buf(), scope: PathScope::Workspace })
-}
-
-/// Text about undone turns for the model: set by the commands, taken by the next prompt.
-// Held only to move a text.
-#[derive(Clone, Debug, Default)]
-pub(super) struct UndoNews(Arc<Mutex<Option<String>>>);
-
-impl UndoNews {
-    pub(super) fn set(&self, news: Option<String>) {
-        *self.0.lock() = news;
-    }
-
-    pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().take()
-    }
 }
 
 /// The text that tells the model what the user has undone since the last prompt. Derived from the store, so it is

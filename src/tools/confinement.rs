@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::confinement_guard::{self, AllowedChanges};
 use super::escalation::refusal_of_missing_path;
 use super::hidden_paths::DeniedFiles;
 use super::kept_history::KeptHistory;
@@ -22,7 +23,7 @@ use super::linked_files::{ChangedLayers, SharedPlaces};
 use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::RunningMark;
-use super::{ToolEnv, command, confinement_guard, hidden_paths, repository, silent_reads};
+use super::{ToolEnv, command, hidden_paths, repository, silent_reads};
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
 use proxy_addresses::proxy_addresses;
@@ -37,7 +38,7 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
-use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::ShownOnce;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
@@ -93,14 +94,7 @@ pub(super) struct CommandConfinement {
     pub(super) extra_variables: Vec<(&'static str, String)>,
     /// Taken only if the command may write.
     pub(super) snapshot: Option<Arc<ProtectedSnapshot>>,
-    /// Protected paths that this command may write.
-    pub(super) allowed: Vec<PathBuf>,
-    /// Virtual environments of Python that this command makes, or into which it installs packages.
-    pub(super) installs_in: Vec<PathBuf>,
-    /// True if it may make virtual environments of Python.
-    pub(super) makes_environments: bool,
-    /// Paths that the sandbox keeps read-only, each with its inode.
-    pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
+    pub(super) changes: AllowedChanges,
     /// Describes what the sandbox lets the command do. Reported if the command seems to fail because of it.
     pub(super) limits: Option<String>,
     /// Layers that take the command's changes to folders whose files other projects share.
@@ -155,7 +149,7 @@ pub(super) async fn confine(
     };
     let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
     if may_write {
-        env.guard.note_caches(&env.confinement.private_caches);
+        env.shared.guard.note_caches(&env.shared.confinement.private_caches);
     }
     let denied_paths = pass.denied_paths().clone();
     let command = command.clone();
@@ -191,9 +185,9 @@ fn written_path(effect: &Effect) -> Option<PathBuf> {
 /// folders, whose content anybody may have written. Blocks: not for the runtime's thread.
 fn base_environment(env: &ToolEnv, is_silent: bool, real_paths: &RealPaths) -> Environment {
     if !is_silent {
-        return env.command_environment.clone();
+        return env.shared.command_environment.clone();
     }
-    env.command_environment.for_silent_command(|folder| {
+    env.shared.command_environment.for_silent_command(|folder| {
         let real = real_paths.get(folder);
         real.is_some_and(|real| !env.files.roots().folders().any(|root| real.starts_with(root)))
     })
@@ -232,7 +226,7 @@ impl ConfinementBuilder<'_> {
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
-        secret_file::learn_shared(&self.env.shared.folders.state);
+        secret_file::learn_shared(&self.env.shared.process.folders.state);
         self.check_extra_access()?;
         let write = self.places_to_write(&mut extra_variables);
         create_redirect_targets(redirects, &write)?;
@@ -244,26 +238,30 @@ impl ConfinementBuilder<'_> {
         let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
         let shared_note = self.shared_note(&shared);
         let (layers, unchanged) = self.layers(shared);
-        if self.may_write && self.env.confinement.can_layer_caches() {
+        if self.may_write && self.env.shared.confinement.can_layer_caches() {
             self.create_missing_caches();
         }
         let (tmp, shown) = self.private_tmp(&environment)?.unzip();
         let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged), tmp)?;
         // No program or setting there is the user's own from now on.
-        self.env.shared.opened_places.add(profile.writable.iter().cloned());
+        self.env.shared.process.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
         let snapshot = self.may_write.then(|| self.take_snapshot());
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let allowed = self.allowed_protected_paths();
         let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
-        // Only the check of a snapshot uses them.
-        let read_only_inodes = if snapshot.is_some() {
-            confinement_guard::read_only_inodes(&profile)
-        } else {
-            Vec::new()
+        let changes = AllowedChanges {
+            paths: self.allowed_protected_paths(),
+            installs_in: self.changed_environments(),
+            makes_environments: environment_use(self.command) != EnvironmentUse::None,
+            // Only the check of a snapshot uses them.
+            read_only_inodes: if snapshot.is_some() {
+                confinement_guard::read_only_inodes(&profile)
+            } else {
+                Vec::new()
+            },
         };
         let (running, history) = self.running_with_history();
         Ok(CommandConfinement {
@@ -271,16 +269,13 @@ impl ConfinementBuilder<'_> {
             environment: environment.without(removed_variables),
             extra_variables,
             snapshot,
-            allowed,
-            installs_in: self.changed_environments(),
-            makes_environments: environment_use(self.command) != EnvironmentUse::None,
-            read_only_inodes,
+            changes,
             limits,
             layers,
             history,
             publishes: self.further.publishes,
             signing,
-            network: self.env.network.get(),
+            network: self.env.shared.network.get(),
             running,
             shown,
         })
@@ -288,17 +283,17 @@ impl ConfinementBuilder<'_> {
 
     fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
         let quarantine = self.env.quarantine_folder();
-        self.env.guard.begin_ignored_search(&self.env.checkpoint, quarantine);
-        self.env.guard.take_snapshot(self.env, self.env.checkpoint.repositories())
+        self.env.shared.guard.begin_ignored_search(&self.env.shared.checkpoint, quarantine);
+        self.env.shared.guard.take_snapshot(self.env, self.env.shared.checkpoint.repositories())
     }
 
     /// The places where the command may write. Adds the variables that point programs there.
     fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
-        let confinement = &self.env.confinement;
+        let confinement = &self.env.shared.confinement;
         let mut write = self.write.clone();
         if self.may_write {
             write.extend(self.writable_folders());
-            if let Some(temp) = self.env.guard.temp_folder() {
+            if let Some(temp) = self.env.shared.guard.temp_folder() {
                 let name = temp.to_string_lossy().into_owned();
                 extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|key| (key, name.clone())));
                 write.push(temp);
@@ -331,7 +326,7 @@ impl ConfinementBuilder<'_> {
 
     fn session_access(&self) -> SessionAccess<'_> {
         SessionAccess {
-            confinement: &self.env.confinement,
+            confinement: &self.env.shared.confinement,
             roots: self.env.files.roots(),
             denied_paths: &self.denied_paths,
             real_paths: &self.real_paths,
@@ -388,7 +383,7 @@ impl ConfinementBuilder<'_> {
             may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
             hidden: &denied.unreadable,
             read_only: denied.unwritable,
-            unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
+            unhidden: vec![self.env.output_folder()],
             layers: layers.layers(),
             private_tmp,
         });
@@ -412,7 +407,7 @@ impl ConfinementBuilder<'_> {
         let mut reads = self.command.reads.clone();
         reads.retain(|target| is_open || target.scope != PathScope::Outside);
         let named = reads.into_iter().map(|target| target.path);
-        let opened = &self.env.shared.opened_places;
+        let opened = &self.env.shared.process.opened_places;
         opened.add(self.session_access().writable_folders());
         let places = silent_reads::readable(
             self.env.files.roots(),
@@ -456,7 +451,7 @@ impl ConfinementBuilder<'_> {
             &folders,
             &self.denied_paths,
             &named,
-            self.env.guard.known_folders(),
+            self.env.shared.guard.known_folders(),
         );
         if !found.is_complete {
             return Err(
@@ -472,7 +467,7 @@ impl ConfinementBuilder<'_> {
     /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A
     /// folder that contains the whole project does not count as naming them.
     fn allowed_protected_paths(&self) -> Vec<PathBuf> {
-        let protected = &self.env.confinement.protected;
+        let protected = &self.env.shared.confinement.protected;
         let environments = self.environments();
         let asked = &self.command.extra_access.writes;
         let mut allowed = self.write.clone();

@@ -91,6 +91,20 @@ pub(super) const NOT_SEARCHED: &str = "[protected: the command left folders that
 /// Searching for new repositories takes at most one part in this many of a background command's time.
 pub(super) const SEARCH_PAUSE_FACTOR: u32 = 50;
 
+/// The changes in protected places that a command may make.
+#[derive(Debug, Default)]
+pub(super) struct AllowedChanges {
+    /// Protected paths that it may write.
+    pub(super) paths: Vec<PathBuf>,
+    /// Virtual environments of Python that it makes, or into which it installs packages.
+    pub(super) installs_in: Vec<PathBuf>,
+    /// True if it may make virtual environments of Python.
+    pub(super) makes_environments: bool,
+    /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
+    /// a path is still the same, a change there was made by another program.
+    pub(super) read_only_inodes: Vec<(PathBuf, u64)>,
+}
+
 /// The state of one command.
 #[derive(Debug, Default)]
 struct CommandWatch {
@@ -106,14 +120,7 @@ struct CommandWatch {
     /// Where it may write.
     writable: Vec<PathBuf>,
     has_snapshot: bool,
-    /// Virtual environments of Python that it makes, or into which it installs packages.
-    installs_in: Vec<PathBuf>,
-    /// True if it may make virtual environments of Python.
-    makes_environments: bool,
-    allowed: Vec<PathBuf>,
-    /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
-    /// a path is still the same, a change there was made by another program.
-    read_only_inodes: Vec<(PathBuf, u64)>,
+    changes: AllowedChanges,
     is_in_background: AtomicBool,
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
@@ -125,7 +132,7 @@ impl CommandWatch {
     fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
         if !is_success {
             let read_only: Vec<_> =
-                self.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
+                self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
                 return Some(DenialNote::of_protected(path));
             }
@@ -213,8 +220,8 @@ impl ConfinementGuard {
         env: &ToolEnv,
         repositories: Arc<BTreeSet<PathBuf>>,
     ) -> Arc<ProtectedSnapshot> {
-        let confinement = &env.confinement;
-        let programs = env.command_environment.get("PATH").map(std::env::split_paths);
+        let confinement = &env.shared.confinement;
+        let programs = env.shared.command_environment.get("PATH").map(std::env::split_paths);
         let previous = self.last_snapshot.lock().clone();
         let protected = &confinement.protected;
         let tmp = env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
@@ -247,7 +254,7 @@ impl ConfinementGuard {
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
     ) {
-        self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
+        self.servers.allow(confinement.changes.paths.iter().cloned(), LONGEST_COMMAND);
         if let Some(shown) = confinement.shown {
             self.keep_while_running(Arc::clone(job), shown);
         }
@@ -260,10 +267,7 @@ impl ConfinementGuard {
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),
-            installs_in: confinement.installs_in,
-            makes_environments: confinement.makes_environments,
-            allowed: confinement.allowed,
-            read_only_inodes: confinement.read_only_inodes,
+            changes: confinement.changes,
             ..CommandWatch::default()
         });
         match confinement.snapshot {
@@ -448,7 +452,7 @@ impl ConfinementGuard {
     /// its end.
     pub(super) fn is_allowed(&self, path: &Path) -> bool {
         self.watches.lock().values().any(|watch| {
-            let mut places = watch.allowed.iter().chain(&watch.installs_in);
+            let mut places = watch.changes.paths.iter().chain(&watch.changes.installs_in);
             watch.is_checking() && places.any(|place| path.starts_with(place))
         })
     }
@@ -479,11 +483,11 @@ impl RemoteCallGuard {
     pub(crate) fn new(env: Arc<ToolEnv>, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
-        env.guard.watches.lock().insert(name.clone(), Arc::new(watch));
+        env.shared.guard.watches.lock().insert(name.clone(), Arc::new(watch));
         let mut call = RemoteCallGuard(Some(GuardedCall { env, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
-            let repositories = call.env.checkpoint.repositories();
-            call.snapshot = Some(call.env.guard.take_snapshot(&call.env, repositories));
+            let repositories = call.env.shared.checkpoint.repositories();
+            call.snapshot = Some(call.env.shared.guard.take_snapshot(&call.env, repositories));
         }
         call
     }
@@ -503,7 +507,7 @@ impl RemoteCallGuard {
 impl Drop for RemoteCallGuard {
     fn drop(&mut self) {
         let Some(call) = self.0.take() else { return };
-        let tracker = call.env.guard.tracker.clone();
+        let tracker = call.env.shared.guard.tracker.clone();
         match Handle::try_current() {
             Ok(runtime) => drop(tracker.spawn_blocking_on(move || call.check(), &runtime)),
             Err(_) => drop(call.check()),
@@ -515,11 +519,11 @@ impl GuardedCall {
     /// Removes files that have appeared, unless the user has allowed them. Changes may be the work of
     /// another program and are only reported.
     fn check(self) -> Option<String> {
-        let watch = self.env.guard.watches.lock().remove(&self.name)?;
+        let watch = self.env.shared.guard.watches.lock().remove(&self.name)?;
         let quarantine = self.env.quarantine_folder();
-        let allowed = watch.allowed.clone();
+        let allowed = watch.changes.paths.clone();
         let snapshot = self.snapshot?;
-        let others = &self.env.guard.others;
+        let others = &self.env.shared.guard.others;
         let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));
         // Nearly always nothing has changed, and one look says so.
         snapshot.check(&allowed, &quarantine, false)?;
@@ -531,7 +535,7 @@ impl GuardedCall {
         let found = undone.chain(changed.map(|changes| (changes, false)));
         let reports = found.map(|(changes, restores)| {
             tracing::warn!(?changes, "protected paths were changed during a call");
-            self.env.guard.servers.note_told(&changes.paths);
+            self.env.shared.guard.servers.note_told(&changes.paths);
             changes.message_about(
                 "the server, or another program during the call,",
                 CALL_HINT,

@@ -180,10 +180,10 @@ impl Escalation {
         targets: &[ResolvedPath],
         env: &ToolEnv,
     ) -> Option<ToolRefusal> {
-        let rules = env.rules.get();
+        let rules = env.shared.rules.get();
         for (sent, target) in self.paths.iter().zip(targets) {
             let path = target.path.as_path();
-            if env.confinement.read_only.iter().any(|own| path.starts_with(own)) {
+            if env.shared.confinement.read_only.iter().any(|own| path.starts_with(own)) {
                 let refusal = format!(
                     "{} belongs to the agent itself; no command may write it. Nothing was run.",
                     quoted(sent)
@@ -202,7 +202,7 @@ impl Escalation {
 fn is_concealed(path: &Path, env: &ToolEnv, rules: &PolicyRules) -> bool {
     let mut restricting = rules.rules.iter().filter(|rule| rule.action != RuleAction::Allow);
     is_secret_path(path)
-        || env.confinement.hidden.iter().any(|hidden| path.starts_with(hidden))
+        || env.shared.confinement.hidden.iter().any(|hidden| path.starts_with(hidden))
         || env.files.roots().leads_elsewhere(path)
         || restricting.any(|rule| rule.matches_path(path, false, &rules.bases))
 }

@@ -153,7 +153,7 @@ impl Tool for Exec {
     fn paths(&self, args: &mut ExecArgs, env: &ToolEnv) -> Vec<PathBuf> {
         let workdir = PathBuf::from(args.workdir());
         let roots = env.files.roots();
-        args.escalate.expand_home(env.shared.folders.home.as_deref());
+        args.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let folder = roots.resolve(&workdir);
         if args.script.get().is_none() {
             let sent = command::parse_line(&args.command, &folder, roots);
@@ -172,14 +172,14 @@ impl Tool for Exec {
         let Some(workdir) = targets.first() else { return };
         let script = args.script();
         let roots = env.files.roots();
-        let rules = env.rules.get();
+        let rules = env.shared.rules.get();
         rules.look_at_sandbox();
         let restricted = DeniedPaths::restricted(&rules);
         let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
         let secrets_shown_by_git =
             command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
         let line = (&**script, args.command.as_str());
-        let environment = &env.command_environment;
+        let environment = &env.shared.command_environment;
         let edits = command::edited_files(script, &workdir.path, roots);
         let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
         args.uncertainty = uncertainty;
@@ -289,7 +289,8 @@ impl Tool for Exec {
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
-        env.guard.watch(&job, pass, confinement, &env.checkpoint, env.quarantine_folder());
+        let shared = &env.shared;
+        shared.guard.watch(&job, pass, confinement, &shared.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
@@ -311,14 +312,14 @@ impl Tool for Exec {
             if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
         let Some(end) = end else {
             stop_on_drop.release();
-            ctx.env.guard.note_background(job.id());
+            ctx.env.shared.guard.note_background(job.id());
             let waited = (!in_background).then_some(limit);
             let mut outcome = running_outcome(&job, waited, published);
             live.finish(&job, None, &mut outcome);
             return outcome;
         };
         let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
-        ctx.env.guard.add_report(&job, &mut outcome).await;
+        ctx.env.shared.guard.add_report(&job, &mut outcome).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
         add_unsaved_note(&mut outcome, &ctx.env);
@@ -337,7 +338,7 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
 /// Signs for a command while it runs, if it may sign.
 fn start_signing(confinement: &mut confinement::CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
     if let Some(signing) = confinement.signing.take_service() {
-        env.guard.run_while_running(Arc::clone(job), signing.serve());
+        env.shared.guard.run_while_running(Arc::clone(job), signing.serve());
     }
 }
 
@@ -355,7 +356,7 @@ async fn publish(
         let (listeners, note) = command_network::open_port(port).await;
         notes.push(note);
         let passing = command_network::publish(listeners, Arc::clone(network), port);
-        env.guard.run_while_running(Arc::clone(job), passing);
+        env.shared.guard.run_while_running(Arc::clone(job), passing);
     }
     notes
 }
@@ -369,7 +370,7 @@ async fn begin<'a>(
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
         Some(Ok((started, live))) => {
             // The memory of a command that may run without the sandbox is the user's own affair.
-            let memory = spec.sandbox.as_ref().and(ctx.env.confinement.memory);
+            let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);
             let job = slot.run(started, spec.temp_folder(), memory);
             live.connect(&job);
             Ok((job, live))

@@ -124,10 +124,10 @@ impl Tool for ExecOutput {
     }
 
     fn inspect(&self, args: &mut ExecOutputArgs, _: &[ResolvedPath], env: &ToolEnv) {
-        env.rules.get().look_at_sandbox();
+        env.shared.rules.get().look_at_sandbox();
         let id = args.id();
-        args.is_unconfined = env.guard.is_unconfined(&id);
-        args.has_extra_access = env.guard.has_extra_access(&id);
+        args.is_unconfined = env.shared.guard.is_unconfined(&id);
+        args.has_extra_access = env.shared.guard.has_extra_access(&id);
     }
 
     async fn preview(
@@ -179,7 +179,7 @@ impl Tool for ExecOutput {
         wait(&job, &args, ctx).await;
         let mut outcome = report(&job, args.signal.is_some());
         if job.end().is_some() {
-            ctx.env.guard.add_report(&job, &mut outcome).await;
+            ctx.env.shared.guard.add_report(&job, &mut outcome).await;
         }
         outcome
     }

@@ -57,7 +57,7 @@ impl Tool for ExitPlan {
     }
 
     async fn run(&self, args: ExitPlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        if ctx.env.mode.get() != Mode::Plan {
+        if ctx.env.shared.mode.get() != Mode::Plan {
             return ToolOutcome::failed("This is not plan mode: go on without asking for it.");
         }
         let plan = text::cut(escape_hidden(args.plan.trim()), MAX_PLAN_CHARS);
@@ -127,11 +127,11 @@ fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
         }
     };
     // A mode that the user has set while the question was open wins.
-    if ctx.cancel.is_cancelled() || ctx.env.mode.get() != Mode::Plan {
+    if ctx.cancel.is_cancelled() || ctx.env.shared.mode.get() != Mode::Plan {
         let why = "The user has changed the mode meanwhile; it stays.";
         return ToolOutcome::refused(ToolRefusal::new(why, "The mode was changed meanwhile"));
     }
-    ctx.env.mode.choose(mode);
+    ctx.env.shared.mode.choose(mode);
     let text = format!("The user agrees. The mode is `{}` now: carry out the plan.", mode.id());
     ToolOutcome {
         ok: true,

@@ -60,7 +60,7 @@ impl Tool for History {
     fn paths(&self, args: &mut HistoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
         match args.session {
             HistoryScope::Current => Vec::new(),
-            HistoryScope::All => vec![env.shared.folders.state.clone()],
+            HistoryScope::All => vec![env.shared.process.folders.state.clone()],
         }
     }
 

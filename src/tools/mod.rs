@@ -48,6 +48,7 @@ mod remote_tools;
 mod repository;
 mod search_common;
 mod server_watch;
+mod session_shared;
 mod shown_argument;
 mod shown_result;
 mod silent_reads;
@@ -93,7 +94,7 @@ pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use command::command_line_effects;
 pub(crate) use confinement::{ConfinementSettings, makes_environments};
-pub(crate) use confinement_guard::{ConfinementGuard, RemoteCallGuard};
+pub(crate) use confinement_guard::RemoteCallGuard;
 pub(crate) use current_place::{current_place, edited_path};
 pub(crate) use entered_folder::read_by_direnv;
 pub(crate) use exec_output::is_waiting;
@@ -117,9 +118,10 @@ pub(crate) use repository::obeyed_by_git;
 use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
 pub(crate) use server_watch::ServerWatch;
+pub(crate) use session_shared::{ProcessShared, SessionShared, SharedRules, UserFolders};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use shown_result::raw_output;
-pub(crate) use tool_env::{SharedRules, SharedToolEnv, ToolEnv, UserFolders};
+pub(crate) use tool_env::ToolEnv;
 pub(crate) use tool_index::ToolIndex;
 
 pub(crate) use unfinished_commands::report_unfinished;
@@ -255,7 +257,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
 /// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolCtx {
-    /// The environment of the session.
+    /// The environment of the conversation.
     pub env: Arc<ToolEnv>,
     pub call: CallId,
     /// Cancelled together with the turn, or alone. A tool with side effects stops them before it returns.
@@ -525,7 +527,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             }
             // The shell resolves the paths in a command line.
             if T::KIND != ToolKind::Execute {
-                let home = ctx.env.shared.folders.home.as_deref();
+                let home = ctx.env.shared.process.folders.home.as_deref();
                 let roots = ctx.env.files.roots();
                 let refusal = home_path::refusal(&self.paths, home)
                     .or_else(|| edit_common::refusal_of_other_machine(&self.paths, roots));
@@ -559,7 +561,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
-            let changes = ctx.env.guard.note_allowed(&pass, &ctx.env.confinement.protected);
+            let shared = &ctx.env.shared;
+            let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
             let mut outcome = tool.run(args, preview, &pass, ctx).await;
             drop(changes);
             let other_names = other_names.filter(|_| outcome.ok);

@@ -39,7 +39,7 @@ pub(crate) struct ProjectContext {
 }
 
 pub(crate) fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectContext {
-    let folders = &env.shared.folders;
+    let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(config_folder(folders), &projects);
     let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
@@ -136,7 +136,7 @@ fn config_folder(folders: &UserFolders) -> Option<&Path> {
 /// The folders of notes, the project's first.
 pub(super) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
     let cwd = env.files.roots().real_cwd();
-    let user = config_folder(&env.shared.folders).map(NoteFolder::of_user);
+    let user = config_folder(&env.shared.process.folders).map(NoteFolder::of_user);
     std::iter::once(NoteFolder::of_project(cwd)).chain(user).collect()
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn custom_commands(
     env: &ToolEnv,
     stop: &CancellationToken,
 ) -> (Vec<CustomCommand>, Vec<Skill>) {
-    let folders = &env.shared.folders;
+    let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let commands = custom_commands::scan(&command_folders(folders, &projects), stop);
     (commands, skills::scan(&skill_folders(folders, &projects), stop))
@@ -242,7 +242,7 @@ pub(crate) fn describe_notes(env: &ToolEnv) -> String {
 
 /// A list of the current skills, for people.
 pub(crate) fn describe_skills(env: &ToolEnv) -> String {
-    let folders = &env.shared.folders;
+    let folders = &env.shared.process.folders;
     let places = skill_folders(folders, &projects(folders, env.files.roots()));
     let (found, skipped) = skills::scan_all(&places, &CancellationToken::new());
     let mut text = String::new();

@@ -33,7 +33,7 @@ impl RestrictedFiles {
             Effect::Write(target) => Some(target.path.as_path()),
             _ => None,
         });
-        let mut search = Search::new(env.files.roots(), &env.rules.get());
+        let mut search = Search::new(env.files.roots(), &env.shared.rules.get());
         search.add_below(&from.path, to, true, None);
         search.found
     }

@@ -28,7 +28,7 @@ pub(super) async fn check_breadth(
     let Some(target) = targets.first() else { return Ok(()) };
     let files = &ctx.env.files;
     let own = files.resolve(".").await.map_err(|error| error.to_string())?.path;
-    let home = match &ctx.env.shared.folders.home {
+    let home = match &ctx.env.shared.process.folders.home {
         Some(home) => files.resolve(home).await.ok().map(|home| home.path),
         None => None,
     };

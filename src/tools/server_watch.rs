@@ -29,13 +29,20 @@ const MAX_PATHS: usize = 1_000;
 /// The known changes in a session that are not its servers'.
 #[derive(Debug, Default)]
 pub(super) struct WatchedServers {
-    /// Paths that others were allowed to change, and the time in which they do.
-    allowed: Mutex<Vec<(PathBuf, ActiveTime)>>,
-    /// Changes that were told, with their times.
-    told: Mutex<HashSet<(PathBuf, SystemTime)>>,
+    // Held only to look something up.
+    changes: Mutex<KnownChanges>,
     unconfined_command: AtomicBool,
-    report: Mutex<Option<String>>,
     stop: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct KnownChanges {
+    /// Paths that others were allowed to change, and the time in which they do.
+    allowed: Vec<(PathBuf, ActiveTime)>,
+    /// Changes that were told, with their times.
+    told: HashSet<(PathBuf, SystemTime)>,
+    /// The report about other changes, until it is told.
+    report: Option<String>,
 }
 
 impl WatchedServers {
@@ -43,7 +50,7 @@ impl WatchedServers {
     pub(super) fn allow(&self, paths: impl IntoIterator<Item = PathBuf>, limit: Duration) {
         let now = SystemTime::now();
         let time = ActiveTime { from: now - CLOCK_LAG, until: now + limit };
-        let mut allowed = self.allowed.lock();
+        let allowed = &mut self.changes.lock().allowed;
         allowed.retain(|(_, time)| time.until > now);
         allowed.extend(paths.into_iter().map(|path| (path, time)));
         let more = allowed.len().saturating_sub(MAX_PATHS);
@@ -53,7 +60,7 @@ impl WatchedServers {
     /// Notes that the call that was allowed to change these paths has ended.
     pub(super) fn end_allowed(&self, paths: &[PathBuf]) {
         let now = SystemTime::now() + CLOCK_LAG;
-        for (path, time) in self.allowed.lock().iter_mut() {
+        for (path, time) in &mut self.changes.lock().allowed {
             if paths.contains(path) {
                 time.until = time.until.min(now);
             }
@@ -63,8 +70,9 @@ impl WatchedServers {
     /// The paths that others may change now.
     pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
         let now = SystemTime::now();
-        let allowed = self.allowed.lock();
-        allowed.iter().filter(|(_, time)| time.has(now)).map(|(path, _)| path.clone()).collect()
+        let changes = self.changes.lock();
+        let allowed = changes.allowed.iter().filter(|(_, time)| time.has(now));
+        allowed.map(|(path, _)| path.clone()).collect()
     }
 
     /// Notes that a command without a sandbox runs: changes meanwhile may be its work.
@@ -74,14 +82,16 @@ impl WatchedServers {
 
     /// Notes that the present changes of these paths were told.
     pub(super) fn note_told(&self, paths: &[PathBuf]) {
-        let mut told = self.told.lock();
+        let now: Vec<_> =
+            paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))).collect();
+        let told = &mut self.changes.lock().told;
         if told.len() < MAX_PATHS {
-            told.extend(paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))));
+            told.extend(now);
         }
     }
 
     pub(super) fn take_report(&self) -> Option<String> {
-        self.report.lock().take()
+        self.changes.lock().report.take()
     }
 
     pub(super) fn stop(&self) {
@@ -93,9 +103,10 @@ impl WatchedServers {
     }
 
     fn is_known(&self, path: &Path, time: SystemTime) -> bool {
-        let allowed = self.allowed.lock();
-        allowed.iter().any(|(place, active)| path.starts_with(place) && active.has(time))
-            || self.told.lock().contains(&(path.to_owned(), time))
+        let changes = self.changes.lock();
+        let mut allowed = changes.allowed.iter();
+        allowed.any(|(place, active)| path.starts_with(place) && active.has(time))
+            || changes.told.contains(&(path.to_owned(), time))
     }
 }
 
@@ -176,10 +187,10 @@ impl ServerWatch {
     pub(crate) fn begin(env: &Arc<ToolEnv>) -> ServerWatch {
         let begin = SystemTime::now();
         env.watch_files();
-        let (repositories, _) = env.checkpoint.find_new_repositories(&BTreeSet::new());
+        let (repositories, _) = env.shared.checkpoint.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
-        let snapshot = env.guard.take_snapshot(env, known);
+        let snapshot = env.shared.guard.take_snapshot(env, known);
         ServerWatch {
             env: Arc::clone(env),
             servers: Vec::new(),
@@ -203,7 +214,7 @@ impl ServerWatch {
 
     /// Checks when something has changed in the session's folders, every two seconds, and when the servers have ended.
     pub(super) async fn run(mut self, stop: CancellationToken) {
-        let checkpoint = self.env.checkpoint.clone();
+        let checkpoint = self.env.shared.checkpoint.clone();
         let following = spawn_blocking(move || checkpoint.live_folders());
         let mut live = following.await.ok().flatten();
         // The system may tell a moment later than the change that a server has run.
@@ -246,9 +257,9 @@ impl ServerWatch {
         let mut both = seen.iter().zip(&self.seen);
         let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
         self.seen = seen;
-        let watched = &self.env.guard.servers;
+        let watched = &self.env.shared.guard.servers;
         let jobs = self.env.jobs.running_ids();
-        let is_unconfined = jobs.iter().any(|job| self.env.guard.is_unconfined(job));
+        let is_unconfined = jobs.iter().any(|job| self.env.shared.guard.is_unconfined(job));
         let unconfined = watched.unconfined_command.swap(is_unconfined, Ordering::Relaxed);
         if has_run && !unconfined {
             self.active.add(since, SystemTime::now());
@@ -256,10 +267,10 @@ impl ServerWatch {
             self.is_search_due = true;
         }
         // The traces of a command are checked while it runs and at its end, and told with its result.
-        if self.env.guard.is_checking_command() {
+        if self.env.shared.guard.is_checking_command() {
             return has_run;
         }
-        let is_call = self.env.guard.is_checking_call();
+        let is_call = self.env.shared.guard.is_checking_call();
         if self.is_due {
             self.take_new_paths();
             // Other changes during a call are told with its result.
@@ -274,8 +285,11 @@ impl ServerWatch {
         }
         if self.is_search_due && !is_call && (is_last || self.search_at <= start) {
             self.is_search_due = false;
-            self.env.guard.search_ignored(&self.env.checkpoint, self.env.quarantine_folder());
-            let (new, _) = self.env.checkpoint.find_new_repositories(&self.repositories);
+            self.env
+                .shared
+                .guard
+                .search_ignored(&self.env.shared.checkpoint, self.env.quarantine_folder());
+            let (new, _) = self.env.shared.checkpoint.find_new_repositories(&self.repositories);
             self.take_new_repositories(new);
             self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
         }
@@ -309,7 +323,7 @@ impl ServerWatch {
 
     fn is_suspect(&self, path: &Path) -> bool {
         let time = changed_at(path).unwrap_or(self.active.begin);
-        let guard = &self.env.guard;
+        let guard = &self.env.shared.guard;
         let is_others = guard.servers.is_known(path, time)
             || guard.others.are_allowed(path, changed_near(path));
         self.active.cover(path) && !is_others && !guard.is_allowed(path)
@@ -318,12 +332,12 @@ impl ServerWatch {
     fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {
         let Some(changes) = changes else { return };
         tracing::warn!(?changes, "protected paths were changed while a server ran");
-        let watched = &self.env.guard.servers;
+        let watched = &self.env.shared.guard.servers;
         watched.note_told(&changes.paths);
         let who = "an MCP server, or another program while it ran,";
         let text = changes.message_about(who, CALL_HINT, restores);
-        let mut reported = watched.report.lock();
-        let report = reported.get_or_insert_default();
+        let mut known = watched.changes.lock();
+        let report = known.report.get_or_insert_default();
         if !report.contains(&text) {
             report.push_str(if report.is_empty() { "" } else { "\n" });
             report.push_str(&text);

@@ -78,8 +78,8 @@ impl Tool for WebFetch {
     /// A server that the user has allowed at this address runs on the machine.
     fn inspect(&self, args: &mut WebFetchArgs, _: &[ResolvedPath], env: &ToolEnv) {
         let url = web::parse_url(&args.url).ok().filter(web::is_loopback);
-        args.is_of_session = url.is_some_and(|url| env.shared.web.check(&url).is_err())
-            && env.network.if_used().is_some();
+        args.is_of_session = url.is_some_and(|url| env.shared.process.web.check(&url).is_err())
+            && env.shared.network.if_used().is_some();
     }
 
     /// None for an address that cannot be fetched, because then there is nothing to ask about. Nothing leaves the sandbox
@@ -102,7 +102,7 @@ impl Tool for WebFetch {
     ) -> Result<((), Vec<CallContent>), ToolRefusal> {
         let url = web::parse_url(&args.url)?;
         if !args.is_of_session {
-            ctx.env.shared.web.check(&url).map_err(|error| fetch_failure(&error))?;
+            ctx.env.shared.process.web.check(&url).map_err(|error| fetch_failure(&error))?;
         }
         Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))
     }
@@ -123,10 +123,11 @@ impl Tool for WebFetch {
         if let Some(page) = ctx.env.pages.get(&address, raw).filter(|_| offset > 0) {
             return page_part(&page, offset);
         }
+        let fetcher = &ctx.env.shared.process.web;
         let fetching = async {
-            match ctx.env.network.if_used().filter(|_| args.is_of_session) {
+            match ctx.env.shared.network.if_used().filter(|_| args.is_of_session) {
                 Some(network) => fetch_from_session(&ctx.env, network, url).await,
-                None => ctx.env.shared.web.fetch(url).await.map_err(|error| fetch_failure(&error)),
+                None => fetcher.fetch(url).await.map_err(|error| fetch_failure(&error)),
             }
         };
         let fetched = match ctx.cancel.run_until_cancelled(fetching).await {
@@ -137,9 +138,8 @@ impl Tool for WebFetch {
         if let Some(target) = &fetched.redirect {
             return redirect_outcome(&fetched, target);
         }
-        let shared = Arc::clone(&ctx.env.shared);
         let unfolding = async {
-            let _turn = shared.web.conversion_permit().await;
+            let _turn = fetcher.conversion_permit().await;
             spawn_blocking(move || web::to_page(&fetched, raw)).await
         };
         let page = match ctx.cancel.run_until_cancelled(unfolding).await {
@@ -148,7 +148,7 @@ impl Tool for WebFetch {
             None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if !(200..300).contains(&page.status) {
-            return bad_status_outcome(&page, ctx.env.shared.web.proxy_of(&page.url));
+            return bad_status_outcome(&page, fetcher.proxy_of(&page.url));
         }
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
@@ -184,7 +184,7 @@ async fn fetch_from_session(
         }
     };
     tokio::select! {
-        fetched = env.shared.web.fetch_through(url, &socket) => {
+        fetched = env.shared.process.web.fetch_through(url, &socket) => {
             fetched.map_err(|error| fetch_failure(&error))
         }
         () = connections => Err("Nothing was fetched: no connection could be made.".to_owned()),
@@ -203,7 +203,7 @@ async fn fetch_from_session(
     _: Arc<SessionNetwork>,
     url: Url,
 ) -> Result<FetchedBody, String> {
-    env.shared.web.fetch(url).await.map_err(|error| fetch_failure(&error))
+    env.shared.process.web.fetch(url).await.map_err(|error| fetch_failure(&error))
 }
 
 fn fetch_failure(error: &web::FetchError) -> String {

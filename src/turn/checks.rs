@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Turn, TurnStep};
+use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::cancellable_calls::CallTokens;
 use crate::turn::calls::cards::{
@@ -69,11 +69,11 @@ pub(super) struct TurnChecks {
 impl Turn {
     /// Runs the checks before the first edit of the turn, for comparison.
     pub(super) async fn check_before_edits(&mut self, calls: &[ToolCall]) {
-        let checks = self.services.checks.get();
+        let checks = self.conversation.checks.get();
         // In plan mode no edit is made.
         let is_needed = !checks.is_empty()
             && self.checks.before.is_none()
-            && self.services.mode.get() != Mode::Plan
+            && self.conversation.mode().get() != Mode::Plan
             && calls.iter().any(|call| self.may_edit(call));
         if !is_needed {
             return;
@@ -86,7 +86,7 @@ impl Turn {
         }
         self.checks.before = Some(before);
         // Changes that the checks have made are no edits.
-        self.services.env.checkpoint.take_changes();
+        self.conversation.env.shared.checkpoint.take_changes();
     }
 
     /// Notes whether these calls, which have run, have edited a file.
@@ -119,16 +119,16 @@ impl Turn {
     /// True if a call starts a helper that may edit, or is a command line that stands for a patch.
     fn edits_otherwise(&self, call: &ToolCall) -> bool {
         let Arguments::Object(arguments) = &call.arguments else { return false };
-        let Ok(tool) = self.services.tools.find(&call.name) else { return false };
+        let Ok(tool) = self.conversation.tools.find(&call.name) else { return false };
         if tools::patch_call(tool.name(), arguments).is_some() {
             return true;
         }
-        let helpers = &self.services.env.helpers;
+        let helpers = &self.conversation.env.helpers;
         tool.name() == AGENT_TOOL && tools::may_edit(arguments, helpers, |name| self.is_edit(name))
     }
 
     pub(super) fn is_edit(&self, name: &str) -> bool {
-        let view = self.services.tools.find(name).ok().and_then(|tool| tool.pending_view());
+        let view = self.conversation.tools.find(name).ok().and_then(|tool| tool.pending_view());
         let kind = view.map(|view| view.kind);
         matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
     }
@@ -138,7 +138,7 @@ impl Turn {
     pub(super) fn must_check(&mut self) -> bool {
         // Commands edit files, too, and so do helpers in the background. That is not known before, so they
         // count only if the checks ran before another edit of the turn.
-        self.checks.is_due |= self.services.env.checkpoint.take_changes();
+        self.checks.is_due |= self.conversation.env.shared.checkpoint.take_changes();
         let is_done = match self.history.messages.last().map(AsRef::as_ref) {
             Some(Message::Assistant(answer)) => answer.calls.is_empty(),
             _ => false,
@@ -164,7 +164,7 @@ impl Turn {
                 names.push(format!("`{name}`"));
             }
         }
-        self.services.env.checkpoint.take_changes();
+        self.conversation.env.shared.checkpoint.take_changes();
         let end = TurnStep::End(Ok(StopReason::EndTurn));
         if names.is_empty() || self.cancel.is_cancelled() {
             return end;
@@ -173,11 +173,11 @@ impl Turn {
         self.checks.rounds += 1;
         if self.checks.rounds > MAX_ROUNDS || self.budget.take_request().is_err() {
             let text = format!("{names} still says something new, and the turn ends all the same.");
-            self.services.client().update(Update::Notice(text));
+            self.conversation.client().update(Update::Notice(text));
             return end;
         }
         let text = format!("{names} says something new. The model is told.");
-        self.services.client().update(Update::Notice(text));
+        self.conversation.client().update(Update::Notice(text));
         let mut context = format!(
             "The user's checks were run after your edits. This is new since the turn began; correct \
              what your edits have caused, or say why it stays:\n{report}"
@@ -193,7 +193,7 @@ impl Turn {
     /// Runs a check as a call of ours with a card, which the model's conversation does not have. Returns
     /// `None` if it did not run to its end.
     async fn run_check(&mut self, check: &Check, when: &str) -> Option<CheckRun> {
-        let tool = self.services.tools.find(COMMAND_TOOL).ok()?;
+        let tool = self.conversation.tools.find(COMMAND_TOOL).ok()?;
         let id = CallId::from(format!("call-{}", self.history.mint()));
         // The limit is ours, so that no check goes on in the background.
         let arguments = json!({ "command": check.command, "timeout": TIME_LIMIT.as_secs() * 2 });
@@ -212,7 +212,7 @@ impl Turn {
             CallEnd::NotRun(refusal, _) | CallEnd::Cancelled(refusal, _) => {
                 let shown = refusal.for_user.clone();
                 let outcome = not_run(COMMAND_TOOL.to_owned(), Some(view), refusal);
-                self.services.log().finish_call(&id, outcome).written().await;
+                self.conversation.log().finish_call(&id, outcome).written().await;
                 self.cards.finish(failed_update(&id, &shown));
                 None
             }
@@ -226,15 +226,13 @@ impl Turn {
         arguments: Value,
         view: &CallView,
     ) -> CallEnd {
-        let services = &self.services;
+        let conversation = &self.conversation;
         let cancel = self.cancel.child_token();
         let runner = CallRunner::new(
-            Arc::clone(&services.env),
-            services.mode.clone(),
-            services.policy.clone(),
-            Arc::default(),
+            Arc::clone(&conversation.env),
+            SharedGrants::default(),
             CallOrigin::Conversation,
-            services.queue.clone(),
+            conversation.queue.clone(),
         );
         let running = async {
             let pending = runner.prepare(id.clone(), tool, arguments, CallTokens::of(&cancel))?;
@@ -242,7 +240,7 @@ impl Turn {
             // The user has written this command into the settings, so it is allowed exactly as it is.
             // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
             // a check may run what the model has written.
-            if services.policy.get().can_confine {
+            if conversation.rules().get().can_confine {
                 for effect in pending.effects()? {
                     runner.grants.lock().allow_exactly(effect);
                 }
@@ -271,7 +269,11 @@ impl Turn {
         let content = AssistantMessage::new(message.clone(), "", vec![call]);
         let answer = Arc::new(Message::Assistant(content));
         let audience = Audience::User;
-        self.services.log().add_entry(Entry::Message { id: message, message: answer, audience });
+        self.conversation.log().add_entry(Entry::Message {
+            id: message,
+            message: answer,
+            audience,
+        });
     }
 }
 
@@ -331,9 +333,10 @@ mod tests {
         let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
         let mut fixture = turn_fixture(replies, false, None);
         let registry = Registry::new(vec![Arc::new(TestTool::<true>), Arc::new(TestTool::<false>)]);
-        fixture.services.tools = Arc::new(Toolbox::new(Arc::new(registry), RemoteTools::default()));
+        fixture.conversation.tools =
+            Arc::new(Toolbox::new(Arc::new(registry), RemoteTools::default()));
         let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
-        fixture.services.checks.set(vec![check]);
+        fixture.conversation.checks.set(vec![check]);
         let begun = Instant::now();
         let done = fixture.turn(History::default()).run().await;
         assert!(matches!(done.result, Ok(StopReason::EndTurn)));

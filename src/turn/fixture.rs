@@ -13,18 +13,15 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
+    SharedGrants, SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
-use crate::tools::{
-    AnyTool, Registry, RemoteTools, SharedRules, SharedToolEnv, ToolEnv, Toolbox, built_in,
-};
+use crate::tools::{AnyTool, Registry, RemoteTools, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
 };
-use turnwright_policy::permission::SharedMode;
 use turnwright_store::{SessionLog, SessionRow, Store};
 use turnwright_types::client::{
     ChoiceKind, Client, CommandDisplay, PermissionAnswer, PermissionRequest, UserQuestion,
@@ -33,7 +30,6 @@ use turnwright_types::client::{
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, ProviderState};
 use turnwright_types::update::Update;
-use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Files, Roots};
 
 #[derive(Clone)]
@@ -220,10 +216,10 @@ impl RecordingClient {
     }
 }
 
-/// The services of a turn and the client that it talks to.
+/// The conversation of a turn and the client that it talks to.
 pub(crate) struct TurnFixture {
     pub(crate) client: Arc<RecordingClient>,
-    pub(crate) services: TurnServices,
+    pub(crate) conversation: Conversation,
     pub(crate) cancel: CancellationToken,
     _workspace: tempfile::TempDir,
 }
@@ -238,17 +234,14 @@ pub(crate) fn turn_fixture(
     let client = Arc::new(RecordingClient { never_answers, ..RecordingClient::default() });
     let mut tools = built_in();
     tools.extend(extra);
-    let mode = SharedMode::default();
-    let mut env = ToolEnv::new(
+    let env = ToolEnv::new(
+        Arc::default(),
         SessionId::from("fixture"),
         Files::new(Roots::new(workspace.path()).unwrap(), None),
-        Environment::default(),
         Arc::clone(&client) as Arc<dyn Client>,
         CommandDisplay::default(),
-        Arc::new(SharedToolEnv::default()),
     );
-    env.mode = mode.clone();
-    let services = TurnServices {
+    let conversation = Conversation {
         system_prompt: crate::turn::prompt::context::SYSTEM_PROMPT.into(),
         selection: SharedModelSelection::new(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
@@ -256,11 +249,9 @@ pub(crate) fn turn_fixture(
         ),
         tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
         env: Arc::new(env),
-        mode,
-        announced_mode: AnnouncedMode::default(),
-        folder_instructions: FolderInstructions::default(),
+        told: Told::default(),
+        grants: SharedGrants::default(),
         checks: SharedChecks::default(),
-        policy: SharedRules::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),
@@ -268,13 +259,8 @@ pub(crate) fn turn_fixture(
         queue: AdmissionQueue::default(),
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
-        truncation_reported: Arc::default(),
-        small_window_told: Arc::default(),
-        assumed_window_told: Arc::default(),
-        base_url_reported: Arc::default(),
-        context_missing: Arc::default(),
     };
-    TurnFixture { client, services, cancel: CancellationToken::new(), _workspace: workspace }
+    TurnFixture { client, conversation, cancel: CancellationToken::new(), _workspace: workspace }
 }
 
 /// A store in memory with one session, and the log of that session.

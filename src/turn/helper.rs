@@ -11,25 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
 use super::calls::cancellable_calls::CallTokens;
 use super::prompt::context;
-use super::{
-    AnnouncedMode, CacheGuard, CancellableCalls, FinishedTurn, FolderInstructions, SharedChecks,
-    SharedModelSelection, Turn, TurnServices,
-};
+use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::recording::in_same_session;
-use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
 use turnwright_llm::Model;
-use turnwright_policy::permission::Grants;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
-use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
@@ -37,12 +31,7 @@ use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_workspace::exec::Jobs;
 
-/// The instructions of a helper in addition to those of the session.
-const INSTRUCTIONS: &str = include_str!("helper/instructions.md");
-/// The most requests of a helper, without the one for its answer when they are used up.
-const MAX_REQUESTS: u32 = 30;
 /// The most bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// The least time between two updates of a card.
@@ -65,9 +54,7 @@ impl ModelFinder {
 /// Runs the helpers of one turn.
 #[derive(Clone, Debug)]
 pub(super) struct TurnHelpers {
-    services: TurnServices,
-    /// The session's grants; a helper in the background has a copy.
-    grants: Arc<Mutex<Grants>>,
+    conversation: Conversation,
 }
 
 struct HelperEnd {
@@ -88,9 +75,8 @@ struct HelperRecord {
 
 /// A helper that has not begun.
 struct OpenHelper {
-    services: TurnServices,
+    conversation: Conversation,
     client: Arc<HelperClient>,
-    grants: Arc<Mutex<Grants>>,
     tokens: CallTokens,
     /// Keeps other processes from writing to its session.
     lock: Option<SessionLock>,
@@ -112,8 +98,8 @@ impl HelperRunner for TurnHelpers {
 }
 
 impl TurnHelpers {
-    pub(super) fn new(services: TurnServices, grants: Arc<Mutex<Grants>>) -> TurnHelpers {
-        TurnHelpers { services, grants }
+    pub(super) fn new(conversation: Conversation) -> TurnHelpers {
+        TurnHelpers { conversation }
     }
 
     fn start_in_background(
@@ -122,9 +108,8 @@ impl TurnHelpers {
         call: CallId,
         record: HelperRecord,
     ) -> ToolOutcome {
-        let grants = self.grants.lock().clone();
-        self.grants = Arc::new(Mutex::new(grants));
-        let env = Arc::clone(&self.services.env);
+        self.conversation.grants = self.conversation.grants.detached();
+        let env = Arc::clone(&self.conversation.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
         let session = Arc::clone(&env);
@@ -169,34 +154,23 @@ impl TurnHelpers {
             Err(refusal) => return HelperEnd::failed(refusal),
         };
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
-        let waiting = self.services.env.helpers.slot(selection.get().model.concurrent_requests());
+        let waiting =
+            self.conversation.env.helpers.slot(selection.get().model.concurrent_requests());
         let Some(_slot) = tokens.call.run_until_cancelled(waiting).await else {
             return HelperEnd::failed(cancelled());
         };
-        let env = &self.services.env;
+        let env = &self.conversation.env;
         let lock = match env.log.store() {
             Some(store) => store.lock_session_when_released(&session).await.ok(),
             None => None,
         };
         written.written().await;
         let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
-        let mut services = self.services.clone();
-        services.env = Arc::new(helper_env(env, &session, &call, log, Arc::clone(&client) as _));
-        services.tools = Arc::new(services.tools.for_helper(task.kind.tools.as_deref()));
-        services.selection = selection;
-        services.system_prompt =
-            format!("{}\n{INSTRUCTIONS}{}", services.system_prompt, task.kind.instructions).into();
-        services.max_requests = services.max_requests.min(MAX_REQUESTS);
-        services.cancellable = CancellableCalls::default();
-        services.announced_mode = AnnouncedMode::default();
-        services.context_missing = Arc::default();
-        services.cache_guard = CacheGuard::default();
-        services.folder_instructions = FolderInstructions::default();
-        // The turn that has asked for the helper checks what it has edited.
-        services.checks = SharedChecks::default();
-        let grants = Arc::clone(&self.grants);
-        let helper = OpenHelper { services, client, grants, tokens, lock };
-        let whole = Jobs::output_folder(&env.shared.folders.state, &env.session);
+        let prefix = format!("{}p", short_id(&call));
+        let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
+        let conversation = self.conversation.for_helper(helper_env, selection, &task.kind);
+        let helper = OpenHelper { conversation, client, tokens, lock };
+        let whole = env.output_folder();
         let mut end = helper.converse(&task).await;
         if let Ok(text) = &mut end.result {
             shorten(text, whole.join(format!("{call}.md"))).await;
@@ -207,14 +181,14 @@ impl TurnHelpers {
 
     async fn selection(&self, task: &HelperTask) -> Result<SharedModelSelection, ToolRefusal> {
         let Some(name) = task.kind.model.clone() else {
-            return Ok(self.services.selection.clone());
+            return Ok(self.conversation.selection.clone());
         };
-        let finder = self.services.models.clone();
+        let finder = self.conversation.models.clone();
         let wanted = name.clone();
         let found = spawn_blocking(move || (finder.0)(&wanted)).await;
         let why = match found {
             Ok(Ok(model)) => {
-                let effort = self.services.selection.get().effort;
+                let effort = self.conversation.selection.get().effort;
                 return Ok(SharedModelSelection::new(model, effort));
             }
             Ok(Err(error)) => error_chain(&error),
@@ -229,18 +203,18 @@ impl TurnHelpers {
 
     /// Creates the session that keeps the helper's conversation, and records that this call starts it.
     fn create_session(&self, task: &HelperTask, call: &CallId) -> HelperRecord {
-        let env = &self.services.env;
+        let env = &self.conversation.env;
         let session = SessionId::random();
         let log = env.log.for_helper(session.clone(), call);
         let roots = env.files.roots();
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         let model = task.kind.model.clone();
         let row = SessionRow {
             real_cwd: roots.real_cwd().to_path_buf(),
             additional_folders: roots.additional_folders().map(Into::into).collect(),
             title: Some(redact::text(&task.view.title).into_owned()),
             helper_of: Some(env.session.clone()),
-            mode: Some(env.mode.get().id().to_owned()),
+            mode: Some(env.shared.mode.get().id().to_owned()),
             model: model.or_else(|| Some(selection.model.name().to_owned())),
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(session.clone(), roots.cwd().to_path_buf())
@@ -256,12 +230,12 @@ impl TurnHelpers {
 impl OpenHelper {
     /// Holds the conversation, and ends everything that the helper has left running.
     async fn converse(self, task: &HelperTask) -> HelperEnd {
-        let mut context = context::environment_lines(self.services.env.files.roots());
-        context.extend(self.services.mode_context());
+        let mut context = context::environment_lines(self.conversation.env.files.roots());
+        context.extend(self.conversation.mode_context());
         let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
-        let services = self.services.clone();
-        let finished = self.run_turn(services, parts).await;
-        let env = &self.services.env;
+        let conversation = self.conversation.clone();
+        let finished = self.run_turn(conversation, parts).await;
+        let env = &self.conversation.env;
         env.jobs.close().await;
         let calls = self.client.calls();
         let tokens = env.helpers.tokens();
@@ -274,18 +248,11 @@ impl OpenHelper {
     }
 
     /// Runs one turn and shows its progress on the card.
-    async fn run_turn(&self, services: TurnServices, parts: Vec<PromptPart>) -> FinishedTurn {
-        let grants = Arc::clone(&self.grants);
+    async fn run_turn(&self, conversation: Conversation, parts: Vec<PromptPart>) -> FinishedTurn {
         let CallTokens { call, turn } = self.tokens.clone();
-        let env = Arc::clone(&services.env);
-        let turn = Turn::of_helper(
-            services,
-            History::default(),
-            grants,
-            UserMessage { parts },
-            call,
-            turn,
-        );
+        let env = Arc::clone(&conversation.env);
+        let turn =
+            Turn::of_helper(conversation, History::default(), UserMessage { parts }, call, turn);
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -332,32 +299,6 @@ fn done(text: String, shown: String, raw: serde_json::Value) -> ToolOutcome {
 
 fn cancelled() -> ToolRefusal {
     ToolRefusal::cancelled("The user has cancelled the helper.")
-}
-
-/// The environment of a helper of this session.
-fn helper_env(
-    session: &ToolEnv,
-    id: &SessionId,
-    call: &CallId,
-    log: SessionLog,
-    client: Arc<dyn Client>,
-) -> ToolEnv {
-    // The model may read what is in the folder of its session.
-    let outputs = Jobs::output_folder(&session.shared.folders.state, &session.session);
-    let files = session.files.unseen();
-    let environment = session.command_environment.clone();
-    let shared = Arc::clone(&session.shared);
-    let mut env =
-        ToolEnv::new(id.clone(), files, environment, client, CommandDisplay::default(), shared);
-    env.jobs = Jobs::new(outputs).with_prefix(format!("{}p", short_id(call)));
-    env.mode = session.mode.clone();
-    env.rules = session.rules.clone();
-    env.confinement = session.confinement.clone();
-    env.guard = Arc::clone(&session.guard);
-    env.network = Arc::clone(&session.network);
-    env.checkpoint = session.checkpoint.clone();
-    env.log = log;
-    env
 }
 
 /// A short name for the helper of a call.

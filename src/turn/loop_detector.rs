@@ -88,6 +88,8 @@ pub(super) struct LoopDetector {
     answer: usize,
     /// How many answers in a row had only calls that cannot run.
     invalid_answers: usize,
+    /// The number of changes of files that it knows of.
+    known_changes: u64,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,16 @@ struct FailedEdits {
 }
 
 impl LoopDetector {
+    /// Begins after this number of changes of files.
+    pub(super) fn new(known_changes: u64) -> LoopDetector {
+        LoopDetector { known_changes, ..LoopDetector::default() }
+    }
+
+    /// Takes note of the number of changes of files by now. Returns true if there are new ones.
+    pub(super) fn note_changes(&mut self, changes: u64) -> bool {
+        std::mem::replace(&mut self.known_changes, changes) != changes
+    }
+
     /// Begins a new answer, to which the calls that are added next belong. `all_invalid` means that none of
     /// them can run, because the tool is unknown or the arguments are invalid.
     pub(super) fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
@@ -115,7 +127,7 @@ impl LoopDetector {
 
     /// Forgets everything, because the user has said something new.
     pub(super) fn reset(&mut self) {
-        *self = LoopDetector::default();
+        *self = LoopDetector::new(self.known_changes);
     }
 
     /// True if an edit has failed, so that a success counts as well.

@@ -32,15 +32,15 @@ impl Turn {
         results: &mut [ToolMessage],
         all_invalid: bool,
     ) -> Option<LoopQuestion> {
-        if !self.services.limits.stops_loops {
+        if !self.conversation.limits.stops_loops {
             return None;
         }
         let answer = self.history.messages.last().cloned()?;
         let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else {
             return None;
         };
-        let changes = self.services.env.checkpoint.change_count();
-        let ran_changes = std::mem::replace(&mut self.known_changes, changes) != changes;
+        let changes = self.conversation.env.shared.checkpoint.change_count();
+        let ran_changes = self.loops.note_changes(changes);
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
@@ -51,14 +51,14 @@ impl Turn {
                 ok: result.ok,
                 result: &result.text,
                 edited: may_matter.then(|| self.edited_path(call)).flatten(),
-                is_waiting: tools::is_waiting(&self.services.env, call),
+                is_waiting: tools::is_waiting(&self.conversation.env, call),
                 has_changed: ran_changes || result.ok && self.is_edit(&call.name),
             };
             match self.loops.add(&ended).or(found.take()) {
                 Some(LoopFinding::Remind(repetition)) => {
                     let note = self.reminder(repetition, call).await;
                     result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
-                    self.services.log().replace_result(&result.call, result.text.clone());
+                    self.conversation.log().replace_result(&result.call, result.text.clone());
                 }
                 Some(LoopFinding::Ask(repetition)) => {
                     question = Some(LoopQuestion { call: call.clone(), repetition });
@@ -72,7 +72,7 @@ impl Turn {
     /// The file that a call was to edit.
     fn edited_path<'a>(&self, call: &'a ToolCall) -> Option<&'a str> {
         let Arguments::Object(arguments) = &call.arguments else { return None };
-        let view = self.services.tools.find(&call.name).ok()?.pending_view()?;
+        let view = self.conversation.tools.find(&call.name).ok()?.pending_view()?;
         tools::edited_path(arguments).filter(|_| view.kind == ToolKind::Edit)
     }
 
@@ -93,7 +93,7 @@ impl Turn {
             ),
             Repetition::FailedEdit { times } => {
                 let Arguments::Object(arguments) = &call.arguments else { return String::new() };
-                let place = tools::current_place(&self.services.env, arguments).await;
+                let place = tools::current_place(&self.conversation.env, arguments).await;
                 let advice =
                     place.map_or("Read the file before the next one.".to_owned(), |text| {
                         format!(
@@ -108,7 +108,7 @@ impl Turn {
     /// Asks the user whether the turn goes on.
     pub(super) async fn ask_about_loop(&mut self, asked: LoopQuestion) -> TurnStep {
         let LoopQuestion { call, repetition } = asked;
-        if self.is_helper {
+        if self.is_helper() {
             return self.ask_for_report();
         }
         let what = description(repetition, &call);
@@ -118,7 +118,7 @@ impl Turn {
             options: [GO_ON, STOP, GUIDE].map(str::to_owned).to_vec(),
             allows_multiple: false,
         };
-        let client = Arc::clone(self.services.client());
+        let client = Arc::clone(self.conversation.client());
         let asking = self.cancel.run_until_cancelled(client.ask_user(question));
         let Some(reply) = asking.await else { return TurnStep::End(Ok(StopReason::Cancelled)) };
         let reason = match reply {
@@ -157,7 +157,7 @@ impl Turn {
             options: Vec::new(),
             allows_multiple: false,
         };
-        let client = Arc::clone(self.services.client());
+        let client = Arc::clone(self.conversation.client());
         let asking = self.cancel.run_until_cancelled(client.ask_user(question));
         let Some(reply) = asking.await else {
             return Some(TurnStep::End(Ok(StopReason::Cancelled)));
@@ -165,7 +165,7 @@ impl Turn {
         if let UserReply::Answered(words) = reply
             && self
                 .steering
-                .push(self.services.log(), None, UserMessage::text(words.join("\n")))
+                .push(self.conversation.log(), None, UserMessage::text(words.join("\n")))
                 .is_ok()
         {
             return Some(TurnStep::Sample);

@@ -15,15 +15,16 @@ mod next_step;
 mod prompt;
 mod room;
 mod selection;
-mod services;
+mod conversation;
+mod shared_grants;
 mod steering;
+mod told;
 
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::Mutex;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use turnwright_llm::LlmError;
-use turnwright_policy::permission::Grants;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
@@ -59,52 +59,59 @@ pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::{Check, SharedChecks};
+pub(crate) use conversation::Conversation;
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
 pub(crate) use prompt::context::{environment_lines, folder_lines, new_date_line, system_prompt};
-pub(crate) use prompt::folder_instructions::FolderInstructions;
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
-pub(crate) use selection::{AnnouncedMode, ModelSelection, SharedModelSelection};
-pub(crate) use services::TurnServices;
+pub(crate) use selection::{ModelSelection, SharedModelSelection};
+pub(crate) use shared_grants::SharedGrants;
 pub(crate) use steering::SteeringQueue;
+pub(crate) use told::Told;
 
-/// A turn that has not started yet. It takes the history and the grants by value and returns them
-/// in [`FinishedTurn`].
+/// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].
 #[derive(Debug)]
 pub(crate) struct Turn {
-    services: TurnServices,
+    conversation: Conversation,
     cancel: CancellationToken,
-    /// The turn of the session, which differs from `cancel` in a helper that a call waits for.
-    session_turn: CancellationToken,
     history: History,
     runner: CallRunner,
     budget: TurnBudget,
-    /// The silence of failed requests since the model last sent something.
-    silence: Duration,
-    /// The index of this turn's first message: the prompt, unless a summary stands for it.
-    first_message: usize,
-    /// The index of the message with the prompt. After a compaction that is the one with the summary.
-    prompt: usize,
+    prompt: TurnPrompt,
     room: RoomState,
     cards: OpenCards,
     loops: LoopDetector,
-    /// The number of changes of files that the loop detector knows of.
-    known_changes: u64,
     meter: SpendingMeter,
-    /// The part of a helper's spending that its session knows.
-    shared: (Spending, Option<f64>),
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
-    /// The prompt, until a client that follows prompts is told that it is part of the conversation.
-    unreported_prompt: Option<(MessageId, Arc<Message>)>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
-    /// True for a helper's turn, whose file changes belong to the turn of its session.
-    is_helper: bool,
+    /// Set for a helper's turn, whose file changes belong to the turn of its session.
+    helper: Option<HelperTurn>,
+}
+
+/// The place of a turn's prompt in the conversation.
+#[derive(Debug)]
+struct TurnPrompt {
+    /// The index of this turn's first message: the prompt, unless a summary stands for it.
+    first_message: usize,
+    /// The index of the message with the prompt. After a compaction that is the one with the summary.
+    index: usize,
+    /// The prompt, until a client that follows prompts is told that it is part of the conversation.
+    unreported: Option<(MessageId, Arc<Message>)>,
+}
+
+/// The part of a turn that only a helper's has.
+#[derive(Debug)]
+struct HelperTurn {
+    /// The turn of the session. It differs from the helper's own if a call waits for the helper.
+    session_turn: CancellationToken,
+    /// The part of the helper's spending that its session knows.
+    shared: (Spending, Option<f64>),
 }
 
 /// The result of a turn.
@@ -112,8 +119,6 @@ pub(crate) struct Turn {
 pub(crate) struct FinishedTurn {
     /// The conversation including this turn.
     pub history: History,
-    /// The remembered permission answers.
-    pub grants: Grants,
     pub result: Result<StopReason, Error>,
 }
 
@@ -150,104 +155,96 @@ enum TurnStep {
 
 impl Turn {
     pub(crate) fn new(
-        services: TurnServices,
+        conversation: Conversation,
         history: History,
-        grants: Grants,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
-        let grants = Arc::new(Mutex::new(grants));
-        let mut turn =
-            Turn::with_grants(services.clone(), history, Arc::clone(&grants), prompt, cancel);
-        if services.env.helpers.catalogue().is_some() {
-            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(services, grants)));
+        let mut turn = Turn::without_helpers(conversation.clone(), history, prompt, cancel);
+        if conversation.env.helpers.catalogue().is_some() {
+            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(conversation)));
         }
         turn
     }
 
-    /// A turn of a helper, which shares the grants of its session.
+    /// A turn of a helper.
     fn of_helper(
-        services: TurnServices,
+        conversation: Conversation,
         history: History,
-        grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
         session_turn: CancellationToken,
     ) -> Turn {
-        let limits = services.limits;
-        let turn = Turn::with_grants(services, history, grants, prompt, cancel);
+        let limits = conversation.limits;
+        let turn = Turn::without_helpers(conversation, history, prompt, cancel);
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(limits, &History::default());
-        Turn { is_helper: true, session_turn, meter, ..turn }
+        let helper = Some(HelperTurn { session_turn, shared: Default::default() });
+        Turn { meter, helper, ..turn }
     }
 
-    fn with_grants(
-        services: TurnServices,
+    fn without_helpers(
+        conversation: Conversation,
         mut history: History,
-        grants: Arc<Mutex<Grants>>,
         prompt: UserMessage,
         cancel: CancellationToken,
     ) -> Turn {
         let first_message = history.messages.len();
         let excerpt = excerpt(&prompt);
         history.push(Message::User(prompt));
-        let budget = TurnBudget::new(services.max_requests);
-        let mut limits = services.limits;
-        limits.set("turn_requests", f64::from(services.max_requests));
+        let budget = TurnBudget::new(conversation.max_requests);
+        let mut limits = conversation.limits;
+        limits.set("turn_requests", f64::from(conversation.max_requests));
         let meter = SpendingMeter::new(limits, &history);
         let cards = OpenCards::new(
-            Arc::clone(services.client()),
-            services.log().clone(),
-            services.cancellable.clone(),
+            Arc::clone(conversation.client()),
+            conversation.log().clone(),
+            conversation.cancellable.clone(),
         );
-        services.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
-        let known_changes = services.env.checkpoint.change_count();
+        conversation.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
+        let known_changes = conversation.env.shared.checkpoint.change_count();
         let runner = CallRunner::new(
-            Arc::clone(&services.env),
-            services.mode.clone(),
-            services.policy.clone(),
-            grants,
+            Arc::clone(&conversation.env),
+            conversation.grants.clone(),
             CallOrigin::Conversation,
-            services.queue.clone(),
+            conversation.queue.clone(),
         );
         Turn {
-            services,
-            session_turn: cancel.clone(),
+            conversation,
             cancel,
             history,
             runner,
             budget,
-            silence: Duration::ZERO,
-            first_message,
-            prompt: first_message,
+            prompt: TurnPrompt { first_message, index: first_message, unreported: None },
             room: RoomState::default(),
             cards,
-            loops: LoopDetector::default(),
-            known_changes,
+            loops: LoopDetector::new(known_changes),
             meter,
-            shared: Default::default(),
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
-            unreported_prompt: None,
             last_hidden: None,
-            is_helper: false,
+            helper: None,
         }
+    }
+
+    fn is_helper(&self) -> bool {
+        self.helper.is_some()
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its
     /// result.
     pub(crate) async fn run(mut self) -> FinishedTurn {
-        if !self.is_helper {
-            self.services.env.checkpoint.drop_costly_baseline();
-            self.services.env.helpers.open_questions(&self.cancel);
+        if !self.is_helper() {
+            self.conversation.env.shared.checkpoint.drop_costly_baseline();
+            self.conversation.env.helpers.open_questions(&self.cancel);
         }
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
         let mut step = self.first_step();
         let result = loop {
-            self.services.send_notices();
+            self.conversation.send_notices();
             step = match self.take_step(step).await {
                 ControlFlow::Continue(next) => next,
                 ControlFlow::Break(result) => break result,
@@ -309,8 +306,8 @@ impl Turn {
     /// Records the end of the turn in the history and in the log.
     async fn finish(mut self, mut result: Result<StopReason, Error>) -> FinishedTurn {
         self.report_prompt().await;
-        if !self.is_helper {
-            self.services.env.helpers.close_questions().await;
+        if !self.is_helper() {
+            self.conversation.env.helpers.close_questions().await;
         }
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
@@ -322,29 +319,29 @@ impl Turn {
         self.history.spent.time += self.began.elapsed();
         if matches!(result, Ok(StopReason::Refusal)) {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
-            self.history.messages.truncate(self.first_message);
-            self.services.log().add_entry(Entry::Refused);
-            self.services.forget_told_context();
+            self.history.messages.truncate(self.prompt.first_message);
+            self.conversation.log().add_entry(Entry::Refused);
+            self.conversation.forget_told_context();
         } else if let Some(note) = unanswered_note(&self.history, &result) {
             self.push_hidden_message(note);
         }
         self.keep_unread_steering();
-        if !self.is_helper {
-            calls::file_change_recorder::end_turn(&self.services, &self.cancel).await;
+        if !self.is_helper() {
+            calls::file_change_recorder::end_turn(&self.conversation, &self.cancel).await;
         }
         self.share_spending();
         let why = result.as_ref().map_or("error", |stop| stop.as_str());
-        let written = self.services.log().end_turn(why, self.history.minted, self.history.cost);
+        let written = self.conversation.log().end_turn(why, self.history.minted, self.history.cost);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
-        self.services.send_notices();
-        FinishedTurn { history: self.history, grants: self.runner.grants(), result }
+        self.conversation.send_notices();
+        FinishedTurn { history: self.history, result }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first
     /// turn has their tools.
     async fn wait_for_servers(&mut self) {
-        let remote_tools = self.services.tools.remote_tools();
+        let remote_tools = self.conversation.tools.remote_tools();
         let Some(limit) = remote_tools.take_wait_limit() else { return };
         let settled = self.cancel.run_until_cancelled(remote_tools.servers_settled());
         tokio::time::timeout(limit, settled).await.ok();
@@ -358,29 +355,31 @@ impl Turn {
                  added as soon as they connect.",
                 late.join(", ")
             );
-            self.services.client().update(Update::Notice(text));
+            self.conversation.client().update(Update::Notice(text));
         }
     }
 
     /// Writes the prompt to the log. The model gets it meanwhile; the user sees nothing of the answer before
     /// it is stored.
     fn log_prompt(&mut self) {
-        let Some(message) = self.history.messages.get(self.first_message).cloned() else { return };
+        let Some(message) = self.history.messages.get(self.prompt.first_message).cloned() else {
+            return;
+        };
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Both;
         let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
-        self.services.log().add_entry(entry);
-        self.unreported_prompt = Some((id, message));
+        self.conversation.log().add_entry(entry);
+        self.prompt.unreported = Some((id, message));
     }
 
     /// Tells the client that the prompt is part of the conversation, before anything that follows from it. A
     /// request tells it while it waits for the model.
     async fn report_prompt(&mut self) {
-        let Some((id, message)) = self.unreported_prompt.take() else { return };
-        if self.services.client().follows_prompts() {
+        let Some((id, message)) = self.prompt.unreported.take() else { return };
+        if self.conversation.client().follows_prompts() {
             // The prompt is stored before the client is told of it.
-            self.services.log().flush().written().await;
-            self.services.report_message(None, &id, &message);
+            self.conversation.log().flush().written().await;
+            self.conversation.report_message(None, &id, &message);
         }
     }
 
@@ -391,7 +390,7 @@ impl Turn {
         let id = MessageId::from(format!("msg-{}", self.history.mint()));
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
-        self.last_hidden = Some(self.services.log().add_entry(entry));
+        self.last_hidden = Some(self.conversation.log().add_entry(entry));
     }
 
     /// Tells the model why it was stopped, if no answer of it is the last message.
@@ -403,8 +402,8 @@ impl Turn {
 
     /// Tells the model that the user has changed the mode during the turn.
     fn announce_mode_change(&mut self) {
-        if self.services.announced_mode.is_known()
-            && let Some(line) = self.services.mode_context()
+        if self.conversation.told.knows_mode()
+            && let Some(line) = self.conversation.mode_context()
         {
             let text = format!("The user has changed the mode.\n{line}");
             let message = UserMessage { parts: vec![PromptPart::Context(text)] };
@@ -422,7 +421,7 @@ impl Turn {
 
     async fn wait(&mut self, delay: Duration, why: Option<String>) -> TurnStep {
         if let Some(why) = why {
-            self.services.client().update(Update::Notice(why));
+            self.conversation.client().update(Update::Notice(why));
         }
         let mut left = delay;
         loop {
@@ -431,7 +430,9 @@ impl Turn {
             let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
             let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
             let Some(next) = next.filter(|_| !is_over) else { return TurnStep::Sample };
-            self.services.client().update(Update::Notice(format!("{} s left.", next.as_secs())));
+            self.conversation
+                .client()
+                .update(Update::Notice(format!("{} s left.", next.as_secs())));
             left = next;
         }
     }

@@ -34,6 +34,8 @@ pub(super) struct TurnBudget {
     retries: u32,
     fragile_retries: u32,
     broken_streams: u32,
+    /// The silence of failed requests since the model last sent something.
+    pub(super) silence: Duration,
     /// How long the server was waited for since it last answered.
     outage: Duration,
     cuts: u32,
@@ -57,6 +59,7 @@ impl TurnBudget {
             retries: MAX_RETRIES,
             fragile_retries: MAX_FRAGILE_RETRIES,
             broken_streams: MAX_BROKEN_STREAMS,
+            silence: Duration::ZERO,
             outage: Duration::ZERO,
             cuts: MAX_CUT_CALLS,
             resumptions: MAX_RESUMPTIONS,

@@ -1,11 +1,10 @@
-//! The settings that the session changes and its turn reads: model, effort, mode, rules.
+//! The model and its effort, which the session changes and its turn reads.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use turnwright_llm::{Model, ReasoningEffort};
-use turnwright_policy::permission::Mode;
 
 /// The model of a session and its reasoning effort.
 #[derive(Clone, Debug)]
@@ -60,26 +59,5 @@ impl SharedModelSelection {
     /// Takes note that the current model has answered.
     pub(super) fn forget_previous(&self) {
         self.0.lock().previous = None;
-    }
-}
-
-/// The mode that the model was last told; `None` if that message is no longer in its context.
-// Held only to copy a value.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AnnouncedMode(Arc<Mutex<Option<Mode>>>);
-
-impl AnnouncedMode {
-    /// Marks the mode as unknown to the model.
-    pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
-    }
-
-    pub(super) fn is_known(&self) -> bool {
-        self.0.lock().is_some()
-    }
-
-    /// Marks this mode as told. Returns the one before.
-    pub(super) fn announce(&self, mode: Mode) -> Option<Mode> {
-        self.0.lock().replace(mode)
     }
 }

@@ -117,18 +117,18 @@ impl Turn {
 
     /// Adds what the user has said to the conversation, before the next request.
     pub(super) async fn add_steering(&mut self) {
-        let log = self.services.log().clone();
+        let log = self.conversation.log().clone();
         let joined = self.steering.move_into(&mut self.history, &log, Some(CONTEXT));
         if joined.is_empty() {
             return;
         }
         self.loops.reset();
         self.report_prompt().await;
-        if self.services.client().follows_prompts() {
+        if self.conversation.client().follows_prompts() {
             // The words are stored before the client is told of them.
             log.flush().written().await;
         }
-        self.services.report_joined(joined);
+        self.conversation.report_joined(joined);
     }
 
     /// The step after an answer that needs none: one more request if the user has said something since
@@ -146,12 +146,12 @@ impl Turn {
     /// Keeps what the user has said for the next prompt, because this turn makes no further request.
     pub(super) fn keep_unread_steering(&mut self) {
         self.steering.close();
-        let log = self.services.log().clone();
+        let log = self.conversation.log().clone();
         let joined = self.steering.move_into(&mut self.history, &log, None);
         let is_unread = !joined.is_empty();
-        self.services.report_joined(joined);
+        self.conversation.report_joined(joined);
         if is_unread {
-            self.services.client().update(Update::Notice(UNREAD_NOTICE.to_owned()));
+            self.conversation.client().update(Update::Notice(UNREAD_NOTICE.to_owned()));
         }
     }
 }

@@ -80,13 +80,7 @@ impl Tool for PanickingTool {
 
 impl TurnFixture {
     pub(super) fn turn(&self, history: History) -> Turn {
-        Turn::new(
-            self.services.clone(),
-            history,
-            Grants::default(),
-            UserMessage::text("go"),
-            self.cancel.clone(),
-        )
+        Turn::new(self.conversation.clone(), history, UserMessage::text("go"), self.cancel.clone())
     }
 }
 
@@ -176,7 +170,7 @@ async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
     let call = || ScriptedReply::Calls(vec![("list_dir", json!({}))]);
     let mut fixture =
         turn_fixture(vec![call(), call(), ScriptedReply::Text("Half done."), call()], false, None);
-    fixture.services.max_requests = 2;
+    fixture.conversation.max_requests = 2;
     let done = fixture.turn(History::default()).run().await;
     assert!(matches!(done.result, Ok(StopReason::MaxTurnRequests)));
     assert_eq!(

@@ -48,13 +48,19 @@ struct SessionLogInner {
     row: Mutex<Option<SessionRow>>,
     /// Held while a write is submitted, which does not wait.
     submitted: Mutex<Submitted>,
-    /// Why a write failed, until it was reported.
-    unreported_error: Arc<Mutex<Option<StoreError>>>,
-    /// The last commit that was waited for has timed out.
-    is_hung: Arc<AtomicBool>,
+    failures: Arc<WriteFailures>,
     delivered: Mutex<DeliveredNotices>,
     /// Where file changes are recorded, if not here.
     changes: Option<ChangeTarget>,
+}
+
+/// The failures of a session's writes.
+#[derive(Debug, Default)]
+struct WriteFailures {
+    /// Why a write failed, until it was reported.
+    unreported: Mutex<Option<StoreError>>,
+    /// The last commit that was waited for has timed out.
+    is_hung: AtomicBool,
 }
 
 /// How far the writes of a session have come.
@@ -74,8 +80,7 @@ type Commit = Shared<oneshot::Receiver<Result<(), StoreError>>>;
 #[must_use = "what must not be lost has to be waited for"]
 pub struct PendingWrite {
     waiting: Option<Commit>,
-    unreported_error: Arc<Mutex<Option<StoreError>>>,
-    is_hung: Arc<AtomicBool>,
+    failures: Arc<WriteFailures>,
 }
 
 impl PendingWrite {
@@ -93,16 +98,16 @@ impl PendingWrite {
     /// [`SessionLog::take_notices`] reports why.
     pub async fn written(mut self) {
         let Some(waiting) = self.waiting.take() else { return };
-        let is_hung = self.is_hung.load(Ordering::Relaxed);
+        let is_hung = self.failures.is_hung.load(Ordering::Relaxed);
         let waiting = timeout(if is_hung { SHORT_WAIT } else { COMMIT_WAIT }, waiting);
         let Ok(result) = waiting.await else {
-            if !self.is_hung.swap(true, Ordering::Relaxed) {
+            if !self.failures.is_hung.swap(true, Ordering::Relaxed) {
                 let why = "the disk does not respond; new messages are written when it does";
                 self.note(StoreError::Unusable(why.to_owned()));
             }
             return;
         };
-        self.is_hung.store(false, Ordering::Relaxed);
+        self.failures.is_hung.store(false, Ordering::Relaxed);
         let result = result.unwrap_or(Err(StoreError::Closed));
         // Storage faults are reported by the store itself, which also retries the write.
         if let Err(error) = result
@@ -123,7 +128,7 @@ impl PendingWrite {
 
     fn note(&self, error: StoreError) {
         tracing::error!(%error, "a write of the session failed");
-        *self.unreported_error.lock() = Some(error);
+        *self.failures.unreported.lock() = Some(error);
     }
 }
 
@@ -158,8 +163,7 @@ impl SessionLog {
             turn: AtomicU64::new(0),
             row: Mutex::default(),
             submitted: Mutex::default(),
-            unreported_error: Arc::default(),
-            is_hung: Arc::default(),
+            failures: Arc::default(),
             delivered: Mutex::default(),
         })))
     }
@@ -177,7 +181,7 @@ impl SessionLog {
         let Some(inner) = &self.0 else { return Vec::new() };
         let mut delivered = inner.delivered.lock();
         let mut notices = inner.store.health().undelivered_notices(&mut delivered);
-        let unreported_error = inner.unreported_error.lock().take();
+        let unreported_error = inner.failures.unreported.lock().take();
         notices.extend(
             unreported_error.map(|error| format!("Part of this session was not saved: {error}.")),
         );
@@ -592,11 +596,7 @@ impl BegunTurn {
 
 impl SessionLogInner {
     fn pending(&self, waiting: Option<Commit>) -> PendingWrite {
-        PendingWrite {
-            waiting,
-            unreported_error: Arc::clone(&self.unreported_error),
-            is_hung: Arc::clone(&self.is_hung),
-        }
+        PendingWrite { waiting, failures: Arc::clone(&self.failures) }
     }
 
     /// The session's key. Inserts the session if it is missing.

@@ -1,6 +1,6 @@
 //! The client of a session in version 2: updates, the session's state, and questions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::encode::{self, CancelNews};
-use super::previews::ShownPreviews;
+use super::previews::{self, ShownPreview};
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::schema;
 use crate::acp::user_question::UserQuestions;
@@ -26,7 +26,9 @@ use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
 use turnwright_types::message::PromptPart;
 use turnwright_types::redact;
-use turnwright_types::update::{COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, Update};
+use turnwright_types::update::{
+    COMMAND_TOOL, CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update,
+};
 
 /// The client of one session.
 pub(in crate::acp) struct AcpClientV2 {
@@ -39,17 +41,24 @@ pub(in crate::acp) struct AcpClientV2 {
     tasks: TaskTracker,
     /// The prompt whose turn has begun last; no prompt has the key 0.
     running_prompt: AtomicU64,
-    /// The commands whose cards are not final.
-    // Held only to look something up.
-    commands: Mutex<HashMap<CallId, ShownCommand>>,
-    /// The calls that the client was told it can cancel.
-    // Held only to look something up.
-    cancellable: Mutex<HashSet<CallId>>,
-    previews: ShownPreviews,
+    /// The calls whose cards are not final.
+    // Held only to look something up, and to compare a text with its beginning.
+    calls: Mutex<HashMap<CallId, ShownCall>>,
 }
 
 /// Why a call without an answer is not executed.
 const DISMISSED: &str = "the question was dismissed";
+
+/// The client's knowledge of a call.
+#[derive(Debug, Default)]
+struct ShownCall {
+    /// Set for a command.
+    command: Option<ShownCommand>,
+    /// True if the client was told that it can cancel the call.
+    can_cancel: bool,
+    /// The part that it shows of the file that the call is going to write.
+    preview: Option<ShownPreview>,
+}
 
 /// The client's knowledge of a command's terminal.
 #[derive(Debug, Default)]
@@ -87,9 +96,7 @@ impl AcpClientV2 {
             prompts,
             tasks,
             running_prompt: AtomicU64::new(0),
-            commands: Mutex::default(),
-            cancellable: Mutex::default(),
-            previews: ShownPreviews::default(),
+            calls: Mutex::default(),
         }
     }
 
@@ -128,11 +135,11 @@ impl AcpClientV2 {
         UserWait { client: self, is_running }
     }
 
-    /// Records the line and the folder of a command, which the update of its terminal contains.
+    /// Records that a call is a command, and its line and its folder, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
+        let mut calls = self.calls.lock();
+        let command = calls.entry(id.clone()).or_default().command.get_or_insert_default();
         let Some(arguments) = arguments else { return };
-        let mut commands = self.commands.lock();
-        let command = commands.entry(id.clone()).or_default();
         command.line = arguments["command"].as_str().map(str::to_owned);
         let folder = arguments["workdir"].as_str().or_else(|| arguments["cwd"].as_str());
         command.is_in_cwd = folder.is_none();
@@ -140,7 +147,8 @@ impl AcpClientV2 {
 
     /// Sends an update of a card, after that of the terminal that it shows.
     fn update_call(&self, mut update: CallUpdate) {
-        let is_command = self.commands.lock().contains_key(&update.id);
+        let is_command =
+            self.calls.lock().get(&update.id).is_some_and(|call| call.command.is_some());
         if is_command {
             self.note_command(&update.id, update.raw_input.as_ref());
         }
@@ -151,7 +159,7 @@ impl AcpClientV2 {
         }
         let cancel = self.note_cancel(&update);
         if update.status.is_final() {
-            let ended = self.commands.lock().remove(&update.id);
+            let ended = self.calls.lock().remove(&update.id).and_then(|call| call.command);
             if ended.is_some_and(|command| command.terminal == ShownTerminal::Running) {
                 // Nothing has told the end, because the turn has crashed.
                 self.end_terminal(&update.id, &TerminalExit::default());
@@ -163,7 +171,7 @@ impl AcpClientV2 {
             return self.update_terminal(&update.id, delta);
         }
         let call = update.id.clone();
-        let more = self.previews.take_more(&mut update);
+        let more = self.take_more_of_preview(&mut update);
         encode::send_call_update(self.peer.outbox(), &self.session, update, cancel);
         if let Some(content) = more {
             self.send(&json!({
@@ -176,20 +184,30 @@ impl AcpClientV2 {
     /// The news of an update about cancelling the call: that it can be done from now on, or no longer.
     fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
         if update.status.is_final() {
-            let was_offered = self.cancellable.lock().remove(&update.id);
+            let calls = self.calls.lock();
+            let was_offered = calls.get(&update.id).is_some_and(|call| call.can_cancel);
             return if was_offered { CancelNews::Withdrawn } else { CancelNews::None };
         }
         if !update.can_cancel {
             return CancelNews::None;
         }
-        self.cancellable.lock().insert(update.id.clone());
+        self.calls.lock().entry(update.id.clone()).or_default().can_cancel = true;
         CancelNews::Offered
     }
 
+    /// Like [`previews::take_more`].
+    fn take_more_of_preview(&self, update: &mut CallUpdate) -> Option<Value> {
+        let mut calls = self.calls.lock();
+        if update.status == ToolCallStatus::Pending {
+            calls.entry(update.id.clone()).or_default();
+        }
+        previews::take_more(&mut calls.get_mut(&update.id)?.preview, update)
+    }
+
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
-        let mut commands = self.commands.lock();
-        let new_command =
-            commands.get_mut(call).filter(|command| command.terminal == ShownTerminal::None);
+        let mut calls = self.calls.lock();
+        let command = calls.get_mut(call).and_then(|known| known.command.as_mut());
+        let new_command = command.filter(|command| command.terminal == ShownTerminal::None);
         let Some(command) = new_command else { return };
         command.terminal = ShownTerminal::Running;
         let mut update = json!({
@@ -202,7 +220,7 @@ impl AcpClientV2 {
         if command.is_in_cwd {
             update["cwd"] = self.cwd.to_string_lossy().into();
         }
-        drop(commands);
+        drop(calls);
         self.send(&update);
     }
 
@@ -220,9 +238,11 @@ impl AcpClientV2 {
             self.send(&update);
         }
         let Some(exit) = &delta.exit else { return };
-        if let Some(command) = self.commands.lock().get_mut(call) {
+        let mut calls = self.calls.lock();
+        if let Some(command) = calls.get_mut(call).and_then(|known| known.command.as_mut()) {
             command.terminal = ShownTerminal::Settled;
         }
+        drop(calls);
         if !delta.goes_on {
             self.end_terminal(call, exit);
         }
@@ -289,11 +309,10 @@ impl Client for AcpClientV2 {
             }
             Update::ToolCall { ref id, ref name, ref raw_input, can_cancel, .. } => {
                 if name == COMMAND_TOOL {
-                    self.commands.lock().entry(id.clone()).or_default();
                     self.note_command(id, raw_input.as_ref());
                 }
                 if can_cancel {
-                    self.cancellable.lock().insert(id.clone());
+                    self.calls.lock().entry(id.clone()).or_default().can_cancel = true;
                 }
                 let news = if can_cancel { CancelNews::Offered } else { CancelNews::None };
                 encode::send_new_call(self.peer.outbox(), &self.session, update, news);

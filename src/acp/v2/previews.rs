@@ -1,65 +1,57 @@
 //! The file that a call is going to write, while the model is still writing it. The client gets each line once:
 //! the first lines as the content of the card, and those that follow as further items of it.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::diffs;
 use turnwright_types::effect::CallContent;
 use turnwright_types::hash::std_hash;
-use turnwright_types::ids::CallId;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
-/// The previews that clients show now.
-// Held only to look something up, and to compare a text with its beginning.
-#[derive(Default)]
-pub(super) struct ShownPreviews(Mutex<HashMap<CallId, ShownPreview>>);
-
 /// The part of a file that the client shows.
-struct ShownPreview {
+#[derive(Debug)]
+pub(super) struct ShownPreview {
     bytes: usize,
     lines: usize,
     /// The hash of what is shown.
     hash: u64,
 }
 
-impl ShownPreviews {
-    /// Takes the preview out of an update if the client shows its beginning, and returns the item with the lines
-    /// that are new.
-    pub(super) fn take_more(&self, update: &mut CallUpdate) -> Option<Value> {
-        let mut shown = self.0.lock();
-        if update.status != ToolCallStatus::Pending {
-            shown.remove(&update.id);
-            return None;
-        }
-        let mut content = update.content.take()?;
-        let [CallContent::Diff { path, old: None, new, .. }] = content.as_mut_slice() else {
-            update.content = Some(content);
-            shown.remove(&update.id);
-            return None;
-        };
-        // The last line may not be complete. A key is never split in two, since it has no line break.
-        new.truncate(text::whole_lines(new).len());
-        let before = shown.get(&update.id);
-        let added = before.and_then(|preview| Some((preview.lines, preview.added_to(new)?)));
-        let more = match added {
-            Some((_, "")) => None,
-            Some((lines, added)) => Some(diffs::added_lines(path, lines + 1, added)),
-            None => None,
-        };
-        let is_other = added.is_none();
-        let preview = ShownPreview::of(new);
-        if preview.bytes > 0 {
-            if is_other {
-                update.content = Some(content);
-            }
-            shown.insert(update.id.clone(), preview);
-        }
-        more
+/// Takes the preview out of an update if the client shows its beginning, and returns the item with the lines that
+/// are new. `shown` is the part that the client shows of the same call.
+pub(super) fn take_more(
+    shown: &mut Option<ShownPreview>,
+    update: &mut CallUpdate,
+) -> Option<Value> {
+    if update.status != ToolCallStatus::Pending {
+        *shown = None;
+        return None;
     }
+    let mut content = update.content.take()?;
+    let [CallContent::Diff { path, old: None, new, .. }] = content.as_mut_slice() else {
+        update.content = Some(content);
+        *shown = None;
+        return None;
+    };
+    // The last line may not be complete. A key is never split in two, since it has no line break.
+    new.truncate(text::whole_lines(new).len());
+    let before = shown.as_ref();
+    let added = before.and_then(|preview| Some((preview.lines, preview.added_to(new)?)));
+    let more = match added {
+        Some((_, "")) => None,
+        Some((lines, added)) => Some(diffs::added_lines(path, lines + 1, added)),
+        None => None,
+    };
+    let is_other = added.is_none();
+    let preview = ShownPreview::of(new);
+    if preview.bytes > 0 {
+        if is_other {
+            update.content = Some(content);
+        }
+        *shown = Some(preview);
+    }
+    more
 }
 
 impl ShownPreview {
@@ -91,7 +83,7 @@ mod tests {
 
     #[test]
     fn each_line_is_shown_once_unless_another_text_begins() {
-        let shown = ShownPreviews::default();
+        let mut shown = None;
         let table = [
             ("on", None, None),
             ("one\ntw", Some("one\n"), None),
@@ -102,7 +94,7 @@ mod tests {
         ];
         for (text, whole, hunk) in table {
             let mut update = preview(text);
-            let more = shown.take_more(&mut update);
+            let more = take_more(&mut shown, &mut update);
             let patch = more.as_ref().map(|item| item["patch"]["text"].as_str().unwrap());
             assert_eq!(patch.map(|patch| &patch[patch.find("@@").unwrap()..]), hunk, "{text}");
             let content = update.content.map(|mut content| match content.remove(0) {
@@ -113,8 +105,8 @@ mod tests {
         }
         let mut done = preview("other\nthan before\n that\nand more\n");
         done.status = ToolCallStatus::Completed;
-        assert_eq!(shown.take_more(&mut done), None);
+        assert_eq!(take_more(&mut shown, &mut done), None);
         assert!(done.content.is_some(), "the result is shown as a whole");
-        assert!(shown.0.lock().is_empty());
+        assert!(shown.is_none());
     }
 }

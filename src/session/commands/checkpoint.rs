@@ -8,8 +8,9 @@ use tokio_util::sync::CancellationToken;
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::session::SessionHost;
 use crate::session::open::replay::{self, HistoryBuilder};
-use crate::session::undo::{UndoContext, UndoNews, UndoRequest, undo_news};
-use crate::turn::TurnServices;
+use crate::session::pending_context::UnsentContext;
+use crate::session::undo::{UndoContext, UndoRequest, undo_news};
+use crate::turn::Conversation;
 use turnwright_store::{RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::message::{History, StopReason};
 
@@ -19,8 +20,8 @@ const PAGE_SIZE: usize = 64;
 /// A command with what it works on.
 pub(super) struct CheckpointTask {
     host: Arc<SessionHost>,
-    services: TurnServices,
-    news: UndoNews,
+    conversation: Conversation,
+    unsent: UnsentContext,
     history: History,
     pub(super) arguments: String,
     cancel: CancellationToken,
@@ -40,31 +41,30 @@ pub(super) fn start(
     let message = call.begin_turn(session, kind);
     let mut task = CheckpointTask {
         host: Arc::clone(&session.host),
-        services: session.services.clone(),
-        news: session.context.undo_news.clone(),
+        conversation: session.conversation.clone(),
+        unsent: session.context.unsent.clone(),
         history: session.history.clone(),
         arguments: call.arguments,
         cancel: call.cancel,
     };
-    let grants = session.grants.clone();
     PromptWork::of_command(async move {
         // File changes of the last turn may still be on their way into the store.
-        task.services.env.checkpoint.wait_for_late_tasks().await;
+        task.conversation.env.shared.checkpoint.wait_for_late_tasks().await;
         let answer = work(&mut task).await;
         let text = answer.unwrap_or_else(|error| format!("This failed: {error}."));
-        task.services.say(message, text);
+        task.conversation.say(message, text);
         let is_cancelled = task.cancel.is_cancelled();
         let stop = if is_cancelled { StopReason::Cancelled } else { StopReason::EndTurn };
-        finish_command(task.services.log(), task.history, grants, stop).await
+        finish_command(task.conversation.log(), task.history, stop).await
     })
 }
 
 impl CheckpointTask {
     pub(super) fn context(&self) -> UndoContext {
-        let env = &self.services.env;
+        let env = &self.conversation.env;
         UndoContext {
             store: self.host.store().clone(),
-            log: self.services.log().clone(),
+            log: self.conversation.log().clone(),
             files: env.files.clone(),
             session: env.session.clone(),
             cancel: self.cancel.clone(),
@@ -88,9 +88,9 @@ impl CheckpointTask {
             UndoRequest::Undo(count) => count.saturating_sub(planned.turns.len()),
             UndoRequest::Since(_) | UndoRequest::Redo => 0,
         };
-        let client = Arc::clone(self.services.client());
+        let client = Arc::clone(self.conversation.client());
         let report = context.execute(planned, move |update| client.update(update)).await;
-        self.news.set(undo_news(&context.store, &context.session).await);
+        self.unsent.set_undo_news(undo_news(&context.store, &context.session).await);
         let mut text = report.text(context.files.roots());
         if missing > 0 {
             text.push_str("\nNo earlier turn has file changes to undo.\n");
@@ -101,7 +101,7 @@ impl CheckpointTask {
     /// Rebuilds the history from the stored entries that still count.
     pub(super) async fn reload(&mut self) -> Result<(), StoreError> {
         self.history = rebuild_history(&self.context(), &self.history).await?;
-        self.services.forget_told_context();
+        self.conversation.forget_told_context();
         Ok(())
     }
 }

@@ -9,11 +9,11 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 }
 
 fn clear(session: &mut SessionActor) -> String {
-    let SessionActor { history, services, .. } = session;
+    let SessionActor { history, conversation, .. } = session;
     history.messages.clear();
     history.meter.forget_count();
     history.learned_window = LearnedWindow::default();
-    services.forget_told_context();
-    services.log().add_entry(Entry::Cleared);
+    conversation.forget_told_context();
+    conversation.log().add_entry(Entry::Cleared);
     "Conversation cleared. Files were not changed.".to_owned()
 }

@@ -2,7 +2,7 @@
 //! changes made it miss.
 
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::turn::{self, TurnServices};
+use crate::turn::{self, Conversation};
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::token_meter::{json_weight, message_weight, text_weight};
 
@@ -23,14 +23,14 @@ struct WindowParts {
 }
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    call.answer(session, |session| report(&session.history, &session.services))
+    call.answer(session, |session| report(&session.history, &session.conversation))
 }
 
 /// The text for the user.
-fn report(history: &History, services: &TurnServices) -> String {
-    let model = services.selection.get().model;
+fn report(history: &History, conversation: &Conversation) -> String {
+    let model = conversation.selection.get().model;
     let window = turn::window(model.as_ref(), history);
-    let parts = window_parts(history, services, window);
+    let parts = window_parts(history, conversation, window);
     let fixed = parts.system + parts.built_in_tools + parts.mcp_tools;
     let used = history.meter.estimate(&history.messages, || fixed);
     let is_assumed = turn::is_window_assumed(model.as_ref(), history);
@@ -53,7 +53,7 @@ fn report(history: &History, services: &TurnServices) -> String {
             text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
         }
     }
-    let (requests, usage, breaks) = services.cache_guard.report();
+    let (requests, usage, breaks) = conversation.cache_guard.report();
     if let Some(usage) = usage.filter(|usage| usage.input > 0) {
         let percent = usage.cached.saturating_mul(100) / usage.input;
         text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));
@@ -70,12 +70,12 @@ fn report(history: &History, services: &TurnServices) -> String {
     text
 }
 
-fn window_parts(history: &History, services: &TurnServices, window: u64) -> WindowParts {
+fn window_parts(history: &History, conversation: &Conversation, window: u64) -> WindowParts {
     let mut parts =
-        WindowParts { system: text_weight(&services.system_prompt), ..WindowParts::default() };
-    let offer = services.offer();
-    let (built_in, _) = services.tools.overview(&offer);
-    for spec in services.tools.specs(&offer, Some(window)).iter() {
+        WindowParts { system: text_weight(&conversation.system_prompt), ..WindowParts::default() };
+    let offer = conversation.offer();
+    let (built_in, _) = conversation.tools.overview(&offer);
+    for spec in conversation.tools.specs(&offer, Some(window)).iter() {
         let weight = text_weight(&spec.name)
             + text_weight(&spec.description)
             + json_weight(&spec.parameters);

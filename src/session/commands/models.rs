@@ -10,10 +10,10 @@ use turnwright_llm::Model;
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let host = Arc::clone(&session.host);
-    let services = session.services.clone();
+    let conversation = session.conversation.clone();
     finish_after(session, async move {
-        let model = services.selection.get().model;
-        say_when_known(&services, message, &call.cancel, list(&host, &model)).await
+        let model = conversation.selection.get().model;
+        say_when_known(&conversation, message, &call.cancel, list(&host, &model)).await
     })
 }
 

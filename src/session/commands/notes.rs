@@ -19,6 +19,6 @@ fn show(
     describe: fn(&ToolEnv) -> String,
 ) -> PromptWork {
     let message = call.begin(session);
-    let env = Arc::clone(&session.services.env);
+    let env = Arc::clone(&session.conversation.env);
     answer_from_files(session, message, call.cancel, move || describe(&env))
 }

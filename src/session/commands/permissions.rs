@@ -3,7 +3,7 @@
 
 use super::status::sandbox_state;
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
@@ -24,47 +24,41 @@ const MAX_ROW_CHARS: usize = 200;
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
-    let services = session.services.clone();
+    let conversation = session.conversation.clone();
     let history = session.history.clone();
-    let mut grants = session.grants.clone();
     if arguments == "forget" {
-        grants = Grants::default();
+        *conversation.grants.lock() = Grants::default();
     }
     PromptWork::of_command(async move {
         let keeps = arguments == "keep";
-        let own_services = services.clone();
-        let own_grants = grants.clone();
-        let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
+        let own_conversation = conversation.clone();
+        let working = spawn_blocking(move || execute(&own_conversation, &arguments));
         let Some(done) = cancel.run_until_cancelled(working).await else {
-            return finish_command(services.log(), history, grants, StopReason::Cancelled).await;
+            return finish_command(conversation.log(), history, StopReason::Cancelled).await;
         };
         let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
             Ok(Ok(text)) => {
                 if keeps {
-                    grants.forget_kept();
+                    conversation.grants.lock().forget_kept();
                 }
                 text
             }
             Ok(Err(error)) | Err(error) => error.to_string(),
         };
-        services.say(message, text);
-        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+        conversation.say(message, text);
+        finish_command(conversation.log(), history, StopReason::EndTurn).await
     })
 }
 
-fn execute(
-    services: &TurnServices,
-    grants: &Grants,
-    arguments: &str,
-) -> Result<String, RuleChangeError> {
+fn execute(conversation: &Conversation, arguments: &str) -> Result<String, RuleChangeError> {
     let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
     Ok(match (verb, rest.trim()) {
-        ("", _) => show(services, grants),
-        ("keep", "") => keep(services, grants)?,
+        ("", _) => show(conversation),
+        ("keep", "") => keep(conversation)?,
         ("forget", "") => "The answers of this session were cleared.".to_owned(),
-        ("allow", rule) if !rule.is_empty() => add(services, RuleAction::Allow, rule),
-        ("deny", rule) if !rule.is_empty() => add(services, RuleAction::Deny, rule),
-        ("revoke", ids) if !ids.is_empty() => revoke(services, ids),
+        ("allow", rule) if !rule.is_empty() => add(conversation, RuleAction::Allow, rule),
+        ("deny", rule) if !rule.is_empty() => add(conversation, RuleAction::Deny, rule),
+        ("revoke", ids) if !ids.is_empty() => revoke(conversation, ids),
         _ => USAGE.to_owned(),
     })
 }
@@ -80,26 +74,26 @@ enum RuleChangeError {
     Store(#[from] RuleStoreError),
 }
 
-fn rule_store(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
-    let state = &services.env.shared.folders.state;
+fn rule_store(conversation: &Conversation) -> Result<ProjectRuleStore, RuleChangeError> {
+    let state = &conversation.env.shared.process.folders.state;
     if !state.is_absolute() {
         return Err(RuleChangeError::NoStateFolder);
     }
-    Ok(ProjectRuleStore::new(state, services.env.files.roots().real_cwd()))
+    Ok(ProjectRuleStore::new(state, conversation.env.files.roots().real_cwd()))
 }
 
-fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
+fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
     let pattern = match Pattern::parse(rule.trim_matches('`'), action) {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = rule_store(services)
+    let added = rule_store(conversation)
         .and_then(|store| Ok(store.add(&[(action, pattern.clone())], "/permissions")?));
     match added {
         Ok(added) => {
-            let mut policy = PolicyRules::clone(&services.policy.get());
+            let mut policy = PolicyRules::clone(&conversation.rules().get());
             policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
-            services.policy.set(policy);
+            conversation.rules().set(policy);
             let added = added.iter().map(row).collect::<String>();
             format!("Added for this project:\n{}", fenced(&added))
         }
@@ -108,29 +102,30 @@ fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
 }
 
 /// Makes what was allowed for this session last for the project.
-fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeError> {
+fn keep(conversation: &Conversation) -> Result<String, RuleChangeError> {
+    let grants = conversation.grants.lock().clone();
     if grants.project_rules().is_empty() {
         return Ok("No answer of this session can be kept for the project.".to_owned());
     }
     let mut kept = String::new();
     for (rule, origin) in grants.project_rules() {
         let rules = [(rule.action, rule.pattern.clone())];
-        kept.extend(rule_store(services)?.add(&rules, origin)?.iter().map(row));
+        kept.extend(rule_store(conversation)?.add(&rules, origin)?.iter().map(row));
     }
-    let mut policy = PolicyRules::clone(&services.policy.get());
+    let mut policy = PolicyRules::clone(&conversation.rules().get());
     let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
     let new: Vec<_> = rules.filter(|rule| !policy.rules.contains(rule)).collect();
     policy.rules.extend(new);
-    services.policy.set(policy);
+    conversation.rules().set(policy);
     Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
 }
 
-fn revoke(services: &TurnServices, ids: &str) -> String {
+fn revoke(conversation: &Conversation, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
-    let revoked = rule_store(services).and_then(|book| {
+    let revoked = rule_store(conversation).and_then(|book| {
         let gone = book.revoke(&ids)?;
-        reload(services, &book, &gone);
+        reload(conversation, &book, &gone);
         Ok(gone)
     });
     match revoked {
@@ -142,18 +137,18 @@ fn revoke(services: &TurnServices, ids: &str) -> String {
 
 /// Removes rules from the current policy. The removed rules may have hidden others of the store,
 /// which are added then.
-fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule]) {
+fn reload(conversation: &Conversation, book: &ProjectRuleStore, gone: &[StoredRule]) {
     if gone.is_empty() {
         return;
     }
-    let mut policy = PolicyRules::clone(&services.policy.get());
+    let mut policy = PolicyRules::clone(&conversation.rules().get());
     policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
     for rule in book.load().rules() {
         if !policy.rules.contains(&rule) {
             policy.rules.push(rule);
         }
     }
-    services.policy.set(policy);
+    conversation.rules().set(policy);
 }
 
 fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
@@ -162,13 +157,13 @@ fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
         && entry.rule == rule.pattern.to_string()
 }
 
-fn show(services: &TurnServices, grants: &Grants) -> String {
-    let policy = services.policy.get();
-    let mode = services.mode.get();
+fn show(conversation: &Conversation) -> String {
+    let policy = conversation.rules().get();
+    let mode = conversation.mode().get();
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
-    let page = rule_store(services).map(|store| store.load()).unwrap_or_default();
-    let given = answer_rows(grants, &policy);
+    let page = rule_store(conversation).map(|store| store.load()).unwrap_or_default();
+    let given = answer_rows(&conversation.grants.lock(), &policy);
     text.push_str(&section("Answers of this session", &given));
     text.push_str(&section(
         "Rules for this project",

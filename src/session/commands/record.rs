@@ -10,7 +10,7 @@ use crate::mcp::SessionServers;
 use crate::recording::RecordedSession;
 use crate::session::SessionHost;
 use crate::session::recorded_project::recorded_project;
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Grants;
 use turnwright_store::{Durability, Store, StoreError, read_conversation};
@@ -29,22 +29,26 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let servers = session.servers.as_ref().map(SessionServers::recording_json).unwrap_or_default();
     let are_gaps_reported = session.announcements.are_gaps_reported();
     let host = Arc::clone(&session.host);
-    let services = session.services.clone();
+    let conversation = session.conversation.clone();
     let history = session.history.clone();
     // A replay does not know what the user has allowed before.
-    let grants = if arguments == "stop" { session.grants.clone() } else { Grants::default() };
+    if arguments != "stop" {
+        *conversation.grants.lock() = Grants::default();
+    }
     PromptWork::of_command(async move {
-        let own_services = services.clone();
+        let own_conversation = conversation.clone();
         let stored = if history.messages.is_empty() || arguments == "stop" {
             Ok(None)
         } else {
-            stored_conversation(host.store(), &services.env.session).await.map(Some)
+            stored_conversation(host.store(), &conversation.env.session).await.map(Some)
         };
         // Both wait for the disk.
         let working = spawn_blocking(move || match arguments.as_str() {
             "stop" => stop(&host),
             file => match stored {
-                Ok(stored) => start(&host, &own_services, file, servers, are_gaps_reported, stored),
+                Ok(stored) => {
+                    start(&host, &own_conversation, file, servers, are_gaps_reported, stored)
+                }
                 Err(error) => {
                     format!("Nothing is recorded: the stored conversation cannot be read: {error}.")
                 }
@@ -52,8 +56,8 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         });
         let answer = working.await;
         let text = answer.unwrap_or_else(|error| format!("Nothing is recorded: {error}."));
-        services.say(message, text);
-        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+        conversation.say(message, text);
+        finish_command(conversation.log(), history, StopReason::EndTurn).await
     })
 }
 
@@ -83,7 +87,7 @@ fn stop(host: &SessionHost) -> String {
 
 fn start(
     host: &SessionHost,
-    services: &TurnServices,
+    conversation: &Conversation,
     file: &str,
     servers: Value,
     are_gaps_reported: bool,
@@ -94,7 +98,7 @@ fn start(
         return "Nothing is recorded in a replay.".to_owned();
     }
     let recorder = host.recording().recorder();
-    let Some(connection) = services.client().connection() else {
+    let Some(connection) = conversation.client().connection() else {
         return "Nothing is recorded: the connection is lost.".to_owned();
     };
     if let Some(path) = recorder.path() {
@@ -104,8 +108,8 @@ fn start(
     if file.contains('\n') {
         return "Nothing is recorded: the name of a file is one line.".to_owned();
     }
-    let id = services.env.session.clone();
-    let roots = services.env.files.roots();
+    let id = conversation.env.session.clone();
+    let roots = conversation.env.files.roots();
     let path = match file {
         "" => {
             let name = text::first_chars(id.as_str(), 8);
@@ -115,7 +119,7 @@ fn start(
     };
     let facts = host.config().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
-    let mode = services.mode.get().id();
+    let mode = conversation.mode().get().id();
     let project = recorded_project(host.config(), &host.trust, roots);
     let session =
         RecordedSession { id, cwd, connection, mode, servers, project, stored, are_gaps_reported };

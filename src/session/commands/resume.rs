@@ -12,8 +12,7 @@ use crate::session::SessionHost;
 use crate::session::open::restore::restore_session;
 use crate::session::pending_context::UnsentContext;
 use crate::session::stored_sessions::{ListRequest, find_page};
-use crate::turn::{FinishedTurn, TurnServices};
-use turnwright_policy::permission::Grants;
+use crate::turn::{Conversation, FinishedTurn};
 use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::MessageId;
@@ -38,7 +37,7 @@ enum Answer {
 /// Everything that the command needs.
 struct ResumeTask {
     host: Arc<SessionHost>,
-    services: TurnServices,
+    conversation: Conversation,
     unsent: UnsentContext,
     /// The number or identifier of a session; empty for the list.
     wanted: String,
@@ -50,27 +49,27 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.begin(session);
     let task = ResumeTask {
         host: Arc::clone(&session.host),
-        services: session.services.clone(),
+        conversation: session.conversation.clone(),
         unsent: session.context.unsent.clone(),
         wanted: call.arguments,
         cancel: call.cancel,
     };
-    PromptWork::of_command(task.run(session.history.clone(), session.grants.clone()))
+    PromptWork::of_command(task.run(session.history.clone()))
 }
 
 impl ResumeTask {
     /// Lists the sessions, or continues one.
-    async fn run(self, mut history: History, grants: Grants) -> FinishedTurn {
+    async fn run(self, mut history: History) -> FinishedTurn {
         let answer = self.answer(&mut history).await;
-        let log = self.services.log();
+        let log = self.conversation.log();
         let stop = StopReason::EndTurn;
         let message = MessageId::from(format!("msg-{}", history.mint()));
         let (text, stop) = match answer {
             Ok(Answer::Copied(text)) => {
-                self.services.say(message, text);
+                self.conversation.say(message, text);
                 // The turn of this command is gone; the last one is now the copy's.
                 log.flush().written().await;
-                return FinishedTurn { history, grants, result: Ok(stop) };
+                return FinishedTurn { history, result: Ok(stop) };
             }
             Ok(Answer::Unchanged(text)) => (Some(text), stop),
             Err(Error::Cancelled) => (None, StopReason::Cancelled),
@@ -79,9 +78,9 @@ impl ResumeTask {
             }
         };
         if let Some(text) = text {
-            self.services.say(message, text);
+            self.conversation.say(message, text);
         }
-        finish_command(log, history, grants, stop).await
+        finish_command(log, history, stop).await
     }
 
     async fn answer(&self, history: &mut History) -> Result<Answer, Error> {
@@ -104,10 +103,10 @@ impl ResumeTask {
 
     /// The other sessions of this folder, the newest first.
     async fn find(&self) -> Result<Vec<SessionRow>, Error> {
-        let cwd = self.services.env.files.roots().cwd().to_path_buf();
+        let cwd = self.conversation.env.files.roots().cwd().to_path_buf();
         let request = ListRequest { cwd: Some(cwd), ..ListRequest::default() };
         let mut found = find_page(self.host.store(), request).await?.sessions;
-        found.retain(|session| session.id != self.services.env.session);
+        found.retain(|session| session.id != self.conversation.env.session);
         found.truncate(MAX_LISTED);
         Ok(found)
     }
@@ -115,18 +114,18 @@ impl ResumeTask {
     /// Copies the conversation into this session and shows it. `None` if this session has one already.
     async fn copy(&self, source: &SessionRow) -> Result<Option<History>, Error> {
         let store = self.host.store();
-        let services = &self.services;
+        let conversation = &self.conversation;
         let from = source.id.clone();
-        let to = services.env.session.clone();
-        services.log().flush().written().await;
+        let to = conversation.env.session.clone();
+        conversation.log().flush().written().await;
         let copying = store.write(Durability::ProcessCrash, move |connection| {
             sessions::copy_into_empty(connection, &from, &to)
         });
         if !copying.await? {
             return Ok(None);
         }
-        let id = &services.env.session;
-        let restored = match restore_session(store, services, id, true, &self.cancel).await {
+        let id = &conversation.env.session;
+        let restored = match restore_session(store, conversation, id, true, &self.cancel).await {
             Ok(restored) => restored,
             Err(error) => {
                 // Otherwise the next turn would be written into the conversation that nobody sees.
@@ -138,12 +137,12 @@ impl ResumeTask {
                 return Err(error);
             }
         };
-        services.env.jobs.continue_numbering_after(restored.history.minted);
+        conversation.env.jobs.continue_numbering_after(restored.history.minted);
         self.unsent.add(restored.ended_work);
-        services.announced_mode.forget();
-        services.restore_announced_mode(&restored.history);
+        conversation.told.forget_mode();
+        conversation.restore_announced_mode(&restored.history);
         let updated = SystemTime::now();
-        services.client().update(Update::SessionInfo { title: restored.row.title, updated });
+        conversation.client().update(Update::SessionInfo { title: restored.row.title, updated });
         Ok(Some(restored.history))
     }
 }

@@ -33,20 +33,20 @@ fn run(session: &mut SessionActor, call: CommandCall, setting: ConfigOptionId) -
         send.send(result).ok();
     });
     if is_question {
-        done.complete(Ok(settings::all(&session.host, &session.services)));
+        done.complete(Ok(settings::all(&session.host, &session.conversation)));
     } else if setting == ConfigOptionId::Mode && value == Mode::Full.id() {
         done.complete(Err(Error::InvalidState(NOT_BY_MESSAGE.to_owned())));
     } else {
         session.set(setting, value, done);
     }
-    let services = session.services.clone();
+    let conversation = session.conversation.clone();
     finish_after(session, async move {
         let text = match cancel.run_until_cancelled(changed).await {
             Some(Ok(Ok(all))) => describe(&all, setting, is_question),
             Some(Ok(Err(error))) => as_sentence(format!("Nothing was changed: {error}")),
             Some(Err(_)) | None => return StopReason::Cancelled,
         };
-        services.say(message, text);
+        conversation.say(message, text);
         StopReason::EndTurn
     })
 }

@@ -1,19 +1,19 @@
 //! `/status` and `/cost` show the state of the session and what it has used up.
 
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::turn::{self, TurnServices};
+use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::{History, Message, PromptPart};
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    call.answer(session, |session| status(&session.history, &session.services))
+    call.answer(session, |session| status(&session.history, &session.conversation))
 }
 
 pub(super) fn cost(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    call.answer(session, |session| usage(&session.history, &session.services))
+    call.answer(session, |session| usage(&session.history, &session.conversation))
 }
 
-fn status(history: &History, services: &TurnServices) -> String {
+fn status(history: &History, conversation: &Conversation) -> String {
     let typed = history.messages.iter().filter(|message| match message.as_ref() {
         Message::User(user) => {
             user.parts.iter().any(|part| !matches!(part, PromptPart::Context(_)))
@@ -21,29 +21,29 @@ fn status(history: &History, services: &TurnServices) -> String {
         Message::Assistant(_) | Message::Tool(_) => false,
     });
     let prompts = typed.count();
-    let mode = services.mode.get();
-    let roots = services.env.files.roots();
+    let mode = conversation.mode().get();
+    let roots = conversation.env.files.roots();
     let others = roots
         .additional_folders()
         .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
-    let can_confine = services.policy.get().can_confine;
+    let can_confine = conversation.rules().get().can_confine;
     format!(
         "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
          so far: {prompts}\n{}",
-        services.env.session,
-        services.selection.get().model.name(),
+        conversation.env.session,
+        conversation.selection.get().model.name(),
         mode.name(),
         mode.description(can_confine),
         sandbox_state(mode, can_confine),
         roots.cwd().display(),
         others.collect::<String>(),
-        usage(history, services),
+        usage(history, conversation),
     )
 }
 
 /// The tokens in use and the cost.
-fn usage(history: &History, services: &TurnServices) -> String {
-    let model = services.selection.get().model;
+fn usage(history: &History, conversation: &Conversation) -> String {
+    let model = conversation.selection.get().model;
     let window = turn::window(model.as_ref(), history);
     let is_assumed = turn::is_window_assumed(model.as_ref(), history);
     let size = if is_assumed { ", which is assumed" } else { "" };

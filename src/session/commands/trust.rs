@@ -13,7 +13,7 @@ use crate::session::effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy,
 };
 use crate::trust::Fingerprint;
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::io_error_text::io_error_text;
 
@@ -30,10 +30,10 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let host = Arc::clone(&session.host);
-    let services = session.services.clone();
+    let conversation = session.conversation.clone();
     let shown = Arc::clone(&session.shown_prints);
     answer_from_files(session, message, cancel, move || {
-        let command = TrustCommand { host: &host, services: &services, shown: &shown };
+        let command = TrustCommand { host: &host, conversation: &conversation, shown: &shown };
         match arguments.as_str() {
             "" => command.show(),
             "forget" => command.forget(),
@@ -44,13 +44,13 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 
 struct TrustCommand<'a> {
     host: &'a SessionHost,
-    services: &'a TurnServices,
+    conversation: &'a Conversation,
     shown: &'a ShownPrints,
 }
 
 impl TrustCommand<'_> {
     fn resolve(&self) -> EffectivePolicy {
-        resolve_policy(self.host.config(), &self.host.trust, self.services.env.files.roots())
+        resolve_policy(self.host.config(), &self.host.trust, self.conversation.env.files.roots())
     }
 
     fn shown(&self, prints: Vec<Fingerprint>) -> Vec<Fingerprint> {
@@ -91,7 +91,7 @@ impl TrustCommand<'_> {
             };
         };
         let trust = &self.host.trust;
-        let roots = self.services.env.files.roots();
+        let roots = self.conversation.env.files.roots();
         if let Err(error) = trust.trust(roots.real_cwd(), file.name, file.text.as_bytes()) {
             return format!(
                 "The decision could not be saved: {}. Nothing was trusted.",
@@ -115,14 +115,14 @@ impl TrustCommand<'_> {
             file.name
         );
         add_problems(&mut text, &policy);
-        self.services.checks.set(policy.checks);
-        self.services.policy.set(policy.rules);
+        self.conversation.checks.set(policy.checks);
+        self.conversation.rules().set(policy.rules);
         text
     }
 
     fn forget(&self) -> String {
         self.shown(Vec::new());
-        let folder = self.services.env.files.roots().real_cwd();
+        let folder = self.conversation.env.files.roots().real_cwd();
         let text = match self.host.trust.forget(folder) {
             Ok(0) => "Nothing of this project was trusted.".to_owned(),
             Ok(_) => "Nothing of this project is trusted any more, and its rules allow nothing. \
@@ -132,8 +132,8 @@ impl TrustCommand<'_> {
             Err(error) => format!("That could not be removed: {}.", io_error_text(&error)),
         };
         let policy = self.resolve();
-        self.services.checks.set(policy.checks);
-        self.services.policy.set(policy.rules);
+        self.conversation.checks.set(policy.checks);
+        self.conversation.rules().set(policy.rules);
         text
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::session::announcements::Announcements;
 use crate::tools::AllowedTools;
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use turnwright_store::StoreError;
 
 /// The options that a client asked for when it opened a session.
@@ -54,25 +54,25 @@ impl ClientOptions {
     /// Applies and stores what the client asks for.
     pub(super) fn set(
         &self,
-        services: &mut TurnServices,
+        conversation: &mut Conversation,
         announcements: &mut Announcements,
     ) -> Result<(), Error> {
         let text = serde_json::to_string(self).map_err(StoreError::from)?;
-        services.log().set_client_options(text).in_background();
-        self.apply(services);
+        conversation.log().set_client_options(text).in_background();
+        self.apply(conversation);
         announcements.add_notices(self.notices.iter().cloned());
         Ok(())
     }
 
-    fn apply(&self, services: &mut TurnServices) {
+    fn apply(&self, conversation: &mut Conversation) {
         if let Some(prompt) = &self.system_prompt {
-            services.system_prompt = prompt.text(&services.system_prompt);
+            conversation.system_prompt = prompt.text(&conversation.system_prompt);
         }
         if let Some(most) = self.max_requests {
-            services.max_requests = services.max_requests.min(most.get());
+            conversation.max_requests = conversation.max_requests.min(most.get());
         }
         if let Some(names) = &self.allowed_tools {
-            services.tools.restrict(AllowedTools::new(names));
+            conversation.tools.restrict(AllowedTools::new(names));
         }
     }
 }
@@ -84,16 +84,16 @@ impl ClientOptions {
 pub(super) fn restore_client_options(
     stored: Option<&str>,
     given: Option<ClientOptions>,
-    services: &mut TurnServices,
+    conversation: &mut Conversation,
     announcements: &mut Announcements,
 ) -> Result<(), Error> {
     let stored: Option<ClientOptions> =
         stored.map(serde_json::from_str).transpose().map_err(StoreError::from)?;
     match (stored, given) {
-        (Some(stored), Some(given)) => given.over(stored).set(services, announcements),
-        (None, Some(given)) => given.set(services, announcements),
+        (Some(stored), Some(given)) => given.over(stored).set(conversation, announcements),
+        (None, Some(given)) => given.set(conversation, announcements),
         (Some(stored), None) => {
-            stored.apply(services);
+            stored.apply(conversation);
             Ok(())
         }
         (None, None) => Ok(()),

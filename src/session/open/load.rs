@@ -1,5 +1,5 @@
 //! Loads what a session needs from the disk: folders, settings, rules, the model and the MCP servers. It
-//! blocks, so it runs off the runtime's thread; what it returns is turned into services without any I/O.
+//! blocks, so it runs off the runtime's thread; what it returns becomes the conversation without any I/O.
 
 use std::io;
 use std::mem::take;

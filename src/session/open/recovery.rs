@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::turn::{self, TurnServices};
+use crate::turn::{self, Conversation};
 use tokio::task::spawn_blocking;
 use turnwright_store::recovery::{AnswerDraft, Repairs, UnfinishedWork, find_unfinished};
 use turnwright_store::{
@@ -33,19 +33,19 @@ const INTERRUPTED: &str = "This turn was interrupted: the agent ended in the mid
 /// an identifier uses, and whether a turn was interrupted.
 pub(super) async fn recover(
     store: &Store,
-    services: &TurnServices,
+    conversation: &Conversation,
 ) -> Result<(u64, bool), StoreError> {
-    let id = services.env.session.clone();
+    let id = conversation.env.session.clone();
     let finding = store
         .read(move |connection| find_unfinished(connection, read::session_key(connection, &id)?));
     let unfinished = finding.await?;
-    let log = services.log();
+    let log = conversation.log();
     log.resume_after(unfinished.last_numbers);
     if unfinished.is_empty() {
         return Ok((unfinished.last_id_number, false));
     }
-    let own_services = services.clone();
-    let repairing = spawn_blocking(move || plan_repairs(unfinished, &own_services));
+    let own_conversation = conversation.clone();
+    let repairing = spawn_blocking(move || plan_repairs(unfinished, &own_conversation));
     let repairs = repairing.await.map_err(|_| StoreError::Closed)?;
     let minted = repairs.last_id_number;
     let is_interrupted = !repairs.turns.is_empty();
@@ -54,7 +54,7 @@ pub(super) async fn recover(
 }
 
 /// The entries and outcomes to write.
-fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs {
+fn plan_repairs(unfinished: UnfinishedWork, conversation: &Conversation) -> Repairs {
     let UnfinishedWork { calls, drafts, turns, last_id_number: minted, .. } = unfinished;
     let mut repairs = Repairs { last_id_number: minted, ..Repairs::default() };
     if !turns.is_empty() {
@@ -62,7 +62,7 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
     }
     for (row, files) in calls {
         remove_left_files(files.iter().map(|file| file.path.as_path()));
-        let (view, is_edit) = card_view(&row, services);
+        let (view, is_edit) = card_view(&row, conversation);
         let is_checkable = is_edit && row.status == CallStatus::Running;
         let checked = files.iter().filter(|_| is_checkable);
         let now = checked.map(|file| current_state(&file.path)).collect();
@@ -80,7 +80,7 @@ fn plan_repairs(unfinished: UnfinishedWork, services: &TurnServices) -> Repairs 
             repairs.last_id_number += 1;
             let id = MessageId::from(format!("msg-{}", repairs.last_id_number));
             let note = Entry::Note { id, text: INTERRUPTED.to_owned() };
-            let seq = services.log().reserve_seq();
+            let seq = conversation.log().reserve_seq();
             repairs.entries.push((seq, turn, SystemTime::now(), note));
         }
     }
@@ -103,8 +103,8 @@ fn interrupted_answer(draft: AnswerDraft) -> (u64, u64, SystemTime, Entry) {
 }
 
 /// The view of a call's card, if it had one, and whether the call could only touch files.
-fn card_view(row: &CallRow, services: &TurnServices) -> (Option<CallView>, bool) {
-    let Ok(tool) = services.tools.find(&row.tool) else {
+fn card_view(row: &CallRow, conversation: &Conversation) -> (Option<CallView>, bool) {
+    let Ok(tool) = conversation.tools.find(&row.tool) else {
         let title = escape_hidden_line(&row.tool);
         return (Some(CallView { title, kind: ToolKind::Other, locations: Vec::new() }), false);
     };
@@ -113,14 +113,14 @@ fn card_view(row: &CallRow, services: &TurnServices) -> (Option<CallView>, bool)
     // A panic in a tool must not lose the conversation.
     let looking = AssertUnwindSafe(|| {
         let mut prepared = tool.prepare(arguments).ok()?;
-        prepared.locate(&services.env);
+        prepared.locate(&conversation.env);
         let is_edit = prepared.effects().iter().all(|effect| {
             matches!(
                 effect,
                 Effect::Read(_) | Effect::Write(_) | Effect::Delete(_) | Effect::SessionState
             )
         });
-        Some((prepared.view(services.env.files.roots()), is_edit))
+        Some((prepared.view(conversation.env.files.roots()), is_edit))
     });
     match std::panic::catch_unwind(looking).ok().flatten() {
         Some((view, is_edit)) => (first.map(|_| view), is_edit),

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::session::attachment::Replayed;
 use crate::session::pending_context::UnfinishedTurn;
 use crate::session::stored_sessions::map_missing;
-use crate::turn::{self, TurnServices};
+use crate::turn::{self, Conversation};
 use turnwright_store::recovery::last_stop;
 use turnwright_store::{
     Audience, Entry, RewoundEntries, SessionRow, Store, StoreError, StoredEntry, read, sessions,
@@ -40,24 +40,24 @@ pub(in crate::session) struct RestoredSession {
 /// Restores a session. With `replay`, the client is sent the whole conversation.
 pub(in crate::session) async fn restore_session(
     store: &Store,
-    services: &TurnServices,
+    conversation: &Conversation,
     id: &SessionId,
     replay: bool,
     cancel: &CancellationToken,
 ) -> Result<RestoredSession, Error> {
-    let work = read_session(store, services, id, replay);
+    let work = read_session(store, conversation, id, replay);
     let restored = cancel.run_until_cancelled(work).await.ok_or(Error::Cancelled)?;
     map_missing(restored, id)
 }
 
 /// Answers an interrupted prompt in the history if nothing else has answered it. Without that, servers
 /// would get it and the next prompt as one message.
-fn separate_unanswered_prompt(history: &mut History, services: &TurnServices) {
+fn separate_unanswered_prompt(history: &mut History, conversation: &Conversation) {
     let Some(note) = turn::stopped_note(history, "the agent ended") else { return };
     history.push(note);
     let Some(message) = history.messages.last().cloned() else { return };
     let id = MessageId::from(format!("msg-{}", history.mint()));
-    services.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
+    conversation.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
 }
 
 /// The stored entries of a session, which are read page by page.
@@ -123,13 +123,13 @@ pub(in crate::session) async fn replay_session(
 
 async fn read_session(
     store: &Store,
-    services: &TurnServices,
+    conversation: &Conversation,
     id: &SessionId,
     replay: bool,
 ) -> Result<RestoredSession, StoreError> {
     // The session may have been open a moment ago.
     store.flush().await?;
-    let (minted, is_interrupted) = recover(store, services).await?;
+    let (minted, is_interrupted) = recover(store, conversation).await?;
     let name = id.clone();
     let (row, key, rewound, usage, stop, client_options, spent) = store
         .read(move |connection| {
@@ -149,10 +149,10 @@ async fn read_session(
     while let Some(page) = pages.next(store).await? {
         for stored in page {
             if replay {
-                pages.send(&stored, services.client().as_ref(), |_| ()).await;
+                pages.send(&stored, conversation.client().as_ref(), |_| ()).await;
             }
             for row in &stored.calls {
-                services.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
+                conversation.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
             }
             running.note(&stored);
             replay::add_entry(&mut builder, stored);
@@ -166,16 +166,16 @@ async fn read_session(
     if let Some((used, size, cached)) = usage.filter(|_| replay) {
         // The conversation may no longer be the one that was counted.
         let (used, cached) = if is_shortened {
-            (turn::estimated_size(services, &history), 0)
+            (turn::estimated_size(conversation, &history), 0)
         } else {
             (used, cached)
         };
         let used = used.min(size);
-        services.client().update(Update::ContextUsage { used, size, cached, cost });
+        conversation.client().update(Update::ContextUsage { used, size, cached, cost });
     }
     history.spent = spent.0;
     if is_interrupted {
-        separate_unanswered_prompt(&mut history, services);
+        separate_unanswered_prompt(&mut history, conversation);
     }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
     Ok(RestoredSession { row, history, unfinished, ended_work, client_options })

@@ -33,7 +33,7 @@ impl SessionActor {
     ) -> Result<(), Error> {
         let host = Arc::clone(&self.host);
         if !self.lifecycle.is_locked() {
-            let taking = host.store().lock_session_when_released(&self.services.env.session);
+            let taking = host.store().lock_session_when_released(&self.conversation.env.session);
             self.lifecycle.hold(taking.await?);
         }
         match origin {
@@ -41,22 +41,22 @@ impl SessionActor {
                 let row = self.row();
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
-                self.services.log().create_session(row).in_background();
+                self.conversation.log().create_session(row).in_background();
                 match options {
-                    Some(options) => options.set(&mut self.services, &mut self.announcements),
+                    Some(options) => options.set(&mut self.conversation, &mut self.announcements),
                     None => Ok(()),
                 }
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
                 self.record_stored(None).await;
-                self.commands.rescan(&self.services.env).await;
+                self.commands.rescan(&self.conversation.env).await;
                 self.announce_commands();
                 Ok(())
             }
             SessionOrigin::Fork { source } => {
                 let host = Arc::clone(&self.host);
-                let to = self.services.env.session.clone();
+                let to = self.conversation.env.session.clone();
                 let from = source.clone();
                 let copying = host.store().write(Durability::ProcessCrash, move |connection| {
                     sessions::fork(connection, &from, &to)
@@ -77,8 +77,8 @@ impl SessionActor {
     }
 
     fn row(&self) -> SessionRow {
-        let env = &self.services.env;
-        let selection = self.services.selection.get();
+        let env = &self.conversation.env;
+        let selection = self.conversation.selection.get();
         let id = env.session.clone();
         let cwd = env.files.roots().cwd().to_path_buf();
         SessionRow {
@@ -89,7 +89,7 @@ impl SessionActor {
                 .additional_folders()
                 .map(Path::to_path_buf)
                 .collect(),
-            mode: Some(self.services.mode.get().id().to_owned()),
+            mode: Some(self.conversation.mode().get().id().to_owned()),
             model: Some(selection.model.name().to_owned()),
             effort: Some(selection.effort.id().to_owned()),
             ..SessionRow::new(id, cwd)
@@ -103,7 +103,7 @@ impl SessionActor {
         if !recorder.is_on() {
             return;
         }
-        let id = &self.services.env.session;
+        let id = &self.conversation.env.session;
         let mut stored = stored_conversation(self.host.store(), id).await;
         if let (Ok(stored), Some(source)) = (&mut stored, source) {
             stored["session"]["id"] = source.as_str().into();
@@ -113,7 +113,7 @@ impl SessionActor {
 
     /// Deletes the copy that was made for a session that could not be opened.
     pub(super) async fn delete_copy(&mut self) {
-        let id = self.services.env.session.clone();
+        let id = self.conversation.env.session.clone();
         let deleting = self
             .host
             .store()
@@ -123,33 +123,33 @@ impl SessionActor {
 
     async fn restore(&mut self, replay: bool, options: Option<ClientOptions>) -> Result<(), Error> {
         let host = Arc::clone(&self.host);
-        let services = self.services.clone();
-        let id = services.env.session.clone();
+        let conversation = self.conversation.clone();
+        let id = conversation.env.session.clone();
         let stop = self.lifecycle.stop.clone();
-        let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
+        let restored = restore_session(host.store(), &conversation, &id, replay, &stop).await?;
         let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
         self.context.unfinished = unfinished;
         self.context.unsent.add(ended_work);
         // Job numbers continue after the last identifier, so that no number is used twice.
-        self.services.env.jobs.continue_numbering_after(history.minted);
+        self.conversation.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
-        self.services.log().set_session_row(row.clone());
+        self.conversation.log().set_session_row(row.clone());
         restore_client_options(
             client_options.as_deref(),
             options,
-            &mut self.services,
+            &mut self.conversation,
             &mut self.announcements,
         )?;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.context.undo_news.set(undo_news(host.store(), &id).await);
+        self.context.unsent.set_undo_news(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
-        self.services.restore_announced_mode(&self.history);
+        self.conversation.restore_announced_mode(&self.history);
         if replay {
             let title = row.title.clone();
             let updated = row.updated_at;
-            self.services.client().update(Update::SessionInfo { title, updated });
-            self.services.client().update(Update::Mode(self.services.mode.get().id()));
+            self.conversation.client().update(Update::SessionInfo { title, updated });
+            self.conversation.client().update(Update::Mode(self.conversation.mode().get().id()));
         }
         self.refresh_settings();
         Ok(())
@@ -175,19 +175,19 @@ impl SessionActor {
 
     /// Restores mode, effort and model of the stored session, as far as they are available.
     async fn restore_settings(&mut self, row: &SessionRow) {
-        let most = self.services.mode.max_mode();
+        let most = self.conversation.mode().max_mode();
         if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
-            self.services.mode.set(mode);
+            self.conversation.mode().set(mode);
         }
         if let Some(effort) = row.effort.as_deref().and_then(ReasoningEffort::parse) {
-            self.services.selection.set_effort(effort);
+            self.conversation.selection.set_effort(effort);
         }
-        let now = self.services.selection.get().model.name().to_owned();
+        let now = self.conversation.selection.get().model.name().to_owned();
         let Some(name) = row.model.clone().filter(|name| *name != now) else { return };
         let host = Arc::clone(&self.host);
         let wanted = name.clone();
         match spawn_blocking(move || host.model_named(&wanted)).await {
-            Ok(Ok(model)) => self.services.selection.restore_model(model),
+            Ok(Ok(model)) => self.conversation.selection.restore_model(model),
             Ok(Err(error)) => self.announcements.add_notices([format!(
                 "This session used {name}, which is not available now: {}. It continues with \
                  {now}.",
@@ -205,11 +205,11 @@ impl SessionActor {
         watch: Option<ServerWatch>,
     ) -> Arc<Notify> {
         self.announcements.add_notices(take(&mut launch.notices));
-        let remote_tools = self.services.tools.remote_tools().clone();
-        let servers =
-            self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
+        let remote_tools = self.conversation.tools.remote_tools().clone();
+        let session = self.conversation.env.session.clone();
+        let servers = self.host.launch_servers(&launch, env, remote_tools, session);
         if let Some(watch) = watch {
-            self.services.env.guard.watch_servers(watch.of(servers.confined_programs()));
+            self.conversation.env.shared.guard.watch_servers(watch.of(servers.confined_programs()));
         }
         let changes = servers.changes();
         self.servers = Some(servers);

@@ -13,7 +13,7 @@ use crate::session::pending_context::UnfinishedTurn;
 use crate::turn::Turn;
 use crate::turn::fixture::store_with_session;
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
-use turnwright_policy::permission::{Grants, Mode};
+use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, CallOutcome, Durability, Entry, SessionLog, Store, TurnKind};
 use turnwright_types::effect::{CallContent, CallView, ToolKind};
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
@@ -28,7 +28,7 @@ use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 async fn stored_fixture(plays: Vec<ScriptedReply>) -> (TurnFixture, Store) {
     let (store, log) = store_with_session().await;
     let mut fixture = turn_fixture(plays, false, None);
-    Arc::get_mut(&mut fixture.services.env).unwrap().log = log;
+    Arc::get_mut(&mut fixture.conversation.env).unwrap().log = log;
     (fixture, store)
 }
 
@@ -39,9 +39,9 @@ fn take_updates(fixture: &TurnFixture) -> Vec<Update> {
 
 async fn restored(fixture: &TurnFixture, store: &Store) -> (RestoredSession, Vec<Update>) {
     take_updates(fixture);
-    let id = fixture.services.env.session.clone();
+    let id = fixture.conversation.env.session.clone();
     let restored_session =
-        restore_session(store, &fixture.services, &id, true, &fixture.cancel).await.unwrap();
+        restore_session(store, &fixture.conversation, &id, true, &fixture.cancel).await.unwrap();
     (restored_session, take_updates(fixture))
 }
 
@@ -114,11 +114,10 @@ async fn a_restored_session_looks_as_it_was_shown() {
         ScriptedReply::Text("Done."),
     ];
     let (fixture, store) = stored_fixture(plays).await;
-    fixture.services.mode.set(Mode::AutoEdit);
+    fixture.conversation.mode().set(Mode::AutoEdit);
     let prompt = UserMessage::text("Do it.");
     let history = History::default();
-    let grants = Grants::default();
-    let turn = Turn::new(fixture.services.clone(), history, grants, prompt, fixture.cancel.clone());
+    let turn = Turn::new(fixture.conversation.clone(), history, prompt, fixture.cancel.clone());
     let finished = turn.run().await;
     let live = fold(&take_updates(&fixture));
     let (restored_session, updates) = restored(&fixture, &store).await;
@@ -137,7 +136,7 @@ async fn a_turn_that_dies_is_forgotten_by_the_model_and_not_by_the_user() {
         ScriptedReply::Text("Fine."),
     ];
     let (fixture, store) = stored_fixture(plays).await;
-    fixture.services.mode.set(Mode::AutoEdit);
+    fixture.conversation.mode().set(Mode::AutoEdit);
     let mut session = session(&fixture);
     session.prompt("1").await.unwrap().unwrap_err();
     let live = fold(&take_updates(&fixture));
@@ -317,7 +316,7 @@ async fn check(ops: &[LogOp]) {
     let (fixture, store) = stored_fixture(Vec::new()).await;
     let mut writer = LogWriter::default();
     for op in ops {
-        writer.write(fixture.services.log(), op);
+        writer.write(fixture.conversation.log(), op);
     }
     let (restored_session, updates) = restored(&fixture, &store).await;
     let messages = &restored_session.history.messages;
@@ -359,7 +358,7 @@ proptest! {
 async fn identifiers_are_skipped_only_after_an_interrupted_turn() {
     let (fixture, store) = stored_fixture(Vec::new()).await;
     let mut writer = LogWriter::default();
-    let log = fixture.services.log().clone();
+    let log = fixture.conversation.log().clone();
     for op in [LogOp::Prompt, LogOp::Answer(2), LogOp::Settle(0), LogOp::Settle(0), LogOp::End] {
         writer.write(&log, &op);
     }

@@ -29,7 +29,7 @@ impl ConfinementBuilder<'_> {
 
     /// The environments that installers use by default.
     fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
-        self.env.confinement.protected.roots().iter().map(|root| root.join(".venv"))
+        self.env.shared.confinement.protected.roots().iter().map(|root| root.join(".venv"))
     }
 
     /// The paths that the arguments may name, and the folder that `uv venv` makes without any.
@@ -46,7 +46,7 @@ impl ConfinementBuilder<'_> {
 
     /// The virtual environments of Python in the session's folders that are known by their file.
     pub(super) fn environments(&self) -> Vec<PathBuf> {
-        let found = self.env.checkpoint.repositories();
+        let found = self.env.shared.checkpoint.repositories();
         let files = found.iter().filter(|path| ProtectedPaths::is_environment_file(path));
         files.filter_map(|file| file.parent()).map(Path::to_path_buf).collect()
     }

@@ -50,13 +50,13 @@ impl ConfinementBuilder<'_> {
         if secrets.is_empty() {
             return Vec::new();
         }
-        let mut names = self.env.guard.linked_files().names(&self.env.checkpoint);
+        let mut names = self.env.shared.guard.linked_files().names(&self.env.shared.checkpoint);
         names.retain(|path| file_id(path).is_some_and(|(id, _)| secrets.contains(&id)));
         names
     }
 
     fn running_mark(&self) -> Option<RunningMark> {
-        let made = RunningMark::new(&running_commands(&self.env.confinement));
+        let made = RunningMark::new(&running_commands(&self.env.shared.confinement));
         made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
     }
 
@@ -78,10 +78,10 @@ impl ConfinementBuilder<'_> {
         repositories.extend(self.nested_repositories());
         let mut seen = BTreeSet::new();
         repositories.retain(|git| seen.insert(git.clone()));
-        let place = self.env.confinement.private_caches.join("history");
+        let place = self.env.shared.confinement.private_caches.join("history");
         let others = running.map(RunningMark::others);
         let may_prune = may_prune(&self.command.script.commands);
-        let kept = self.env.guard.keep_history(repositories, &place, may_prune, others);
+        let kept = self.env.shared.guard.keep_history(repositories, &place, may_prune, others);
         for git in &kept.incomplete {
             let notice = format!(
                 "The history in {} cannot be kept as a whole, so a command could lose it: it is on another disk than the agent's \
@@ -95,7 +95,7 @@ impl ConfinementBuilder<'_> {
 
     /// The repositories in the session's folders.
     fn nested_repositories(&self) -> Vec<PathBuf> {
-        let found = self.env.checkpoint.repositories();
+        let found = self.env.shared.checkpoint.repositories();
         let repositories = found.iter().filter(|git| {
             fs::symlink_metadata(git).is_ok_and(|info| info.is_dir())
                 && GitLayout::of(git).is_repository()
@@ -105,8 +105,9 @@ impl ConfinementBuilder<'_> {
 
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.
     pub(super) fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
-        let mut places =
-            self.env.guard.linked_files().find(&self.env.checkpoint, self.env.files.roots());
+        let shared = &self.env.shared;
+        let roots = self.env.files.roots();
+        let mut places = shared.guard.linked_files().find(&shared.checkpoint, roots);
         let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
         let deleted = deleted_first(self.command);
         places.folders.retain(|path| {
@@ -151,7 +152,7 @@ impl ConfinementBuilder<'_> {
     /// The layers over folders with shared files, and the paths that the command cannot change at all.
     pub(super) fn layers(&self, shared: SharedPlaces) -> (ChangedLayers, Vec<PathBuf>) {
         let SharedPlaces { folders, files: mut unchanged } = shared;
-        let confinement = &self.env.confinement;
+        let confinement = &self.env.shared.confinement;
         if folders.is_empty() || !confinement.can_layer_caches() {
             unchanged.extend(folders);
             return (ChangedLayers::default(), unchanged);

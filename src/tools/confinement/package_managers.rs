@@ -30,11 +30,11 @@ impl ConfinementBuilder<'_> {
     /// Makes the caches that installed programs would make in a fresh home, so that there is something to put a private
     /// layer over. Once in a session, and only default caches: one that the user has listed may be missing on purpose.
     pub(super) fn create_missing_caches(&self) {
-        if self.env.guard.has_made_caches.swap(true, Ordering::Relaxed) {
+        if self.env.shared.guard.has_made_caches.swap(true, Ordering::Relaxed) {
             return;
         }
-        let confinement = &self.env.confinement;
-        let environment = &self.env.command_environment;
+        let confinement = &self.env.shared.confinement;
+        let environment = &self.env.shared.command_environment;
         let Some(home) = environment.get("HOME").map(Path::new).filter(|home| home.is_dir()) else {
             return;
         };
@@ -53,7 +53,7 @@ impl ConfinementBuilder<'_> {
         if !self.network || is_of_package_managers(self.command) {
             return;
         }
-        let environment = &self.env.command_environment;
+        let environment = &self.env.shared.command_environment;
         let Some(home) = environment.get("HOME").map(Path::new) else { return };
         let with_programs = DEFAULT_CACHES.iter().filter(|cache| cache.has_programs);
         let folders: Vec<_> = with_programs

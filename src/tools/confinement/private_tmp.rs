@@ -50,7 +50,7 @@ impl ConfinementBuilder<'_> {
         let named = in_tmp.filter_map(|path| self.real_paths.get(path));
         let git_folders = roots.folders().filter_map(repository::git_folder);
         let projects = silent_reads::project_folders(roots, environment);
-        let settings = &self.env.confinement;
+        let settings = &self.env.shared.confinement;
         let set =
             settings.readable.iter().flatten().chain(&settings.caches).chain(&settings.writable);
         let usual = roots
@@ -58,7 +58,7 @@ impl ConfinementBuilder<'_> {
             .map(Path::to_path_buf)
             .chain(git_folders)
             .chain(roots.readable_folders())
-            .chain(self.env.guard.known_temp_folder())
+            .chain(self.env.shared.guard.known_temp_folder())
             .chain(projects)
             .chain(named)
             .chain(set.filter_map(|path| self.real_paths.get(path)));

@@ -10,7 +10,7 @@ use url::{Host, Url};
 impl ConfinementBuilder<'_> {
     /// Commands never reach the machine's servers, whatever the settings say about the network.
     pub(super) fn network(&self) -> Network {
-        match self.env.confinement.network {
+        match self.env.shared.confinement.network {
             Network::On => Network::Internet,
             _ if self.network => Network::Internet,
             other => other,

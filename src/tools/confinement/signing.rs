@@ -58,15 +58,15 @@ impl ConfinementBuilder<'_> {
             return Ok(CommandSigning::default());
         }
         let env = self.env;
-        let opened = &env.shared.opened_places;
+        let opened = &env.shared.process.opened_places;
         let tmp = env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
         opened.add(self.writable_folders());
         opened.add(tmp.map(Path::to_path_buf));
-        opened.add(real_path(&env.confinement.private_caches));
+        opened.add(real_path(&env.shared.confinement.private_caches));
         let folders = env.files.roots().folders().map(Path::to_path_buf).collect();
         let created = SigningService::create(
-            &env.command_environment,
-            &env.shared.folders.state,
+            &env.shared.command_environment,
+            &env.shared.process.folders.state,
             folders,
             Arc::clone(opened),
         );

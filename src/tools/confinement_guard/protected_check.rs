@@ -112,9 +112,10 @@ impl ProtectedCheck {
     /// paths. Files that exist only for a moment, because a program has not finished them, are left alone.
     fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
         let new = live.find_new(self.snapshot.repositories());
-        let allowed = self.watch.allowed.clone();
-        let made = environments_of(&new).filter(|_| self.watch.makes_environments);
-        let environments: Vec<_> = self.watch.installs_in.iter().cloned().chain(made).collect();
+        let allowed = self.watch.changes.paths.clone();
+        let made = environments_of(&new).filter(|_| self.watch.changes.makes_environments);
+        let environments: Vec<_> =
+            self.watch.changes.installs_in.iter().cloned().chain(made).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
         // git writes its steps for a while, and runs them only if it is told to. A missing file is no trap: perhaps the
@@ -181,7 +182,7 @@ impl ProtectedCheck {
         }
         let allowed = self.allowed_now();
         let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &|path| {
-            self.is_own(path) && !self.is_being_made(path, &self.watch.installs_in)
+            self.is_own(path) && !self.is_being_made(path, &self.watch.changes.installs_in)
         });
         if let Some(changes) = changes.filter(|changes| !changes.restored.is_empty()) {
             self.tell(&changes, true);
@@ -198,7 +199,7 @@ impl ProtectedCheck {
         let installed = self.installed(false);
         // From now on, installed files stay as they are, whoever changes them.
         self.servers.note_told(&installed);
-        self.servers.end_allowed(&self.watch.allowed);
+        self.servers.end_allowed(&self.watch.changes.paths);
         let allowed = [self.allowed_now(), installed].concat();
         let quarantine = &self.quarantine;
         let own = self.snapshot.check_if(&allowed, quarantine, true, &|path| self.is_own(path));
@@ -222,7 +223,7 @@ impl ProtectedCheck {
     /// Checks the repositories that have appeared since the command began.
     fn check_repositories(&self, checkpoint: &ChangeTracker, is_installing: bool) {
         let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
-        let mut allowed = self.watch.allowed.clone();
+        let mut allowed = self.watch.changes.paths.clone();
         let made = self.made_in_new(&new, is_installing);
         self.servers.note_told(&made);
         allowed.extend(made);
@@ -239,7 +240,7 @@ impl ProtectedCheck {
 
     /// The programs that the command has made in the environments that it may change.
     fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
-        self.snapshot.accepted_programs(self.watch.installs_in.clone(), is_installing)
+        self.snapshot.accepted_programs(self.watch.changes.installs_in.clone(), is_installing)
     }
 
     /// Returns true if an installer that has not finished may have made the file at this path. It writes a package's
@@ -251,14 +252,14 @@ impl ProtectedCheck {
 
     /// The programs that it has made in new environments, if it may make some.
     fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
-        let environments = environments_of(new).filter(|_| self.watch.makes_environments);
+        let environments = environments_of(new).filter(|_| self.watch.changes.makes_environments);
         self.snapshot.accepted_programs(environments, is_installing)
     }
 
     /// The paths that the command may change, and the read-only ones that only others can have changed.
     fn allowed_now(&self) -> Vec<PathBuf> {
-        let mut allowed = self.watch.allowed.clone();
-        let inodes = self.watch.read_only_inodes.iter();
+        let mut allowed = self.watch.changes.paths.clone();
+        let inodes = self.watch.changes.read_only_inodes.iter();
         let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
         allowed.extend(same.map(|(path, _)| path.clone()));
         allowed

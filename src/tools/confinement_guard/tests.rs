@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::tools::{SharedToolEnv, UserFolders};
+use crate::tools::{ProcessShared, SessionShared, UserFolders};
 use crate::turn::fixture::turn_fixture;
 
 #[tokio::test]
@@ -16,11 +16,13 @@ async fn a_call_that_panics_is_checked_too() {
     let root = real_path(project.path()).unwrap();
     let fixture = turn_fixture(Vec::new(), false, None);
     let client = Arc::clone(&fixture.client);
-    let mut env = Arc::into_inner(fixture.services.env).unwrap();
-    env.confinement.protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
+    let mut env = Arc::into_inner(fixture.conversation.env).unwrap();
+    let mut shared = SessionShared::default();
+    shared.confinement.protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
     let state = tempfile::tempdir().unwrap();
     let folders = UserFolders { state: state.path().to_path_buf(), ..UserFolders::default() };
-    env.shared = Arc::new(SharedToolEnv::new(folders));
+    shared.process = Arc::new(ProcessShared::new(folders));
+    env.shared = Arc::new(shared);
     let env = Arc::new(env);
     let trap = root.join(".envrc");
     let call = async {
@@ -29,9 +31,9 @@ async fn a_call_that_panics_is_checked_too() {
         panic!("a bug");
     };
     assert!(AssertUnwindSafe(call).catch_unwind().await.is_err());
-    env.guard.close().await;
+    env.shared.guard.close().await;
     assert!(!trap.exists());
-    assert!(env.guard.watches.lock().is_empty());
+    assert!(env.shared.guard.watches.lock().is_empty());
     let updates = client.updates.lock();
     assert!(matches!(&updates[..], [Update::Notice(it)] if it.contains("created")), "{updates:?}");
 }

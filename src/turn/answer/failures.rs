@@ -1,9 +1,8 @@
 //! Tells the user and the model about answers that failed, were cut off or lack something.
 
-use std::sync::atomic::Ordering;
-
 use crate::error::Error;
 use crate::turn::room::compaction::window;
+use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
 use turnwright_types::ids::MessageId;
@@ -105,7 +104,7 @@ impl Turn {
     pub(in crate::turn) fn remove_trailing_nudge(&mut self) {
         let taken = self.history.messages.pop_if(|last| is_nudge(last));
         if let (Some(_), Some(seq)) = (taken, self.last_hidden) {
-            self.services.log().remove_entry(seq);
+            self.conversation.log().remove_entry(seq);
         }
     }
 
@@ -121,7 +120,7 @@ impl Turn {
         let size = window(model, &self.history);
         let cost = self.history.cost;
         let usage = Update::ContextUsage { used: size, size, cached: 0, cost };
-        self.services.client().update(usage);
+        self.conversation.client().update(usage);
         let host = error.host().unwrap_or_default();
         let message = error.message().unwrap_or("no explanation");
         let prompt = self.prompt_tokens();
@@ -158,8 +157,8 @@ impl Turn {
     pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
         let ModelSelection { model, effort } = selection;
         if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
-            self.services.selection.set_effort(ReasoningEffort::Default);
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.selection.set_effort(ReasoningEffort::Default);
+            self.conversation.client().update(Update::Notice(format!(
                 "{} does not have the reasoning effort `{}`; its default is used.",
                 model.name(),
                 effort.id()
@@ -170,9 +169,9 @@ impl Turn {
     /// Tells the user, once per session, that the base URL lacks its version.
     pub(super) fn report_corrected_base_url(&self, model: &dyn Model) {
         if let Some(url) = model.corrected_base_url()
-            && !self.services.base_url_reported.swap(true, Ordering::Relaxed)
+            && self.conversation.told.first_time(OnceNotice::BaseUrl)
         {
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
                  settings, or as OPENAI_BASE_URL."
             )));

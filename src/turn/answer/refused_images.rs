@@ -36,8 +36,8 @@ impl Turn {
     pub(super) fn leave_out(&mut self, images: Vec<usize>, error: &LlmError) {
         if leave_out_images(&mut self.history.messages, Some(&images)) {
             let what = if images.len() == 1 { "it was" } else { "some images were" };
-            self.services.client().update(Update::Notice(left_out_notice(error, what)));
-            self.services.log().add_entry(Entry::SomeImagesLeftOut { images });
+            self.conversation.client().update(Update::Notice(left_out_notice(error, what)));
+            self.conversation.log().add_entry(Entry::SomeImagesLeftOut { images });
         }
     }
 
@@ -46,7 +46,7 @@ impl Turn {
         if !error.is_about_images() || !leave_out_images(&mut self.history.messages, None) {
             return None;
         }
-        self.services.log().add_entry(Entry::ImagesLeftOut);
+        self.conversation.log().add_entry(Entry::ImagesLeftOut);
         Some(left_out_notice(error, "all images so far were"))
     }
 }

@@ -51,8 +51,8 @@ impl ReceivedAnswer {
 impl Turn {
     pub(in crate::turn) async fn sample(&mut self) -> TurnStep {
         // While the client does not read the last round's updates, no new request is made.
-        self.cancel.run_until_cancelled(self.services.client().wait_for_capacity()).await;
-        let selection = self.services.selection.get();
+        self.cancel.run_until_cancelled(self.conversation.client().wait_for_capacity()).await;
+        let selection = self.conversation.selection.get();
         let mut request = self.next_request(&selection);
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
         let received = self.receive_without_refused_images(&selection, &mut request, &message);
@@ -124,15 +124,15 @@ impl Turn {
     }
 
     fn next_request(&self, selection: &ModelSelection) -> Request {
-        let services = &self.services;
+        let conversation = &self.conversation;
         let window = window(selection.model.as_ref(), &self.history);
         let request = context::request(
-            Arc::clone(&services.system_prompt),
+            Arc::clone(&conversation.system_prompt),
             &self.history,
-            services.tools.specs(&services.offer(), Some(window)),
+            conversation.tools.specs(&conversation.offer(), Some(window)),
             selection.effort,
         );
-        services.cache_guard.check(selection.model.name(), &request);
+        conversation.cache_guard.check(selection.model.name(), &request);
         request
     }
 
@@ -143,36 +143,36 @@ impl Turn {
         request: &Request,
         message: MessageId,
     ) -> ReceivedAnswer {
-        let services = self.services.clone();
+        let conversation = self.conversation.clone();
         let mut listener = AnswerListener {
-            client: services.client(),
-            tools: &services.tools,
-            cwd: services.env.files.roots().cwd(),
+            client: conversation.client(),
+            tools: &conversation.tools,
+            cwd: conversation.env.files.roots().cwd(),
             history: &mut self.history,
             open: &mut self.cards,
             coalescer: TextCoalescer::new(message.clone()),
-            draft_writer: DraftWriter::new(services.log().clone(), message.clone()),
+            draft_writer: DraftWriter::new(conversation.log().clone(), message.clone()),
             text: String::new(),
             thought: String::new(),
             cards: Vec::new(),
             modalities: selection.model.modalities(),
-            silence: SilenceWatch::new(selection.model.as_ref(), self.silence),
+            silence: SilenceWatch::new(selection.model.as_ref(), self.budget.silence),
         };
         // Dropping a half-read stream is safe because no call has run yet, and it aborts the
         // request at the server (R-CANCEL-1).
-        let written = services.log().flush();
-        let unreported = &mut self.unreported_prompt;
+        let written = conversation.log().flush();
+        let unreported = &mut self.prompt.unreported;
         let stored = async {
             written.written().await;
             if let Some((id, message)) = unreported.take() {
-                services.report_message(None, &id, &message);
+                conversation.report_message(None, &id, &message);
             }
         };
         let listening = listener.listen(selection.model.as_ref(), request, stored);
         let outcome = self.cancel.run_until_cancelled(listening).await;
         // That the server does not accept images may also come to light in the stream.
         let omits_media = listener.report_omission(selection.model.as_ref(), request);
-        self.silence = match outcome {
+        self.budget.silence = match outcome {
             Some(Err(_)) => listener.silence.length(),
             Some(Ok(_)) | None => Duration::ZERO,
         };
@@ -182,11 +182,11 @@ impl Turn {
     /// Updates what depends on the request of a complete reply.
     fn accept_reply(&mut self, model: &dyn Model, request: Request, reply: &Reply) {
         self.history.failed_summaries.note_answer(model.name());
-        if !self.is_helper {
-            self.services.selection.forget_previous();
+        if !self.is_helper() {
+            self.conversation.selection.forget_previous();
         }
         self.report_usage(model, reply, &request);
-        self.services.cache_guard.remember(model.name(), request, reply.usage);
+        self.conversation.cache_guard.remember(model.name(), request, reply.usage);
     }
 
     async fn step_after_sample(
@@ -196,7 +196,7 @@ impl Turn {
     ) -> TurnStep {
         self.check_limits();
         let mut jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        if self.services.env.shared.recording.is_in_use() {
+        if self.conversation.env.shared.process.recording.is_in_use() {
             // The user is told how long the wait is.
             jitter = 0.5;
         }
@@ -266,7 +266,7 @@ impl Turn {
             let id = match cards.get(call.slot).and_then(Option::as_ref) {
                 Some(card) => card.id.clone(),
                 None => {
-                    let tools = &self.services.tools;
+                    let tools = &self.conversation.tools;
                     open_card(&mut self.cards, tools, &mut self.history, &call.name).id
                 }
             };
@@ -312,7 +312,7 @@ impl Turn {
         for card in &lost {
             self.cards.log_incomplete(&card.id, why);
         }
-        self.services.log().flush().written().await;
+        self.conversation.log().flush().written().await;
         for card in lost {
             self.cards.fail(&card.id, why);
         }
@@ -340,7 +340,7 @@ impl Turn {
         let is_answer = !answer.text.is_empty() || !calls.is_empty();
         let audience = if is_answer { Audience::Both } else { Audience::User };
         let entry = Entry::Message { id, message: Arc::clone(&message), audience };
-        let log = self.services.log();
+        let log = self.conversation.log();
         let seq = answer.seq.unwrap_or_else(|| log.reserve_seq());
         log.replace_entries(self.cards.take_announced(calls), seq, entry);
         if is_answer {
@@ -352,7 +352,7 @@ impl Turn {
     /// used.
     fn report_usage(&mut self, model: &dyn Model, reply: &Reply, request: &Request) {
         self.history.spent.requests += 1;
-        let weight = request_weight(&self.services, request);
+        let weight = request_weight(&self.conversation, request);
         // Zero tokens means that the server does not count.
         let counted = reply
             .usage
@@ -361,27 +361,28 @@ impl Turn {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
             let size = window(model, &self.history);
-            self.services.env.helpers.count_tokens(usage);
+            self.conversation.env.helpers.count_tokens(usage);
             let cost = add_cost(&mut self.history, model, reply.cost, usage);
-            self.services.log().record_usage(model.name(), usage, Some(size), cost);
+            self.conversation.log().record_usage(model.name(), usage, Some(size), cost);
             self.history.spent.usage += usage;
         } else {
             let none = TokenUsage::default();
             let cost = add_cost(&mut self.history, model, reply.cost, none);
-            self.services.log().record_usage(model.name(), none, None, cost);
+            self.conversation.log().record_usage(model.name(), none, None, cost);
         }
         self.tell_unlimited_cost(model);
         let size = window(model, &self.history);
         let meter = self.history.meter;
         let tokens = match counted {
             Some(usage) if meter.is_coarse(weight) => usage.total(),
-            _ => meter
-                .estimate(&self.history.messages, || fixed_weight(&self.services, &request.tools)),
+            _ => meter.estimate(&self.history.messages, || {
+                fixed_weight(&self.conversation, &request.tools)
+            }),
         };
         let used = tokens.min(size);
         let cached = counted.map_or(0, |usage| usage.cached);
         let cost = self.history.cost;
-        self.services.client().update(Update::ContextUsage { used, size, cached, cost });
+        self.conversation.client().update(Update::ContextUsage { used, size, cached, cost });
     }
 
     /// Shows the provider's text about a refusal as a message, because some editors remove the
@@ -397,6 +398,6 @@ impl Turn {
     /// Shows a text to the user that the model does not get.
     pub(in crate::turn) fn say(&mut self, text: String) {
         let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        self.services.say(message, text);
+        self.conversation.say(message, text);
     }
 }

@@ -177,7 +177,7 @@ mod tests {
         let settings = ModelSettings { silence_limit, ..ModelSettings::named("m") };
         let endpoint = Endpoint::new(&server.base_url(), None).unwrap();
         let model = RemoteModel::new(Protocol::Chat, endpoint, settings);
-        fixture.services.selection.set_model(Arc::new(model));
+        fixture.conversation.selection.set_model(Arc::new(model));
     }
 
     #[tokio::test]

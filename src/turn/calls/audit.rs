@@ -40,23 +40,23 @@ impl CallRunner {
         decision: &Decision,
         complete: impl FnOnce(&mut AuditEntry),
     ) {
-        let policy = self.policy.get();
-        let mode = self.mode.get();
+        let policy = self.env.shared.rules.get();
+        let mode = self.env.shared.mode.get();
         let session = self.env.session.as_str();
         let mut entry = AuditEntry::new(event, session, (&policy, mode), effects, decision);
         complete(&mut entry);
         self.env.log.record_permission(entry.to_json());
-        self.env.shared.audit.record(entry);
+        self.env.shared.process.audit.record(entry);
         self.env.report_audit_loss();
     }
 
     /// The mode or rule that would have allowed the call, as a hint for the user of an MCP client that cannot ask.
     pub(super) fn allow_hint(&self, request: &ApprovalRequest) -> String {
-        let policy = self.policy.get();
-        let now = self.mode.get();
+        let policy = self.env.shared.rules.get();
+        let now = self.env.shared.mode.get();
         let allowing = Mode::ALL.into_iter().find(|mode| {
             *mode > now
-                && *mode <= self.mode.max_mode()
+                && *mode <= self.env.shared.mode.max_mode()
                 && decide(&policy, *mode, &self.grants.lock(), request.effects()).verdict()
                     == Verdict::Allow
         });

@@ -38,7 +38,7 @@ impl Turn {
                 Ok((call, ticket)) => {
                     all_invalid = false;
                     let effects = call.effects().unwrap_or_default();
-                    let paths = self.services.folder_instructions.new_paths(&effects);
+                    let paths = self.conversation.told.folders().new_paths(&effects);
                     if !paths.is_empty() {
                         new_paths.push((index, paths));
                     }
@@ -71,7 +71,7 @@ impl Turn {
             self.refuse(&mut results, index, end).await;
         }
         let asked = self.push_results(results, touched, all_invalid).await;
-        let questions = self.services.env.take_open_questions();
+        let questions = self.conversation.env.take_open_questions();
         if self.cancel.is_cancelled() {
             TurnStep::End(Ok(StopReason::Cancelled))
         } else if questions.is_empty() {
@@ -81,7 +81,7 @@ impl Turn {
             }
         } else {
             let id = MessageId::from(format!("msg-{}", self.history.mint()));
-            self.services.say(id, questions.join("\n\n"));
+            self.conversation.say(id, questions.join("\n\n"));
             TurnStep::End(Ok(StopReason::EndTurn))
         }
     }
@@ -99,17 +99,17 @@ impl Turn {
         let asked = self.check_loops(&mut results, all_invalid).await;
         let cut = self.cut_long_results(&mut results);
         for result in results.iter().filter(|result| cut.contains(&result.call)) {
-            self.services.log().replace_result(&result.call, result.text.clone());
+            self.conversation.log().replace_result(&result.call, result.text.clone());
         }
         let instructions = self.new_folder_instructions(touched).await;
-        let lines = self.services.env.command_news().into_iter().chain(instructions);
+        let lines = self.conversation.env.command_news().into_iter().chain(instructions);
         let news: String = lines.collect();
         if let Some(last) = results.last_mut()
             && !news.is_empty()
         {
             last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
             last.text.push_str(&news);
-            self.services.log().replace_result(&last.call, last.text.clone());
+            self.conversation.log().replace_result(&last.call, last.text.clone());
         }
         for mut result in results {
             // The result goes to the model's server, which must not see keys of other providers.
@@ -125,10 +125,10 @@ impl Turn {
         let is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
             let settled = self.settled(call, &outcome, is_cancelled, None);
-            self.services.log().finish_call(&call.id, settled).in_background();
+            self.conversation.log().finish_call(&call.id, settled).in_background();
         }
         if !calls.is_empty() {
-            self.services.log().flush().written().await;
+            self.conversation.log().flush().written().await;
         }
         for call in &calls {
             let mut last = failed_update(&call.id, &why.for_user);
@@ -147,18 +147,18 @@ impl Turn {
         &mut self,
         call: ToolCall,
     ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
-        let tool = self.services.tools.find_for_call(&call.name)?;
+        let tool = self.conversation.tools.find_for_call(&call.name)?;
         let arguments = match call.arguments {
             Arguments::Object(value) => value,
             Arguments::Unusable { reason, .. } => return Err(reason.into()),
         };
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {
-            Some(patch) => (self.services.tools.find("apply_patch")?, patch),
+            Some(patch) => (self.conversation.tools.find("apply_patch")?, patch),
             None => (tool, arguments),
         };
         self.cards.set_name(&call.id, tool.name());
-        let tokens =
-            CallTokens { call: self.cancel.child_token(), turn: self.session_turn.clone() };
+        let turn = self.helper.as_ref().map_or(&self.cancel, |helper| &helper.session_turn);
+        let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());
         let pending = self.runner.prepare(call.id, tool, arguments, tokens)?;
         let (mut pending, ticket) = self.runner.enqueue(pending).await?;
@@ -183,8 +183,8 @@ impl Turn {
         hidden_secrets::hide(&mut outcome);
         outcome.content.splice(..0, shown);
         if let Some((update, settled)) = self.settle(results, index, &outcome, is_cancelled, None) {
-            self.services.log().finish_call(&update.id, settled).in_background();
-            self.services.log().flush().written().await;
+            self.conversation.log().finish_call(&update.id, settled).in_background();
+            self.conversation.log().flush().written().await;
             self.cards.finish(update);
         }
     }
@@ -220,7 +220,7 @@ impl Turn {
         is_cancelled: bool,
         took: Option<Duration>,
     ) -> CallOutcome {
-        let known = self.services.tools.find(&call.name);
+        let known = self.conversation.tools.find(&call.name);
         let name = known.as_ref().map_or(call.name.as_str(), |tool| tool.name());
         settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), took)
     }

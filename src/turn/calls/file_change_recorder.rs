@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{ConfinementGuard, PreparedCall, ToolCtx, ToolOutcome, makes_environments};
-use crate::turn::TurnServices;
+use crate::tools::{PreparedCall, SessionShared, ToolCtx, ToolOutcome, makes_environments};
+use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, PendingWrite, SessionLog};
@@ -55,7 +55,7 @@ async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> Recor
     // The changes of a running job that gets input are due to that input.
     let is_input = pass.effects().iter().any(|effect| matches!(effect, Effect::Input { .. }));
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
-    let before = before(env.checkpoint.clone(), &ctx.cancel).await;
+    let before = before(env.shared.checkpoint.clone(), &ctx.cancel).await;
     begun.written().await;
     RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx) }
 }
@@ -100,7 +100,7 @@ impl FileChangeRecorder {
         }
         env.watch_files();
         // This wait is bounded.
-        ctx.cancel.run_until_cancelled(env.checkpoint.wait_for_late_tasks()).await;
+        ctx.cancel.run_until_cancelled(env.shared.checkpoint.wait_for_late_tasks()).await;
         if runs_command {
             let files = vec![CallChanges::of_running_command()];
             let begun = note(ChangeIntent { files, bytes: Vec::new() });
@@ -122,7 +122,7 @@ impl FileChangeRecorder {
     /// undone.
     pub(super) async fn end(self, ctx: &ToolCtx, outcome: &mut ToolOutcome) -> CallChanges {
         let env = &ctx.env;
-        let checkpoint = ctx.env.checkpoint.clone();
+        let checkpoint = ctx.env.shared.checkpoint.clone();
         if let Some(begun) = self.begun {
             begun.written().await;
         }
@@ -155,10 +155,10 @@ impl FileChangeRecorder {
                 changes
             }
         };
-        env.checkpoint.note_changes(&changes);
+        env.shared.checkpoint.note_changes(&changes);
         let can_undo = env.log.is_enabled();
         let warning =
-            can_undo.then(|| env.checkpoint.warning(&changes, env.files.roots())).flatten();
+            can_undo.then(|| env.shared.checkpoint.warning(&changes, env.files.roots())).flatten();
         outcome.content.extend(warning.map(CallContent::Text));
         if is_settled_command {
             changes.settle_command();
@@ -189,7 +189,7 @@ struct RepositoryCheck {
     /// True if it may make virtual environments of Python.
     makes_environments: bool,
     quarantine: PathBuf,
-    guard: Arc<ConfinementGuard>,
+    shared: Arc<SessionShared>,
     client: Arc<dyn Client>,
 }
 
@@ -201,7 +201,7 @@ impl RepositoryCheck {
             allowed: extra_writable.clone(),
             makes_environments: pass.effects().iter().any(makes_environments),
             quarantine: ctx.env.quarantine_folder(),
-            guard: Arc::clone(&ctx.env.guard),
+            shared: Arc::clone(&ctx.env.shared),
             client: Arc::clone(&ctx.env.client),
         })
     }
@@ -210,15 +210,15 @@ impl RepositoryCheck {
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
         let allowed = (self.allowed.as_slice(), self.makes_environments);
-        self.guard.check_repositories(new, allowed, &self.quarantine)
+        self.shared.guard.check_repositories(new, allowed, &self.quarantine)
     }
 }
 
 /// At the end of the turn, adds the changes of commands that went on in the background to their
 /// call.
-pub(in crate::turn) async fn end_turn(services: &TurnServices, cancel: &CancellationToken) {
-    let checkpoint = &services.env.checkpoint;
-    let log = services.log();
+pub(in crate::turn) async fn end_turn(conversation: &Conversation, cancel: &CancellationToken) {
+    let checkpoint = &conversation.env.shared.checkpoint;
+    let log = conversation.log();
     let (calls, before) = checkpoint.end_turn();
     if let Some((before, (last, others))) = before.zip(calls.split_last()) {
         let turn = log.turn();

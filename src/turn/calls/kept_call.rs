@@ -38,7 +38,7 @@ impl<'a> KeptCall<'a> {
     }
 
     fn playback(&self) -> Option<&Playback> {
-        self.ctx.env.shared.recording.playback_of(self.tool).map(AsRef::as_ref)
+        self.ctx.env.shared.process.recording.playback_of(self.tool).map(AsRef::as_ref)
     }
 
     pub(super) fn is_played(&self) -> bool {
@@ -83,7 +83,7 @@ impl<'a> KeptCall<'a> {
     }
 
     fn record(&self, what: &'static str, answer: impl FnOnce() -> Value) {
-        if let Some(recorder) = self.ctx.env.shared.recording.recorder_of(self.tool) {
+        if let Some(recorder) = self.ctx.env.shared.process.recording.recorder_of(self.tool) {
             recorder.record_call(what, self.tool, self.arguments, answer());
         }
     }

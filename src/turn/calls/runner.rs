@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +16,11 @@ use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
-use crate::tools::{
-    AnyTool, HelperRunner, PreparedCall, SharedRules, ToolCtx, ToolEnv, ToolOutcome,
-};
+use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
+use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
-    self, ApprovalRequest, Confinement, Grants, Judgement, Mode, Pass, PolicyRules, SharedMode,
+    self, ApprovalRequest, Confinement, Judgement, Mode, Pass, PolicyRules,
 };
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
@@ -93,40 +91,24 @@ pub(in crate::turn) fn cancelled() -> ToolRefusal {
 }
 
 /// Runs calls under one policy and one set of grants. Clones share them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(in crate::turn) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
-    pub(super) mode: SharedMode,
-    pub(super) policy: SharedRules,
-    // Held only to judge.
-    pub(in crate::turn) grants: Arc<Mutex<Grants>>,
+    pub(in crate::turn) grants: SharedGrants,
     pub(super) origin: CallOrigin,
     queue: AdmissionQueue,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
 }
 
-impl std::fmt::Debug for CallRunner {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("CallRunner").field("env", &self.env).finish_non_exhaustive()
-    }
-}
-
 impl CallRunner {
     pub(in crate::turn) fn new(
         env: Arc<ToolEnv>,
-        mode: SharedMode,
-        policy: SharedRules,
-        grants: Arc<Mutex<Grants>>,
+        grants: SharedGrants,
         origin: CallOrigin,
         queue: AdmissionQueue,
     ) -> CallRunner {
-        CallRunner { env, mode, policy, grants, origin, queue, helpers: None }
-    }
-
-    /// A copy of the grants.
-    pub(in crate::turn) fn grants(&self) -> Grants {
-        self.grants.lock().clone()
+        CallRunner { env, grants, origin, queue, helpers: None }
     }
 
     /// Parses the arguments.
@@ -140,7 +122,7 @@ impl CallRunner {
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
-        let recording = &self.env.shared.recording;
+        let recording = &self.env.shared.process.recording;
         let is_kept =
             recording.playback_of(&name).is_some() || recording.recorder_of(&name).is_some();
         let kept = is_kept.then(|| arguments.clone());
@@ -274,11 +256,14 @@ impl CallRunner {
                     continue;
                 }
             };
-            let policy = self.policy.get();
-            let mode = self.mode.get();
+            let policy = self.env.shared.rules.get();
+            let mode = self.env.shared.mode.get();
             let content = preview.to_vec();
-            let is_bounded =
-                request.auto_mode_allows(&policy, self.mode.max_mode(), &self.grants.lock());
+            let is_bounded = request.auto_mode_allows(
+                &policy,
+                self.env.shared.mode.max_mode(),
+                &self.grants.lock(),
+            );
             let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
             let asking =
                 self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
@@ -299,7 +284,12 @@ impl CallRunner {
     }
 
     fn judge(&self, effects: Vec<Effect>) -> Judgement {
-        permission::judge(&self.policy.get(), self.mode.get(), &self.grants.lock(), effects)
+        permission::judge(
+            &self.env.shared.rules.get(),
+            self.env.shared.mode.get(),
+            &self.grants.lock(),
+            effects,
+        )
     }
 
     fn resolve(
@@ -314,8 +304,8 @@ impl CallRunner {
             }
             _ => String::new(),
         };
-        let policy = self.policy.get();
-        let mode = self.mode.get();
+        let policy = self.env.shared.rules.get();
+        let mode = self.env.shared.mode.get();
         let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
         resolved.map_err(|refusal| ToolRefusal {
             for_model: refusal.for_model + &hint,
@@ -372,7 +362,8 @@ impl PendingCall {
         mode: Mode,
     ) -> PermissionRequest {
         let mut view = self.prepared.view(self.ctx.env.files.roots());
-        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.recording.is_in_use()) {
+        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.recording.is_in_use())
+        {
             view = shown.clone();
         }
         view.title = request.title(policy, view.title);

@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::AdmissionQueue;
 use super::cancellable_calls::CallTokens;
 use super::runner::{CallEnd, CallOrigin, CallRunner};
-use crate::tools::{AnyTool, SharedRules, ToolEnv, ToolOutcome};
-use turnwright_policy::permission::{Grants, SharedMode};
+use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
+use crate::turn::SharedGrants;
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
 
@@ -20,11 +19,11 @@ use turnwright_types::refusal::ToolRefusal;
 pub(crate) struct StandaloneCalls(CallRunner);
 
 impl StandaloneCalls {
-    pub(crate) fn new(env: ToolEnv, mode: SharedMode, policy: SharedRules) -> StandaloneCalls {
+    pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
         let origin = CallOrigin::McpClient;
         let queue = AdmissionQueue::default();
-        let grants = Arc::new(Mutex::new(Grants::default()));
-        StandaloneCalls(CallRunner::new(Arc::new(env), mode, policy, grants, origin, queue))
+        let grants = SharedGrants::default();
+        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, queue))
     }
 
     pub(crate) fn env(&self) -> &Arc<ToolEnv> {

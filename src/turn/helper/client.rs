@@ -36,14 +36,11 @@ pub(super) struct HelperClient {
     in_background: bool,
     /// The cards of questions so far.
     questions: AtomicU32,
-    // Held only to copy a few values.
+    // Held only to copy a few values, and while an update is queued.
     progress: Mutex<Progress>,
-    /// The conversation in the client, if that shows it, until the helper has ended.
-    // Held only while an update is queued.
-    shown: Mutex<Option<Box<dyn HelperView>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Progress {
     /// The current step of the helper.
     step: String,
@@ -52,6 +49,8 @@ struct Progress {
     tokens: u64,
     /// True if the card shows something else.
     is_new: bool,
+    /// The conversation in the client, if that shows it, until the helper has ended.
+    shown: Option<Box<dyn HelperView>>,
 }
 
 impl HelperClient {
@@ -71,19 +70,19 @@ impl HelperClient {
         }
         HelperClient {
             session,
-            shown: Mutex::new(shown),
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
             in_background: task.in_background,
             questions: AtomicU32::new(0),
-            progress: Mutex::default(),
+            progress: Mutex::new(Progress { shown, ..Progress::default() }),
         }
     }
 
     /// The helper has ended; `None` if it has failed.
     pub(super) fn end(&self, stop: Option<StopReason>) {
-        if let Some(shown) = self.shown.lock().take() {
+        let shown = self.progress.lock().shown.take();
+        if let Some(shown) = shown {
             shown.end(stop);
         }
     }
@@ -193,7 +192,7 @@ impl Drop for HelperClient {
 
 impl Client for HelperClient {
     fn update(&self, update: Update) {
-        if let Some(shown) = self.shown.lock().as_ref()
+        if let Some(shown) = self.progress.lock().shown.as_ref()
             && !matches!(update, Update::Notice(_))
         {
             shown.update(update.clone());

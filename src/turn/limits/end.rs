@@ -28,14 +28,14 @@ impl Turn {
 
     /// Tells the user after the first answer of a session if the limits of cost have no effect.
     pub(in crate::turn) fn tell_unlimited_cost(&self, model: &dyn Model) {
-        let is_first = self.history.spent.requests == 1 && !self.is_helper;
+        let is_first = self.history.spent.requests == 1 && !self.is_helper();
         let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
-        if is_first && is_cost_unknown && self.services.limits.has_cost() {
+        if is_first && is_cost_unknown && self.conversation.limits.has_cost() {
             let text = format!(
                 "The price of {} is not known, so a limit of cost has no effect.",
                 model.name()
             );
-            self.services.client().update(Update::Notice(text));
+            self.conversation.client().update(Update::Notice(text));
         }
     }
 
@@ -44,8 +44,8 @@ impl Turn {
         let now = self.share_spending();
         let notices = self.meter.take_notices(now);
         // The user is told about the spending of helpers when the turn of the session goes on.
-        for notice in notices.into_iter().filter(|_| !self.is_helper) {
-            self.services.client().update(Update::Notice(notice));
+        for notice in notices.into_iter().filter(|_| !self.is_helper()) {
+            self.conversation.client().update(Update::Notice(notice));
         }
         self.budget.reached = self.meter.reached(now);
     }
@@ -72,7 +72,7 @@ impl Turn {
             "Not executed: a limit is reached",
         );
         self.abandon_calls(calls, why).await;
-        let wanted = if self.is_helper { REPORT } else { SUMMARY };
+        let wanted = if self.is_helper() { REPORT } else { SUMMARY };
         let text = format!("The {limit_text} is reached. No tool runs any more. {wanted}");
         let message = UserMessage { parts: vec![PromptPart::Context(text)] };
         self.push_hidden_message(Message::User(message));
@@ -94,7 +94,7 @@ impl Turn {
     /// Tells the user what to do after a limit has ended the turn.
     pub(in crate::turn) fn report_limit(&mut self) {
         if let Some(limit) = self.budget.ending
-            && !self.is_helper
+            && !self.is_helper()
         {
             self.say(limit.advice());
         }

@@ -44,11 +44,11 @@ impl Turn {
     /// Brings together what the session and its helpers have used up by now.
     pub(in crate::turn) fn share_spending(&mut self) -> Amounts {
         let elapsed = self.began.elapsed();
-        let shared = self.services.spending.clone();
-        if self.is_helper {
+        let shared = self.conversation.spending.clone();
+        if let Some(helper) = &mut self.helper {
             let own = self.history.spent;
             let cost = self.history.cost;
-            let (known, known_cost) = std::mem::replace(&mut self.shared, (own, cost));
+            let (known, known_cost) = std::mem::replace(&mut helper.shared, (own, cost));
             let mut state = shared.0.lock();
             state.helpers.requests += own.requests - known.requests;
             state.helpers.usage += own.usage.since(&known.usage);

@@ -2,7 +2,6 @@
 //! be read quickly.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
@@ -23,18 +22,18 @@ impl Turn {
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
         // A replay reads no files.
-        let recording = self.services.env.shared.recording.clone();
+        let recording = self.conversation.env.shared.process.recording.clone();
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
-            if let Some(recorded) = recorded.filter(|_| self.first_message == 0) {
+            if let Some(recorded) = recorded.filter(|_| self.prompt.first_message == 0) {
                 self.use_context(&recorded);
             }
             return;
         }
-        if self.first_message > 0 && self.services.env.skills.skills().is_some() {
+        if self.prompt.first_message > 0 && self.conversation.env.skills.skills().is_some() {
             return;
         }
-        let env = Arc::clone(&self.services.env);
+        let env = Arc::clone(&self.conversation.env);
         let stop = self.cancel.child_token();
         let reading = {
             let stop = stop.clone();
@@ -50,8 +49,8 @@ impl Turn {
         match read {
             // The text and the list of skills are used together or not at all.
             Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
-                self.services.env.skills.replace(skills);
-                self.services.context_missing.store(false, Ordering::Relaxed);
+                self.conversation.env.skills.replace(skills);
+                self.conversation.told.set_lacks_instructions(false);
                 let recorded = match unreadable.as_slice() {
                     [] => text.into(),
                     names => json!({ TEXT: text, UNREADABLE: names }),
@@ -74,7 +73,7 @@ impl Turn {
     fn use_context(&mut self, recorded: &Value) {
         for name in recorded[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str)
         {
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
             )));
         }
@@ -84,14 +83,14 @@ impl Turn {
 
     /// Tells the user once, and the model once in each conversation.
     fn report_missing_context(&mut self, why: &str) {
-        let is_known = self.services.context_missing.swap(true, Ordering::Relaxed);
+        let is_known = self.conversation.told.set_lacks_instructions(true);
         if !is_known {
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "The project's instructions, notes and skills {why}, so the model does not have \
                  them. Your next prompt tries again."
             )));
         }
-        if !is_known || self.first_message == 0 {
+        if !is_known || self.prompt.first_message == 0 {
             self.add_context(format!(
                 "Instructions, notes and skills of the user and the project {why}: if there are \
                  any, they are missing here.\n"
@@ -100,7 +99,7 @@ impl Turn {
     }
 
     fn add_context(&mut self, text: String) {
-        let prompt = self.history.messages.get_mut(self.first_message).map(Arc::make_mut);
+        let prompt = self.history.messages.get_mut(self.prompt.first_message).map(Arc::make_mut);
         if let Some(Message::User(prompt)) = prompt.filter(|_| !text.is_empty()) {
             prompt.parts.push(PromptPart::Context(text));
         }

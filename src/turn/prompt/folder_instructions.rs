@@ -3,9 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::tools;
@@ -25,29 +23,19 @@ const MAX_TOTAL_BYTES: usize = 64 * 1024;
 const MAX_FOLDERS: usize = 64;
 
 /// The folders whose instructions the model has, or that have none.
-// Held only to access a small set.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FolderInstructions(Arc<Mutex<ToldFolders>>);
-
 #[derive(Debug, Default)]
-struct ToldFolders {
+pub(in crate::turn) struct ToldFolders {
     folders: HashSet<PathBuf>,
     /// The bytes of the instructions that the model got.
     bytes: usize,
 }
 
-impl FolderInstructions {
-    /// Marks all instructions as untold, because the model no longer has the results that they came with.
-    pub(crate) fn forget(&self) {
-        *self.0.lock() = ToldFolders::default();
-    }
-
+impl ToldFolders {
     /// The real paths that a call touches and that are new. The folders of a known path are known, too.
     pub(in crate::turn) fn new_paths(&self, effects: &[Effect]) -> Vec<PathBuf> {
-        let known = self.0.lock();
         let mut paths = Vec::new();
         let mut add = |path: &PathBuf| {
-            if !known.folders.contains(path) {
+            if !self.folders.contains(path) {
                 paths.push(path.clone());
             }
         };
@@ -71,17 +59,16 @@ impl FolderInstructions {
     }
 
     /// The folders that are new, and how many bytes their instructions may have.
-    fn take_new(&self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
-        let mut known = self.0.lock();
-        folders.retain(|folder| !known.folders.contains(folder));
+    fn take_new(&mut self, mut folders: Vec<PathBuf>) -> (Vec<PathBuf>, usize) {
+        folders.retain(|folder| !self.folders.contains(folder));
         folders.truncate(MAX_FOLDERS);
-        known.folders.extend(folders.iter().cloned());
-        (folders, MAX_TOTAL_BYTES.saturating_sub(known.bytes).min(MAX_ROUND_BYTES))
+        self.folders.extend(folders.iter().cloned());
+        (folders, MAX_TOTAL_BYTES.saturating_sub(self.bytes).min(MAX_ROUND_BYTES))
     }
 
     /// Notes that the instructions of these folders could not be read in time.
-    fn take_back(&self, folders: &[PathBuf]) {
-        self.0.lock().folders.retain(|folder| !folders.contains(folder));
+    fn take_back(&mut self, folders: &[PathBuf]) {
+        self.folders.retain(|folder| !folders.contains(folder));
     }
 }
 
@@ -112,15 +99,15 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
-        let recording = &self.services.env.shared.recording;
+        let recording = &self.conversation.env.shared.process.recording;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
         if let Some(playback) = recording.playback() {
             let recorded = playback.view(FOLDER_INSTRUCTIONS, &named())?;
             return recorded.as_str().map(str::to_owned);
         }
-        for (root, folders) in folders_below(self.services.env.files.roots(), &touched) {
-            let (folders, limit) = self.services.folder_instructions.take_new(folders);
+        for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
+            let (folders, limit) = self.conversation.told.folders().take_new(folders);
             if folders.is_empty() || limit == 0 {
                 continue;
             }
@@ -130,7 +117,7 @@ impl Turn {
             let cancellable = self.cancel.run_until_cancelled(reading);
             let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
-                self.services.folder_instructions.take_back(&looked_at);
+                self.conversation.told.folders().take_back(&looked_at);
                 continue;
             };
             // The model has a file that it has just read, and those of a conversation that was loaded.
@@ -139,7 +126,7 @@ impl Turn {
                 .filter(|(path, origin, _)| !touched.contains(path) && !self.has_been_told(origin));
             text.extend(new.map(|(_, _, instructions)| instructions));
         }
-        self.services.folder_instructions.0.lock().bytes += text.len();
+        self.conversation.told.folders().bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
         if let Some(recorder) = recording.recorder_of(FOLDER_INSTRUCTIONS) {
             recorder.record_call("view", FOLDER_INSTRUCTIONS, &named(), text.as_str().into());
@@ -181,13 +168,13 @@ mod tests {
 
     #[test]
     fn a_folder_is_new_once_until_all_is_forgotten() {
-        let known = FolderInstructions::default();
+        let mut known = ToldFolders::default();
         let folders = || vec![PathBuf::from("/a"), PathBuf::from("/a/b")];
         assert_eq!(known.take_new(vec![PathBuf::from("/a")]).0.len(), 1);
         assert_eq!(known.take_new(folders()), (vec![PathBuf::from("/a/b")], MAX_ROUND_BYTES));
-        known.0.lock().bytes = MAX_TOTAL_BYTES - 7;
+        known.bytes = MAX_TOTAL_BYTES - 7;
         assert_eq!(known.take_new(folders()), (Vec::new(), 7));
-        known.forget();
+        known = ToldFolders::default();
         assert_eq!(known.take_new(folders()), (folders(), MAX_ROUND_BYTES));
     }
 }

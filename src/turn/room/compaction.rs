@@ -15,7 +15,7 @@ use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::limits::{add_cost, used_up_limit};
 use crate::turn::prompt::context;
-use crate::turn::{ModelSelection, TurnServices};
+use crate::turn::{Conversation, ModelSelection};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::failed_summaries::FailedSummaries;
@@ -51,11 +51,11 @@ pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
 }
 
 /// The estimated size of the next request in tokens.
-pub(crate) fn estimated_size(services: &TurnServices, history: &History) -> u64 {
-    let window = window(services.selection.get().model.as_ref(), history);
+pub(crate) fn estimated_size(conversation: &Conversation, history: &History) -> u64 {
+    let window = window(conversation.selection.get().model.as_ref(), history);
     let size = history.meter.estimate(&history.messages, || {
-        let tools = services.tools.specs(&services.offer(), Some(window));
-        fixed_weight(services, &tools)
+        let tools = conversation.tools.specs(&conversation.offer(), Some(window));
+        fixed_weight(conversation, &tools)
     });
     size.min(window)
 }
@@ -66,8 +66,8 @@ pub(crate) fn is_window_assumed(model: &dyn Model, history: &History) -> bool {
 }
 
 /// The weight of the system prompt and the tools.
-pub(in crate::turn) fn fixed_weight(services: &TurnServices, tools: &ToolSpecs) -> u64 {
-    text_weight(&services.system_prompt) + services.tools.weight(tools)
+pub(in crate::turn) fn fixed_weight(conversation: &Conversation, tools: &ToolSpecs) -> u64 {
+    text_weight(&conversation.system_prompt) + conversation.tools.weight(tools)
 }
 
 /// Why a conversation is compacted.
@@ -96,7 +96,7 @@ pub(super) enum CompactionOutcome {
 
 /// Compacts one conversation.
 pub(super) struct Compactor<'a> {
-    pub(super) services: &'a TurnServices,
+    pub(super) conversation: &'a Conversation,
     pub(super) cancel: &'a CancellationToken,
     pub(super) history: &'a mut History,
     /// The model that writes the summary.
@@ -110,7 +110,7 @@ impl Compactor<'_> {
     pub(in crate::turn) async fn run(mut self, reason: CompactionReason<'_>) -> CompactionOutcome {
         let id = MessageId::from(format!("sum-{}", self.history.mint()));
         let tools = self.tools();
-        let fixed = fixed_weight(self.services, &tools);
+        let fixed = fixed_weight(self.conversation, &tools);
         let meter = self.history.meter;
         let budget = WindowBudget::new(
             window(self.selection.model.as_ref(), self.history),
@@ -146,7 +146,7 @@ impl Compactor<'_> {
                 return CompactionOutcome::Failed(error);
             }
         };
-        let facts = facts::gather(self.services, &self.history.messages[..old]).await;
+        let facts = facts::gather(self.conversation, &self.history.messages[..old]).await;
         let replacement = handoff::replacement(
             &self.history.messages[..old],
             &limits,
@@ -167,14 +167,14 @@ impl Compactor<'_> {
 
     fn tools(&self) -> ToolSpecs {
         let window = window(self.selection.model.as_ref(), self.history);
-        self.services.tools.specs(&self.services.offer(), Some(window))
+        self.conversation.tools.specs(&self.conversation.offer(), Some(window))
     }
 
     /// Makes the change in the history and in the log.
     fn replace(&mut self, id: MessageId, replacement: Arc<Message>, tail: KeptTail) {
         let kept = tail.count;
         let max_result = tail.max_result;
-        self.services.log().add_entry(Entry::Compacted {
+        self.conversation.log().add_entry(Entry::Compacted {
             id,
             replacement: Arc::clone(&replacement),
             kept,
@@ -182,21 +182,21 @@ impl Compactor<'_> {
         });
         handoff::compact(&mut self.history.messages, replacement, kept, max_result);
         self.history.meter.forget_count();
-        self.services.forget_told_context();
+        self.conversation.forget_told_context();
         // The facts name the mode.
-        self.services.announced_mode.announce(self.services.mode.get());
+        self.conversation.told.tell_mode(self.conversation.mode().get());
     }
 
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {
         self.show(id, CompactionState::Completed(summary), Some(notice));
-        let size = window(self.services.selection.get().model.as_ref(), self.history);
+        let size = window(self.conversation.selection.get().model.as_ref(), self.history);
         let used = after.min(size);
         let cost = self.history.cost;
-        self.services.client().update(Update::ContextUsage { used, size, cached: 0, cost });
+        self.conversation.client().update(Update::ContextUsage { used, size, cached: 0, cost });
     }
 
     fn show(&self, id: &MessageId, state: CompactionState, notice: Option<String>) {
-        self.services.client().update(Update::Compaction { id: id.clone(), state, notice });
+        self.conversation.client().update(Update::Compaction { id: id.clone(), state, notice });
     }
 
     /// The summary, or none if there is nothing to summarise, or the conversation can only go on without one.
@@ -254,7 +254,7 @@ impl Compactor<'_> {
             messages.push(Arc::clone(&request));
             let whole =
                 History { messages, has_media: self.history.has_media, ..History::default() };
-            let system = Arc::clone(&self.services.system_prompt);
+            let system = Arc::clone(&self.conversation.system_prompt);
             let request =
                 context::request(system, &whole, Arc::clone(&tools), self.selection.effort);
             let asking = self.ask(id, &request);
@@ -287,7 +287,7 @@ impl Compactor<'_> {
     /// Makes one request and shows the summary as it arrives.
     async fn ask(&self, id: &MessageId, request: &Request) -> Result<(String, Reply), LlmError> {
         let model = self.selection.model.as_ref();
-        let client = self.services.client();
+        let client = self.conversation.client();
         let mut silence = SilenceWatch::new(model, Duration::ZERO);
         let opening = model.open_stream(request);
         let mut stream = timeout(model.silence_limit(), opening)
@@ -343,11 +343,11 @@ impl Compactor<'_> {
         self.history.spent.requests += 1;
         let usage = reply.usage.unwrap_or_default();
         self.history.spent.usage += usage;
-        self.services.env.helpers.count_tokens(usage);
+        self.conversation.env.helpers.count_tokens(usage);
         let model = self.selection.model.as_ref();
         let cost = add_cost(self.history, model, reply.cost, usage);
         // Without a window, because the client's context gauge is about the conversation.
-        self.services.log().record_usage(model.name(), usage, None, cost);
+        self.conversation.log().record_usage(model.name(), usage, None, cost);
     }
 }
 
@@ -392,16 +392,16 @@ fn would_fail_again(error: &LlmError) -> bool {
 
 /// Answers `/compact`. Returns the text for the user.
 pub(crate) async fn compact_on_request(
-    services: &TurnServices,
+    conversation: &Conversation,
     history: &mut History,
     focus: &str,
     cancel: &CancellationToken,
 ) -> Option<String> {
-    if let Some(limit) = used_up_limit(services.limits, history) {
+    if let Some(limit) = used_up_limit(conversation.limits, history) {
         return Some(format!("Nothing was compacted. {}", limit.advice()));
     }
-    let selection = services.selection.get();
-    let compactor = Compactor { services, cancel, history, selection, prompt: None };
+    let selection = conversation.selection.get();
+    let compactor = Compactor { conversation, cancel, history, selection, prompt: None };
     Some(match compactor.run(CompactionReason::Asked(focus)).await {
         CompactionOutcome::Done { .. } => {
             "The model has a summary of the conversation now. You still see all of it.".to_owned()
@@ -415,6 +415,6 @@ pub(crate) async fn compact_on_request(
 }
 
 /// The weight of a request of this session.
-pub(in crate::turn) fn request_weight(services: &TurnServices, request: &Request) -> u64 {
-    fixed_weight(services, &request.tools) + weight_of(&request.messages)
+pub(in crate::turn) fn request_weight(conversation: &Conversation, request: &Request) -> u64 {
+    fixed_weight(conversation, &request.tools) + weight_of(&request.messages)
 }

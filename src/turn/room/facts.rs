@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::handoff::{self, FILES_READ};
-use crate::turn::TurnServices;
+use crate::turn::Conversation;
 use crate::turn::prompt::context::date_line;
 use crate::undo::UndoHistory;
 use turnwright_store::file_versions::{self, UndoableTurn};
@@ -36,10 +36,10 @@ struct StoredFacts {
 
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
 /// longer gets.
-pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> String {
-    let stored = stored_facts(services).await;
-    let env = &services.env;
-    let mut text = date_line() + &services.mode_line();
+pub(super) async fn gather(conversation: &Conversation, old: &[Arc<Message>]) -> String {
+    let stored = stored_facts(conversation).await;
+    let env = &conversation.env;
+    let mut text = date_line() + &conversation.mode_line();
     plan(&stored.plan, &mut text);
     let roots = env.files.roots();
     let changed: Vec<_> = stored
@@ -66,14 +66,14 @@ pub(super) async fn gather(services: &TurnServices, old: &[Arc<Message>]) -> Str
     text
 }
 
-async fn stored_facts(services: &TurnServices) -> StoredFacts {
-    let Some(store) = services.log().store().cloned() else { return StoredFacts::default() };
+async fn stored_facts(conversation: &Conversation) -> StoredFacts {
+    let Some(store) = conversation.log().store().cloned() else { return StoredFacts::default() };
     // Changes by the last calls may still be on their way into the store.
-    services.log().flush().written().await;
-    let session = services.env.session.clone();
+    conversation.log().flush().written().await;
+    let session = conversation.env.session.clone();
     // The changes of a helper belong to the session that has started it.
     let (changed_in, prefix) =
-        services.log().recorded_elsewhere().unwrap_or_else(|| (session.clone(), String::new()));
+        conversation.log().recorded_elsewhere().unwrap_or_else(|| (session.clone(), String::new()));
     let reading = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
         let changed_in = read::session_key(connection, &changed_in)?;

@@ -1,7 +1,6 @@
 //! Sees to it that each request of a turn fits into the model's window, and recovers from requests
 //! that did not.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::budget::WindowBudget;
@@ -12,6 +11,8 @@ use crate::error::Error;
 use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::next_step::ShownSoFar;
+use crate::turn::prompt::folder_instructions::ToldFolders;
+use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
@@ -63,11 +64,11 @@ impl RoomState {
 impl Turn {
     /// Makes room before a request if the conversation has nearly filled the window.
     pub(in crate::turn) async fn make_room(&mut self) {
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         if self.history.meter.last_count().is_none() {
             // The server may just be saying how large the window is. A recording has no place for the list of
             // models, which comes when it comes.
-            let asking = if self.services.env.shared.recording.is_in_use() {
+            let asking = if self.conversation.env.shared.process.recording.is_in_use() {
                 selection.model.warm_up()
             } else {
                 selection.model.find_window()
@@ -75,10 +76,10 @@ impl Turn {
             self.cancel.run_until_cancelled(timeout(WINDOW_TIMEOUT, asking)).await;
         }
         let window = compaction::window(selection.model.as_ref(), &self.history);
-        let services = self.services.clone();
+        let conversation = self.conversation.clone();
         let fixed = || {
-            let tools = services.tools.specs(&services.offer(), Some(window));
-            compaction::fixed_weight(&services, &tools)
+            let tools = conversation.tools.specs(&conversation.offer(), Some(window));
+            compaction::fixed_weight(&conversation, &tools)
         };
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Far below each limit nothing has to be counted.
@@ -107,7 +108,7 @@ impl Turn {
         }
         if is_crowded && !std::mem::replace(&mut self.room.is_crowding_told, true) {
             let name = selection.model.name();
-            self.services.client().update(Update::Notice(format!(
+            self.conversation.client().update(Update::Notice(format!(
                 "{name} reads the same again and again, because what it needs at the same time does not \
                  fit into its window of {window} tokens. Give it a smaller task, or choose a model with a \
                  larger window."
@@ -120,15 +121,15 @@ impl Turn {
     /// Cuts results that leave no room for what the model says about them. Returns which.
     pub(in crate::turn) fn cut_long_results(&self, results: &mut [ToolMessage]) -> Vec<CallId> {
         let weight: u64 = results.iter().map(|result| text_weight(&result.text)).sum();
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let meter = &self.history.meter;
         // The room is never more than the window. Most results are far below it.
         if meter.tokens(weight) < window / 16 {
             return Vec::new();
         }
-        let tools = self.services.tools.specs(&self.services.offer(), Some(window));
-        let fixed = compaction::fixed_weight(&self.services, &tools);
+        let tools = self.conversation.tools.specs(&self.conversation.offer(), Some(window));
+        let fixed = compaction::fixed_weight(&self.conversation, &tools);
         let max_output = selection.model.max_output();
         let budget = WindowBudget::new(window, max_output, meter.tokens(fixed));
         let mut left = meter.weight(budget.results_room());
@@ -157,8 +158,8 @@ impl Turn {
         prune(&mut history.messages, kept);
         history.meter.forget_count();
         // They may have been part of a result.
-        self.services.folder_instructions.forget();
-        self.services.log().add_entry(Entry::Pruned { kept });
+        *self.conversation.told.folders() = ToldFolders::default();
+        self.conversation.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
     }
 
@@ -169,7 +170,7 @@ impl Turn {
             let window = model.window().unwrap_or_else(|| model.assumed_window());
             estimate < WindowBudget::new(window, model.max_output(), 0).usable()
         };
-        match self.services.selection.previous() {
+        match self.conversation.selection.previous() {
             Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
                 ModelSelection { model, ..selection }
             }
@@ -183,21 +184,21 @@ impl Turn {
         reason: CompactionReason<'_>,
     ) -> CompactionOutcome {
         let messages = self.history.messages.len();
-        let services = self.services.clone();
+        let conversation = self.conversation.clone();
         let compactor = Compactor {
-            services: &services,
+            conversation: &conversation,
             cancel: &self.cancel,
             history: &mut self.history,
             selection,
-            prompt: Some(self.prompt),
+            prompt: Some(self.prompt.index),
         };
         let compacted = compactor.run(reason).await;
         if let CompactionOutcome::Done { kept, .. } = compacted {
-            self.prompt = (self.prompt + kept + 1).saturating_sub(messages);
+            self.prompt.index = (self.prompt.index + kept + 1).saturating_sub(messages);
             // The messages of this turn are at the end. If its prompt is among those that the
             // summary stands for, all that is left belongs to it.
-            let own = messages - self.first_message;
-            self.first_message = self.history.messages.len() - own.min(kept);
+            let own = messages - self.prompt.first_message;
+            self.prompt.first_message = self.history.messages.len() - own.min(kept);
         }
         self.room.is_compacted = true;
         compacted
@@ -210,7 +211,7 @@ impl Turn {
         error: LlmError,
         shown: ShownSoFar,
     ) -> TurnStep {
-        let selection = self.services.selection.get();
+        let selection = self.conversation.selection.get();
         self.room.overflows += 1;
         if self.room.overflows > MAX_OVERFLOWS {
             return self.give_up_room(selection.model.as_ref(), &error);
@@ -234,7 +235,7 @@ impl Turn {
 
     /// The tokens of the prompt that waits for its answer, without the context that comes with it.
     pub(in crate::turn) fn prompt_tokens(&self) -> u64 {
-        let parts = match self.history.messages.get(self.prompt).map(AsRef::as_ref) {
+        let parts = match self.history.messages.get(self.prompt.index).map(AsRef::as_ref) {
             Some(Message::User(prompt)) => prompt.parts.as_slice(),
             _ => &[],
         };
@@ -269,7 +270,7 @@ impl Turn {
         request: &Request,
         shown: ShownSoFar,
     ) -> TurnStep {
-        let size = self.history.meter.tokens(request_weight(&self.services, request));
+        let size = self.history.meter.tokens(request_weight(&self.conversation, request));
         let may_be_full =
             size >= SMALLEST_FULL_WINDOW && compaction::is_window_assumed(model, &self.history);
         if shown != ShownSoFar::Nothing || !may_be_full && !self.room.has_guessed {
@@ -302,7 +303,7 @@ impl Turn {
         error: &LlmError,
         request: &Request,
     ) {
-        let weight = request_weight(&self.services, request);
+        let weight = request_weight(&self.conversation, request);
         let least = self.least_window(request);
         let meter = &mut self.history.meter;
         let fits = meter.last_count().unwrap_or_default();
@@ -351,15 +352,15 @@ impl Turn {
             return;
         }
         self.history.meter.forget_count();
-        if self.services.truncation_reported.swap(true, Ordering::Relaxed) {
+        if !self.conversation.told.first_time(OnceNotice::Truncation) {
             return;
         }
-        let sent = self.history.meter.tokens(request_weight(&self.services, request));
+        let sent = self.history.meter.tokens(request_weight(&self.conversation, request));
         let consequence = told.map_or_else(
             || "The conversation is kept shorter for now".to_owned(),
             |tokens| format!("Its window is known to have {tokens} tokens, so nothing is changed"),
         );
-        self.services.client().update(Update::Notice(format!(
+        self.conversation.client().update(Update::Notice(format!(
             "The server seems to have cut the prompt: it counts {} tokens where about {sent} were sent. \
              {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
             usage.input
@@ -373,30 +374,30 @@ impl Turn {
         let is_assumed = compaction::is_window_assumed(model, &self.history);
         let is_guessed =
             self.history.learned_window.is_guessed(name) && model.window() != Some(window);
-        let (told, notice) = if is_guessed && window < SMALL_WINDOW {
+        let (kind, notice) = if is_guessed && window < SMALL_WINDOW {
             let notice = format!(
                 "The server has refused a request as too long without saying how much {name} takes. For now \
                  {window} tokens are assumed, so it gets just the tools that are needed most."
             );
-            (&self.services.small_window_told, notice)
+            (OnceNotice::SmallWindow, notice)
         } else if window < SMALL_WINDOW && !is_assumed {
             let notice = format!(
                 "{name} has a window of only {window} tokens. It gets just the tools that are needed \
                  most, and the conversation is compacted often. If it can have a larger one, set that \
                  where the model is served: `num_ctx` of Ollama, `-c` of llama.cpp."
             );
-            (&self.services.small_window_told, notice)
+            (OnceNotice::SmallWindow, notice)
         } else if is_assumed && estimate >= window / 100 * TELL_ASSUMED_AT {
             let notice = format!(
                 "How much {name} can hold is not known, so {window} tokens are assumed. If that is \
                  wrong, set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW."
             );
-            (&self.services.assumed_window_told, notice)
+            (OnceNotice::AssumedWindow, notice)
         } else {
             return;
         };
-        if !told.swap(true, Ordering::Relaxed) {
-            self.services.client().update(Update::Notice(notice));
+        if self.conversation.told.first_time(kind) {
+            self.conversation.client().update(Update::Notice(notice));
         }
     }
 }

@@ -90,9 +90,9 @@ pub(super) fn build(
     for device in DEVICES {
         builder.allow_if_accessible(Path::new(device), AccessFs::WriteFile.into())?;
     }
-    let services = open_services(profile.network.reaches_other_machines()).map(Path::new);
-    for socket in services.chain(profile.sockets.iter().map(PathBuf::as_path)) {
-        builder.allow_if_accessible(socket, AccessFs::ResolveUnix.into())?;
+    let services = open_services(profile.network.reaches_other_machines()).map(PathBuf::from);
+    for socket in services.chain(profile.sockets.iter().cloned()) {
+        builder.allow_if_accessible(&socket, AccessFs::ResolveUnix.into())?;
     }
     builder.allow_reading(profile, hidden)?;
     Ok(builder.ruleset)

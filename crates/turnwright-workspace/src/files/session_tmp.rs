@@ -199,7 +199,7 @@ fn remove_mount_point(path: &Path) {
 /// Returns true for a file or folder that nobody may open.
 #[cfg(unix)]
 fn is_closed(found: &fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::mode(found) & 0o777 == 0
+    rustix::fs::Mode::from_raw_mode(std::os::unix::fs::MetadataExt::mode(found)).is_empty()
 }
 
 /// Other systems have no mounts there.
@@ -295,7 +295,7 @@ mod tests {
         let at_own = |path: &Path| own.join(path.strip_prefix(TMP).unwrap());
         let place = |path: &Path| tmp.place(path, |_| false);
         let close = |path: &Path| {
-            fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
         };
         let first = tmp.show_once([file.path().to_owned(), inner.clone(), "/etc".into()]);
         let second = tmp.show_once([inner.clone()]);

@@ -1,7 +1,6 @@
-//! The services and settings of a session that its turns work with.
+//! A conversation with the model: what the turns of a session, or the turn of a helper, work with.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crate::tools::{OfferContext, SharedRules, ToolEnv, Toolbox};
 use turnwright_policy::permission::{Mode, SharedMode};
@@ -10,31 +9,28 @@ use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::update::{PromptKey, Update};
+use turnwright_workspace::helper_types::HelperType;
 
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, SpendingLimits,
+    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
+    SharedModelSelection, SharedSpending, SpendingLimits, Told,
 };
 
-/// The services and settings that a turn works with. The session owns them and clones the handle
-/// for each of its turns.
+/// Everything that a turn works with but the history. The session owns it and clones the handle for each of
+/// its turns; a helper has one of its own.
 #[derive(Clone)]
-pub(crate) struct TurnServices {
+pub(crate) struct Conversation {
     /// The model and its effort. A change applies from the next request on.
     pub selection: SharedModelSelection,
     /// The tools that the model can call.
     pub tools: Arc<Toolbox>,
     /// The environment that the tools work in.
     pub env: Arc<ToolEnv>,
-    /// How much is done without asking. A change applies from the next effect on.
-    pub mode: SharedMode,
-    /// The mode that the model was last told.
-    pub announced_mode: AnnouncedMode,
-    /// The instructions of folders below the session's that the model has.
-    pub folder_instructions: FolderInstructions,
-    /// The permission rules. A change applies from the next effect on.
-    pub policy: SharedRules,
+    /// What the user and the model were told already.
+    pub told: Told,
+    /// The remembered permission answers. A helper in the background has a copy.
+    pub grants: SharedGrants,
     /// The commands that check what the model has edited.
     pub checks: SharedChecks,
     /// The instructions for the model.
@@ -53,33 +49,66 @@ pub(crate) struct TurnServices {
     pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
     pub models: ModelFinder,
-    /// True if the user was told that the server truncates prompts.
-    pub truncation_reported: Arc<AtomicBool>,
-    /// True if the user was told that the window is small.
-    pub small_window_told: Arc<AtomicBool>,
-    /// True if the user was told that the size of the window is only assumed.
-    pub assumed_window_told: Arc<AtomicBool>,
-    /// True if the user was told that the base URL lacks its version.
-    pub base_url_reported: Arc<AtomicBool>,
-    /// True if the user was told that instructions, notes and skills could not be read.
-    pub context_missing: Arc<AtomicBool>,
 }
 
-impl std::fmt::Debug for TurnServices {
+impl std::fmt::Debug for Conversation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("TurnServices")
+            .debug_struct("Conversation")
             .field("selection", &self.selection)
             .finish_non_exhaustive()
     }
 }
 
+/// The instructions of a helper in addition to those of the session.
+const HELPER_INSTRUCTIONS: &str = include_str!("helper/instructions.md");
+/// The most requests of a helper, without the one for its answer when they are used up.
+const MAX_HELPER_REQUESTS: u32 = 30;
 /// The prefix of the context line that tells the model the mode.
 pub(super) const MODE_PREFIX: &str = "Mode: ";
 
-impl TurnServices {
+impl Conversation {
+    /// The conversation of a helper. It has its own environment, tools, instructions and limit of requests; the
+    /// queue of calls and all spending belong to the session.
+    pub(super) fn for_helper(
+        &self,
+        env: ToolEnv,
+        selection: SharedModelSelection,
+        kind: &HelperType,
+    ) -> Conversation {
+        let system_prompt =
+            format!("{}\n{HELPER_INSTRUCTIONS}{}", self.system_prompt, kind.instructions);
+        Conversation {
+            env: Arc::new(env),
+            selection,
+            tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
+            system_prompt: system_prompt.into(),
+            told: self.told.for_helper(),
+            grants: self.grants.clone(),
+            cache_guard: CacheGuard::default(),
+            // The turn that has asked for the helper checks what it has edited.
+            checks: SharedChecks::default(),
+            cancellable: CancellableCalls::default(),
+            max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
+            limits: self.limits,
+            spending: self.spending.clone(),
+            queue: self.queue.clone(),
+            models: self.models.clone(),
+        }
+    }
+
     pub(crate) fn client(&self) -> &Arc<dyn Client> {
         &self.env.client
+    }
+
+    /// How much is done without asking.
+    pub(crate) fn mode(&self) -> &SharedMode {
+        &self.env.shared.mode
+    }
+
+    /// The permission rules.
+    pub(crate) fn rules(&self) -> &SharedRules {
+        &self.env.shared.rules
     }
 
     pub(crate) fn log(&self) -> &SessionLog {
@@ -124,8 +153,7 @@ impl TurnServices {
 
     /// Notes that what earlier prompts and results told the model may no longer be in its context.
     pub(crate) fn forget_told_context(&self) {
-        self.announced_mode.forget();
-        self.folder_instructions.forget();
+        self.told.forget_context();
         self.env.skills.forget_loaded();
     }
 
@@ -140,13 +168,13 @@ impl TurnServices {
 
     /// Returns the context line about the mode, unless the model was already told this mode.
     pub(crate) fn mode_context(&self) -> Option<String> {
-        let mode = self.mode.get();
-        (self.announced_mode.announce(mode) != Some(mode)).then(|| self.mode_line())
+        let mode = self.mode().get();
+        (self.told.tell_mode(mode) != Some(mode)).then(|| self.mode_line())
     }
 
     pub(super) fn mode_line(&self) -> String {
-        let mode = self.mode.get();
-        let can_confine = self.policy.get().can_confine;
+        let mode = self.mode().get();
+        let can_confine = self.rules().get().can_confine;
         format!("{MODE_PREFIX}{} ({})\n", mode.id(), mode.description(can_confine))
     }
 
@@ -163,7 +191,7 @@ impl TurnServices {
             _ => None,
         });
         if lines.next() == Some(self.mode_line().trim_end()) {
-            self.announced_mode.announce(self.mode.get());
+            self.told.tell_mode(self.mode().get());
         }
     }
 
@@ -172,7 +200,7 @@ impl TurnServices {
         OfferContext {
             prefers_patches: self.selection.get().model.prefers_apply_patch(),
             skills: self.env.skills.names(),
-            is_planning: self.mode.get() == Mode::Plan,
+            is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
         }
     }

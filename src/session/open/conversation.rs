@@ -1,4 +1,4 @@
-//! Makes the services of a session from what was loaded for it.
+//! Makes the conversation of a session from what was loaded for it.
 
 use std::mem::take;
 use std::path::Path;
@@ -8,10 +8,12 @@ use super::ClientSide;
 use super::load::LoadedSession;
 use crate::session::SessionHost;
 use crate::session::effective_policy::EffectivePolicy;
-use crate::tools::{ConfinementSettings, HelperSet, RemoteTools, SharedRules, ToolEnv, Toolbox};
+use crate::tools::{
+    ConfinementSettings, HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox,
+};
 use crate::turn::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, StandaloneCalls, TurnServices,
+    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
+    SharedGrants, SharedModelSelection, SharedSpending, StandaloneCalls, Told,
 };
 use turnwright_policy::permission::{Mode, SharedMode};
 use turnwright_store::SessionLog;
@@ -20,13 +22,13 @@ use turnwright_types::ids::SessionId;
 use turnwright_workspace::files::{Files, Roots, SessionTmp};
 
 impl SessionHost {
-    /// Creates the services of a session.
-    pub(super) fn turn_services(
+    /// Creates the conversation of a session.
+    pub(super) fn conversation(
         self: &Arc<Self>,
         id: SessionId,
         loaded: LoadedSession,
         client: ClientSide,
-    ) -> TurnServices {
+    ) -> Conversation {
         let LoadedSession { roots, mut policy, confinement, model, effort, .. } = loaded;
         let checks = SharedChecks::default();
         checks.set(take(&mut policy.checks));
@@ -34,7 +36,7 @@ impl SessionHost {
         let mut env = self.tool_env(id, roots, policy, confinement, client);
         env.log = log;
         let host = Arc::clone(self);
-        TurnServices {
+        Conversation {
             spending: SharedSpending::default(),
             queue: AdmissionQueue::default(),
             cancellable: CancellableCalls::default(),
@@ -42,20 +44,13 @@ impl SessionHost {
             system_prompt: loaded.system_prompt,
             selection: SharedModelSelection::new(model, effort),
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
-            mode: env.mode.clone(),
-            policy: env.rules.clone(),
             env: Arc::new(env),
-            announced_mode: AnnouncedMode::default(),
-            folder_instructions: FolderInstructions::default(),
+            told: Told::default(),
+            grants: SharedGrants::default(),
             checks,
             max_requests: loaded.max_requests,
             cache_guard: CacheGuard::default(),
             limits: loaded.limits,
-            truncation_reported: Arc::default(),
-            small_window_told: Arc::default(),
-            assumed_window_told: Arc::default(),
-            base_url_reported: Arc::default(),
-            context_missing: Arc::default(),
         }
     }
 
@@ -75,12 +70,10 @@ impl SessionHost {
         let (policy, confinement) = self.load_policy(&id, &own_roots, &mut notices);
         let client = ClientSide { client, buffers: None, display: CommandDisplay::default() };
         let env = self.tool_env(id, own_roots, policy, confinement, client);
-        let shared = env.mode.clone();
         if let Some(mode) = mode {
-            shared.set(mode);
+            env.shared.mode.set(mode);
         }
-        let rules = env.rules.clone();
-        (StandaloneCalls::new(env, shared, rules), notices)
+        (StandaloneCalls::new(env), notices)
     }
 
     /// Creates the environment of the tools in these folders.
@@ -96,12 +89,10 @@ impl SessionHost {
         let rules = SharedRules::default();
         rules.set(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
+        let process = Arc::clone(&self.process);
         let environment = self.environment.clone();
-        let shared = Arc::clone(&self.shared_env);
-        let mut env = ToolEnv::new(id, files, environment, client, display, shared);
-        env.mode = mode;
-        env.rules = rules;
-        env.confinement = confinement;
+        let shared = SessionShared::new(process, environment, mode, rules, confinement);
+        let mut env = ToolEnv::new(Arc::new(shared), id, files, client, display);
         env.helpers = HelperSet::new(policy.helper_types);
         env
     }

@@ -180,7 +180,7 @@ impl Turn {
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(limits, &History::default());
         let helper = Some(HelperTurn { session_turn, shared: Default::default() });
-        Turn { helper, meter, ..turn }
+        Turn { meter, helper, ..turn }
     }
 
     fn without_helpers(

@@ -12,6 +12,7 @@ mod proxy_addresses;
 pub(crate) mod sandbox_profile;
 mod signing;
 pub(crate) mod silent_reads;
+mod ssh;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -33,16 +34,18 @@ use linked_files::{ChangedLayers, SharedPlaces};
 use proxy_addresses::proxy_addresses;
 use sandbox_profile::{ProgramAccess, SessionAccess};
 pub use signing::CommandSigning;
+use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
-use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
-use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
 use turnwright_workspace::exec::Environment;
+use turnwright_workspace::files::ShownOnce;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -71,16 +74,6 @@ pub struct ConfinementSettings {
     /// Paths in the session's folders that commands may not write.
     pub protected: ProtectedPaths,
 }
-
-/// The variable with the socket of the SSH agent.
-const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
-/// The sockets of agents that the settings of SSH may name instead, in the home folder and in the
-/// user's runtime folder.
-const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
-const RUNTIME_AGENTS: &[&str] =
-    &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
-/// Programs that need the SSH agent and use it only to connect.
-const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
 
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
@@ -121,6 +114,8 @@ pub struct CommandConfinement {
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
     pub(crate) running: Option<RunningMark>,
+    /// Lets only this command see places in the machine's `/tmp`.
+    pub(crate) shown: Option<ShownOnce>,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -240,16 +235,15 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
-        // Nobody may have been asked about a line that only edits files, either.
-        let is_unasked = self.is_silent || self.command.edits.is_some();
-        let environment = base_environment(self.site, is_unasked, &self.real_paths);
+        let environment = base_environment(self.site, self.may_be_unasked(), &self.real_paths);
         let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
         let shared_note = self.shared_note(&shared);
         let (layers, unchanged) = self.layers(shared);
         if self.may_write && self.site.settings.can_layer_caches() {
             self.create_missing_caches();
         }
-        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        let (tmp, shown) = self.private_tmp(&environment)?.unzip();
+        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged), tmp)?;
         // No program or setting there is the user's own from now on.
         self.site.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
@@ -284,6 +278,7 @@ impl ConfinementBuilder<'_> {
             signing,
             network: self.site.network.get(),
             running,
+            shown,
         })
     }
 
@@ -352,6 +347,7 @@ impl ConfinementBuilder<'_> {
         uses_ssh: bool,
         environment: &Environment,
         (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
+        private_tmp: Option<PrivateTmp>,
     ) -> Result<SandboxProfile, ToolRefusal> {
         let mut allowed = self.allowed_protected_paths();
         allowed.extend(self.changed_environments());
@@ -390,7 +386,7 @@ impl ConfinementBuilder<'_> {
             read_only: denied.unwritable,
             unhidden: vec![self.site.outputs.clone()],
             layers: layers.layers(),
-            private_tmp: self.private_tmp(environment),
+            private_tmp,
         });
         self.remove_program_layers(&mut profile);
         profile.read_only.extend(unchanged.into_iter().chain(programs));
@@ -405,9 +401,13 @@ impl ConfinementBuilder<'_> {
         Ok(profile)
     }
 
-    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
+    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write. With a
+    /// list in the settings, naming a path outside does not open it.
     fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
-        let named = self.command.reads.iter().map(|target| target.path.clone());
+        let is_open = profile.readable.is_none();
+        let mut reads = self.command.reads.clone();
+        reads.retain(|target| is_open || target.scope != PathScope::Outside);
+        let named = reads.into_iter().map(|target| target.path);
         let opened = &self.site.opened_places;
         opened.add(self.session_access().writable_folders());
         let places = silent_reads::readable(
@@ -555,21 +555,6 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The sockets of the SSH agents that exist, as real paths.
-fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
-    let named = environment.get(SSH_AGENT_VARIABLE).map(PathBuf::from);
-    let in_home = paths_below(environment, "HOME", HOME_AGENTS);
-    let in_runtime = paths_below(environment, "XDG_RUNTIME_DIR", RUNTIME_AGENTS);
-    let sockets = named.into_iter().chain(in_home).chain(in_runtime);
-    sockets.filter_map(|socket| real_path(socket).ok()).collect()
-}
-
-/// The paths with these names in the folder that a variable names.
-fn paths_below(environment: &Environment, variable: &str, names: &[&str]) -> Vec<PathBuf> {
-    let Some(folder) = environment.get(variable).map(Path::new) else { return Vec::new() };
-    names.iter().map(|name| folder.join(name)).collect()
-}
-
 /// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
 /// else there. Blocks: not for the runtime's thread.
 fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
@@ -592,40 +577,11 @@ fn tracking_config(simple: &shell::SimpleCommand, workdir: &Path) -> Option<Path
     repository::config_of(&folder)
 }
 
-/// Returns true if a command line runs only programs that need the SSH agent.
-fn only_connects(script: &shell::Script) -> bool {
-    script.ambiguity.is_none()
-        && !script.commands.is_empty()
-        && script.commands.iter().all(|command| {
-            let program = command.program();
-            SSH_PROGRAMS.contains(&program)
-                && command.wrappers.is_empty()
-                && (program != "git" || shell::classify(command).starts_no_other)
-        })
-}
-
+#[cfg(unix)]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
 
-    #[test]
-    fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
-        for (line, expected) in [
-            ("git push", true),
-            ("git add -A && git commit -m x && git push -u origin x", true),
-            ("ssh host ls", true),
-            ("git -c alias.x='!cat ~/.ssh/id' x", false),
-            ("git -C sub fetch", false),
-            ("git clone -c core.sshCommand=./x host:y", false),
-            ("git push && sh x", false),
-        ] {
-            let script = shell::parse(line, ShellDialect::Bash);
-            assert_eq!(only_connects(&script), expected, "{line}");
-        }
-    }
-
-    #[cfg(unix)]
     #[test]
     fn a_file_to_be_written_is_made_without_following_a_link() {
         let folder = tempfile::tempdir().unwrap();

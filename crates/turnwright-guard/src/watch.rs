@@ -226,6 +226,15 @@ impl ConfinementGuard {
         });
     }
 
+    /// Keeps something until a job ends. To drop it may block.
+    fn keep_while_running(&self, job: Arc<Job>, kept: impl Send + 'static) {
+        let tracker = self.tracker.clone();
+        self.tracker.spawn(async move {
+            job.wait_for_end().await;
+            tracker.spawn_blocking(move || drop(kept));
+        });
+    }
+
     /// The temporary folder of the session's commands, if it was created.
     pub(crate) fn known_temp_folder(&self) -> Option<PathBuf> {
         self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
@@ -294,6 +303,9 @@ impl ConfinementGuard {
         quarantine: PathBuf,
     ) {
         self.servers.allow(confinement.changes.paths.iter().cloned(), LONGEST_COMMAND);
+        if let Some(shown) = confinement.shown {
+            self.keep_while_running(Arc::clone(job), shown);
+        }
         let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
             is_unconfined: profile.is_none(),

@@ -1,4 +1,4 @@
-//! Describes what the sandbox has denied to a command, from the connections that came to nothing and from the
+//! Describes what the sandbox has denied to a command, from the connections that failed because of it and from the
 //! command's output. Only adds a hint; the command is never run again because of it, since it may have done
 //! part of its work.
 
@@ -102,7 +102,7 @@ fn has_word(line: &str, end: &str) -> bool {
     })
 }
 
-/// Describes the connections that came to nothing because of the sandbox. A server of this machine counts only for a
+/// Describes the connections that failed because of the sandbox. A server of this machine counts only for a
 /// command that has failed: others may just have checked for one.
 pub(crate) fn refused_connections(
     refused: &[SocketAddr],

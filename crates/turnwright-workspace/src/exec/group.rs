@@ -43,8 +43,7 @@ use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
-/// How long processes that an ended command has left may take to end by themselves, as helpers of Python's
-/// `multiprocessing` do.
+/// The time that leftover processes get to end by themselves, as `multiprocessing` helpers do.
 #[cfg(unix)]
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// How often the remaining processes of a group are checked.

@@ -3,45 +3,22 @@
 //! [`built_in`].
 
 mod agent;
-mod apply_patch;
 mod arguments;
 mod ask_user;
+mod commands;
 mod tool_env;
-mod edit_common;
-mod current_place;
-mod delete_path;
-mod edit_file;
-mod exec;
-mod exec_output;
 mod exit_plan;
-mod find_files;
-mod grep;
+mod files;
 mod helper_set;
 mod history;
-mod list_dir;
-mod live_output;
 mod project_context;
 mod memory;
-mod move_path;
-mod open_terminals;
-mod patch_command;
-mod outcome_json;
+mod outcome;
 mod plan;
-mod read_file;
 mod registry;
-mod remote_tools;
-mod search_common;
-mod session_shared;
 mod shown_argument;
-mod shown_result;
-mod advertised_tools;
-mod allowed_tools;
 mod skill;
-mod tool_index;
-mod tool_search;
-mod home_path;
 mod web_fetch;
-mod write_file;
 
 #[cfg(test)]
 mod tests;
@@ -68,44 +45,37 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::{Files, Roots};
 
-pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
 pub(crate) use agent::{AGENT_TOOL, may_edit};
-pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
-pub(crate) use current_place::{current_place, edited_path};
-pub(crate) use exec_output::is_waiting;
+pub(crate) use commands::{is_waiting, patch_call};
+pub(crate) use files::{current_place, edited_path};
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
-pub(crate) use outcome_json::{
-    outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
+pub(crate) use outcome::{
+    outcome_json, preview_json, raw_output, read_outcome, read_preview, read_view, view_json,
 };
-pub(crate) use patch_command::patch_call;
 pub(crate) use project_context::{
     PROJECT_READ_TIMEOUT, ProjectContext, custom_commands, describe_notes, describe_skills,
     folder_instructions, project_sources, read_project_context,
 };
-pub use registry::{OfferContext, Registry, Toolbox};
-pub use remote_tools::RemoteTools;
-pub(crate) use remote_tools::ServerStatus;
-pub(crate) use session_shared::{ProcessShared, SessionShared, SharedRules, UserFolders};
+pub(crate) use registry::{AllowedTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight};
+pub use registry::{OfferContext, Registry, RemoteTools, Toolbox};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
-pub(crate) use shown_result::raw_output;
-pub(crate) use tool_env::ToolEnv;
-pub(crate) use tool_index::ToolIndex;
+pub(crate) use tool_env::{ProcessShared, SessionShared, SharedRules, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
-        Arc::new(read_file::ReadFile),
-        Arc::new(write_file::WriteFile),
-        Arc::new(edit_file::EditFile),
-        Arc::new(apply_patch::ApplyPatch),
-        Arc::new(move_path::MovePath),
-        Arc::new(delete_path::DeletePath),
-        Arc::new(list_dir::ListDir),
-        Arc::new(find_files::FindFiles),
-        Arc::new(grep::Grep),
-        Arc::new(exec::Exec),
-        Arc::new(exec_output::ExecOutput),
+        Arc::new(files::ReadFile),
+        Arc::new(files::WriteFile),
+        Arc::new(files::EditFile),
+        Arc::new(files::ApplyPatch),
+        Arc::new(files::MovePath),
+        Arc::new(files::DeletePath),
+        Arc::new(files::ListDir),
+        Arc::new(files::FindFiles),
+        Arc::new(files::Grep),
+        Arc::new(commands::Exec),
+        Arc::new(commands::ExecOutput),
         Arc::new(web_fetch::WebFetch),
         Arc::new(plan::Plan),
         Arc::new(memory::Memory),
@@ -120,7 +90,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
 /// The search for MCP tools. It knows the MCP tools of one session, so each session has its own;
 /// the model is told of it only when there are too many MCP tools to advertise all.
 fn new_tool_search(remote_tools: RemoteTools) -> Arc<dyn AnyTool> {
-    Arc::new(tool_search::ToolSearch(remote_tools))
+    Arc::new(registry::ToolSearch(remote_tools))
 }
 
 /// A built-in tool.
@@ -495,8 +465,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.process.folders.home.as_deref();
                 let roots = ctx.env.files.roots();
-                let refusal = home_path::refusal(&self.paths, home)
-                    .or_else(|| edit_common::refusal_of_other_machine(&self.paths, roots));
+                let refusal = files::refusal_of_home_path(&self.paths, home)
+                    .or_else(|| files::refusal_of_other_machine(&self.paths, roots));
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }

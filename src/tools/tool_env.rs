@@ -1,5 +1,5 @@
-//! The environment that the calls of one conversation share: a session's, or a helper's. Each call gets it in its
-//! context.
+//! What calls share: those of one conversation, a session's or a helper's (`ToolEnv`, which each call gets in its context),
+//! those of a session with its helpers, and those of all sessions of a process.
 
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
@@ -8,18 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::commands::OpenTerminals;
 use super::helper_set::HelperSet;
-use super::open_terminals::OpenTerminals;
-use super::session_shared::SessionShared;
-use turnwright_guard::CommandSite;
+use crate::recording::Recording;
+use turnwright_guard::command_network::CommandNetwork;
+use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
+use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
-use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
+use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::skills::SkillSet;
-use turnwright_workspace::web::PageCache;
+use turnwright_workspace::web::{PageCache, WebFetcher};
 
 /// The environment in which the tools of one conversation run.
 pub struct ToolEnv {
@@ -155,5 +159,96 @@ impl ToolEnv {
     /// The folder of the session's long outputs.
     pub(crate) fn output_folder(&self) -> PathBuf {
         Jobs::output_folder(&self.shared.process.folders.state, &self.session)
+    }
+}
+
+/// The user's own folders, as opposed to a project's.
+#[derive(Clone, Debug, Default)]
+pub struct UserFolders {
+    /// Settings, notes and skills of turnwright.
+    pub config: PathBuf,
+    /// Data that is kept for a while, such as long outputs.
+    pub state: PathBuf,
+    /// The home folder, if there is one.
+    pub home: Option<PathBuf>,
+}
+
+/// What all sessions of a process share.
+#[derive(Debug, Default)]
+pub struct ProcessShared {
+    pub folders: UserFolders,
+    /// The log of permission decisions.
+    pub audit: AuditLog,
+    /// Access to the web.
+    pub web: WebFetcher,
+    /// The places that commands and servers in the sandbox could write since this process was started.
+    pub opened_places: Arc<OpenedPlaces>,
+    /// Records the data that calls bring from outside, or plays it back.
+    pub(crate) recording: Recording,
+}
+
+impl ProcessShared {
+    pub fn new(folders: UserFolders) -> ProcessShared {
+        let audit = AuditLog::new(&folders.state);
+        ProcessShared { folders, audit, ..ProcessShared::default() }
+    }
+}
+
+/// The permission rules of a session, set by the session and read by its turn.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
+
+impl SharedRules {
+    pub(crate) fn get(&self) -> Arc<PolicyRules> {
+        Arc::clone(&self.0.lock())
+    }
+
+    pub(crate) fn set(&self, policy: PolicyRules) {
+        *self.0.lock() = Arc::new(policy);
+    }
+}
+
+/// What a session shares with its helpers: the rules by which calls are judged, and what confines and watches
+/// them.
+#[derive(Debug, Default)]
+pub struct SessionShared {
+    pub process: Arc<ProcessShared>,
+    /// The environment variables of commands.
+    pub command_environment: Arc<Environment>,
+    /// The permission mode, which says how much may be done without asking. A change applies from the next
+    /// effect on.
+    pub mode: SharedMode,
+    /// The permission rules, by which a call is judged. A tool needs them for what it shows without naming it. A
+    /// change applies from the next effect on.
+    pub(crate) rules: SharedRules,
+    pub confinement: Arc<ConfinementSettings>,
+    /// Watches the protected paths while commands run. It is one for all conversations, because what one of
+    /// them was allowed to change is no intrusion for the other.
+    pub guard: Arc<ConfinementGuard>,
+    /// The private network of the commands.
+    pub(crate) network: Arc<CommandNetwork>,
+    /// Records the file changes of calls, so that they can be undone.
+    pub checkpoint: ChangeTracker,
+}
+
+impl SessionShared {
+    pub(crate) fn new(
+        process: Arc<ProcessShared>,
+        command_environment: Environment,
+        mode: SharedMode,
+        rules: SharedRules,
+        confinement: ConfinementSettings,
+    ) -> SessionShared {
+        SessionShared {
+            process,
+            command_environment: Arc::new(command_environment),
+            mode,
+            rules,
+            confinement: Arc::new(confinement),
+            guard: Arc::default(),
+            network: Arc::default(),
+            checkpoint: ChangeTracker::default(),
+        }
     }
 }

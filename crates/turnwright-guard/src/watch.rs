@@ -5,6 +5,7 @@ mod ignored_search;
 pub(crate) mod kept_history;
 mod other_changes;
 mod protected_check;
+mod remote_call;
 pub(crate) mod sandbox_denial;
 pub(crate) mod server_watch;
 pub(crate) mod unfinished_commands;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,12 +29,11 @@ use crate::protected_snapshot::ProtectedSnapshot;
 use ignored_search::{IgnoredSearch, SearchPlace};
 use kept_history::{HistoryKeeper, KeptHistory};
 use sandbox_denial::DenialNote;
-use server_watch::{ServerWatch, WatchedServers, changed_near};
+use server_watch::{ServerWatch, WatchedServers};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::Effect;
-use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::files::SessionTmp;
@@ -47,6 +46,7 @@ pub use other_changes::ChangingCall;
 use other_changes::OtherChanges;
 use protected_check::ProtectedCheck;
 pub(crate) use protected_check::{SETTLING_TIME, changed, pause_after};
+pub use remote_call::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
@@ -492,90 +492,6 @@ impl ConfinementGuard {
         self.tracker.wait().await;
         let temp = self.temp.lock().take();
         spawn_blocking(move || drop(temp)).await.ok();
-    }
-}
-
-/// Guards the protected paths during one call of a confined MCP server. They are also checked if the
-/// call panics or is dropped.
-pub struct RemoteCallGuard(Option<GuardedCall>);
-
-struct GuardedCall {
-    site: CommandSite,
-    name: String,
-    /// `None` until it is taken, and if that has failed.
-    snapshot: Option<Arc<ProtectedSnapshot>>,
-}
-
-impl RemoteCallGuard {
-    /// Takes a snapshot before the call. Blocks: not for the runtime's thread.
-    pub fn new(site: CommandSite, call: &str) -> RemoteCallGuard {
-        let name = format!("call {call}");
-        let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
-        site.guard.watches.lock().insert(name.clone(), Arc::new(watch));
-        let mut call = RemoteCallGuard(Some(GuardedCall { site, name, snapshot: None }));
-        if let Some(call) = &mut call.0 {
-            let repositories = call.site.tracker.repositories();
-            call.snapshot = Some(call.site.guard.take_snapshot(&call.site, repositories));
-        }
-        call
-    }
-
-    /// Checks the protected paths after the call. Reports findings to the user and returns the report.
-    pub async fn finish(mut self) -> Option<String> {
-        let call = self.0.take()?;
-        let client = Arc::clone(&call.site.client);
-        let checking = spawn_blocking(move || call.check());
-        checking.await.unwrap_or_else(|_| {
-            client.update(Update::Notice(NOT_CHECKED.to_owned()));
-            Some(NOT_CHECKED.to_owned())
-        })
-    }
-}
-
-impl Drop for RemoteCallGuard {
-    fn drop(&mut self) {
-        let Some(call) = self.0.take() else { return };
-        let tracker = call.site.guard.tracker.clone();
-        match Handle::try_current() {
-            Ok(runtime) => drop(tracker.spawn_blocking_on(move || call.check(), &runtime)),
-            Err(_) => drop(call.check()),
-        }
-    }
-}
-
-impl GuardedCall {
-    /// Removes files that have appeared, unless the user has allowed them. Changes may be the work of
-    /// another program and are only reported.
-    fn check(self) -> Option<String> {
-        let watch = self.site.guard.watches.lock().remove(&self.name)?;
-        let quarantine = self.site.quarantine_folder();
-        let allowed = watch.changes.paths.clone();
-        let snapshot = self.snapshot?;
-        let others = &self.site.guard.others;
-        let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));
-        // Nearly always nothing has changed, and one look says so.
-        snapshot.check(&allowed, &quarantine, false)?;
-        let known: Vec<_> = allowed.iter().cloned().chain(snapshot.files()).collect();
-        let is_trap = |path: &Path| !others.are_unknown(changed_near(path)) && is_told(path);
-        let new = snapshot.check_if(&known, &quarantine, true, &is_trap);
-        let changed = snapshot.check_if(&allowed, &quarantine, false, &is_told);
-        let undone = new.map(|changes| (changes, true)).into_iter();
-        let found = undone.chain(changed.map(|changes| (changes, false)));
-        let reports = found.map(|(changes, restores)| {
-            tracing::warn!(?changes, "protected paths were changed during a call");
-            self.site.guard.servers.note_told(&changes.paths);
-            changes.message_about(
-                "the server, or another program during the call,",
-                CALL_HINT,
-                restores,
-            )
-        });
-        let report = reports.collect::<Vec<_>>().join("\n");
-        if report.is_empty() {
-            return None;
-        }
-        self.site.client.update(Update::Notice(report.clone()));
-        Some(report)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::confinement::ConfinementSettings;
 use turnwright_types::client::{
     Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
+use turnwright_types::update::Update;
 use turnwright_workspace::files::Roots;
 
 /// A client that notes its updates and answers nothing.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
 
-use super::arguments::shell_line;
+use crate::tools::arguments::shell_line;
 
 const PROGRAMS: [&str; 3] = ["apply_patch", "applypatch", "apply-patch"];
 const SHELLS: [&str; 4] = ["bash", "sh", "zsh", "/bin/bash"];

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
-use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolOutcome, shown_result};
+use crate::tools::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -19,11 +19,11 @@ use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_
 const MAX_NAMED: usize = 3;
 
 #[derive(Debug)]
-pub(super) struct Grep;
+pub(in crate::tools) struct Grep;
 
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct GrepArgs {
+pub(in crate::tools) struct GrepArgs {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]
@@ -170,7 +170,7 @@ fn report(
         "searched": found.files_searched,
         "truncated": found.next_offset.is_some() || found.is_incomplete,
     });
-    let content = shown_result::card_content(&text);
+    let content = outcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 

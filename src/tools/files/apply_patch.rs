@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
-use super::shown_argument::{PATCH, ShownArgument};
-use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::shown_argument::{PATCH, ShownArgument};
+use crate::tools::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
 use patch_arguments::ApplyPatchArgs;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -28,11 +28,11 @@ use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncodin
 const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
-pub(super) struct ApplyPatch;
+pub(in crate::tools) struct ApplyPatch;
 
 /// The change of one file.
 #[derive(Debug)]
-pub(super) struct PatchStep {
+pub(in crate::tools) struct PatchStep {
     name: String,
     target: ResolvedPath,
     action: PatchAction,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::advertised_tools::AdvertisedTools;
-use super::{AllowedTools, AnyTool, ToolIndex};
+use crate::tools::{AllowedTools, AnyTool, ToolIndex};
 
 /// At most this many names of removed tools are remembered.
 const MAX_REMOVED: usize = 400;
@@ -119,7 +119,7 @@ impl RemoteTools {
     }
 
     /// Restricts the session to these tools. Others are neither offered nor found from then on.
-    pub(super) fn restrict(&self, allowed: Arc<AllowedTools>) {
+    pub(in crate::tools) fn restrict(&self, allowed: Arc<AllowedTools>) {
         let tools = {
             let mut state = self.0.state.lock();
             state.allowed = Some(allowed);
@@ -161,13 +161,13 @@ impl RemoteTools {
     }
 
     /// Changes whenever the advertised tools may have changed.
-    pub(super) fn revision(&self) -> u64 {
+    pub(in crate::tools) fn revision(&self) -> u64 {
         self.0.state.lock().revision
     }
 
     /// The tools to advertise now, with the search tool at its position; and the revision that they
     /// belong to.
-    pub(super) fn advertised(
+    pub(in crate::tools) fn advertised(
         &self,
         budget: usize,
         search: &Arc<dyn AnyTool>,
@@ -183,12 +183,12 @@ impl RemoteTools {
     }
 
     /// Returns true if the model has to search for tools.
-    pub(super) fn uses_search(&self) -> bool {
+    pub(in crate::tools) fn uses_search(&self) -> bool {
         self.0.state.lock().advertised.uses_search()
     }
 
     /// Marks tools as used by the model: they are advertised from the next request on.
-    pub(super) fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+    pub(in crate::tools) fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let mut state = self.0.state.lock();
         let mut is_new = false;
         for name in names {

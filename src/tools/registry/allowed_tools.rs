@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::arguments::letters_and_digits;
+use crate::tools::arguments::letters_and_digits;
 
 /// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
 const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
@@ -29,7 +29,7 @@ impl AllowedTools {
     }
 
     /// The tools of a helper: the named ones, or all, limited to those of its session.
-    pub(super) fn of_helper(
+    pub(in crate::tools) fn of_helper(
         names: Option<&[String]>,
         outer: Option<Arc<AllowedTools>>,
     ) -> AllowedTools {
@@ -38,7 +38,7 @@ impl AllowedTools {
     }
 
     /// Returns true if the built-in tool with this name, or with one of these names of other agents, is allowed.
-    pub(super) fn contains(&self, name: &str, foreign: &[&str]) -> bool {
+    pub(in crate::tools) fn contains(&self, name: &str, foreign: &[&str]) -> bool {
         if self.excluded.contains(&name)
             || self.outer.as_ref().is_some_and(|outer| !outer.contains(name, foreign))
         {
@@ -54,7 +54,7 @@ impl AllowedTools {
 
     /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, or by its
     /// server's, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
-    pub(super) fn contains_remote(&self, name: &str) -> bool {
+    pub(in crate::tools) fn contains_remote(&self, name: &str) -> bool {
         if self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name)) {
             return false;
         }

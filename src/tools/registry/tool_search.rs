@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
+use crate::tools::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -33,11 +33,11 @@ const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 
 /// Searches the MCP tools of one session.
 #[derive(Debug)]
-pub(super) struct ToolSearch(pub(super) RemoteTools);
+pub(in crate::tools) struct ToolSearch(pub(in crate::tools) RemoteTools);
 
 /// Find tools of the MCP servers. Found tools can be called afterwards.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ToolSearchArgs {
+pub(in crate::tools) struct ToolSearchArgs {
     /// Keywords, or `select:name1,name2`
     query: String,
 }
@@ -85,7 +85,7 @@ impl Tool for ToolSearch {
 }
 
 /// The tools that a search with this result has found.
-pub(super) fn found_names(raw_output: &Value) -> impl Iterator<Item = &str> {
+pub(in crate::tools) fn found_names(raw_output: &Value) -> impl Iterator<Item = &str> {
     raw_output["tools"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
@@ -133,7 +133,7 @@ fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
 }
 
 /// The names of the tools that a query finds.
-pub(super) fn matching_names(index: &ToolIndex, query: &str) -> Vec<String> {
+pub(in crate::tools) fn matching_names(index: &ToolIndex, query: &str) -> Vec<String> {
     let (found, _) = find_tools(index, query);
     found.iter().map(|tool| tool.name().to_owned()).collect()
 }

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
-use super::shown_argument::{PATH, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolOutcome, shown_result};
+use crate::tools::shown_argument::{PATH, ShownArgument};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
@@ -19,11 +19,11 @@ use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 const MAX_DEPTH: u8 = 3;
 
 #[derive(Debug)]
-pub(super) struct ListDir;
+pub(in crate::tools) struct ListDir;
 
 /// List a folder as a tree, with sizes.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ListDirArgs {
+pub(in crate::tools) struct ListDirArgs {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2
@@ -82,7 +82,7 @@ impl Tool for ListDir {
         };
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
-        let content = shown_result::card_content(&text);
+        let content = outcome::card_content(&text);
         ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
     }
 }
@@ -91,7 +91,7 @@ impl Tool for ListDir {
 ///
 /// # Errors
 /// Why the folder cannot be listed.
-pub(super) async fn tree(
+pub(in crate::tools) async fn tree(
     (pass, target): (&Pass, &ResolvedPath),
     depth: usize,
     hidden: bool,
@@ -114,7 +114,7 @@ pub(super) async fn tree(
 }
 
 /// Renders a tree for the model.
-pub(super) fn show(tree: &FolderTree) -> String {
+pub(in crate::tools) fn show(tree: &FolderTree) -> String {
     let mut text = String::new();
     for entry in &tree.entries {
         let name = escape_hidden_line(&display(&entry.path));

@@ -2,16 +2,18 @@
 //! from our updates, or in a terminal of the client in which the command also runs. The display
 //! never delays the command and costs a bounded number of bytes.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::{ToolCtx, ToolOutcome};
+use crate::tools::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
-use turnwright_types::ids::TerminalId;
+use turnwright_types::ids::{CallId, TerminalId};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
@@ -49,7 +51,7 @@ const ENVELOPE_BYTES: usize = 320;
 
 /// Starts a command with the best display that the client has. If the client fails to open a
 /// terminal, the command runs without it, unless the user has refused it there.
-pub(super) async fn start<'a>(
+pub(in crate::tools) async fn start<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Box<dyn RunningCommand>, LiveOutput<'a>), ToolRefusal> {
@@ -78,7 +80,7 @@ pub(super) async fn start<'a>(
     Ok((Box::new(group), LiveOutput::new(ctx, display)))
 }
 
-pub(super) struct LiveOutput<'a> {
+pub(in crate::tools) struct LiveOutput<'a> {
     ctx: &'a ToolCtx,
     display: OutputDisplay,
 }
@@ -102,7 +104,7 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Lets the user stop the command through the terminal that shows it, if the client draws that.
-    pub(super) fn connect(&self, job: &Arc<Job>) {
+    pub(in crate::tools) fn connect(&self, job: &Arc<Job>) {
         if matches!(self.display, OutputDisplay::Drawn(_)) {
             self.ctx.env.terminals.connect(&self.ctx.call, job);
         }
@@ -124,7 +126,7 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Shows the output of the command. Never returns.
-    pub(super) async fn follow(&mut self, job: &Job) {
+    pub(in crate::tools) async fn follow(&mut self, job: &Job) {
         match &mut self.display {
             OutputDisplay::Text => self.follow_as_text(job).await,
             OutputDisplay::Drawn(drawn) => drawn.follow(job, self.ctx).await,
@@ -160,7 +162,7 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Shows the end of the output, and puts the terminal into the content of the card.
-    pub(super) fn finish(
+    pub(in crate::tools) fn finish(
         &mut self,
         job: &Arc<Job>,
         end: Option<&JobEnd>,
@@ -328,4 +330,25 @@ fn json_len(text: &str) -> usize {
         _ => 1,
     });
     lengths.sum()
+}
+
+/// The terminals that the client draws. Each has the identifier of the call that has opened it.
+// Held only to look something up.
+#[derive(Debug, Default)]
+pub(crate) struct OpenTerminals(Mutex<HashMap<CallId, Weak<Job>>>);
+
+impl OpenTerminals {
+    /// Records that this job runs in the terminal of the call.
+    pub(in crate::tools) fn connect(&self, call: &CallId, job: &Arc<Job>) {
+        let mut open = self.0.lock();
+        open.retain(|_, job| job.upgrade().is_some_and(|job| job.end().is_none()));
+        open.insert(call.clone(), Arc::downgrade(job));
+    }
+
+    /// Stops the command in this terminal. Returns false if none runs there.
+    pub(crate) fn stop(&self, terminal: &CallId) -> bool {
+        let job = self.0.lock().get(terminal).and_then(Weak::upgrade);
+        let running = job.filter(|job| job.end().is_none());
+        running.inspect(|job| job.stop_for_user()).is_some()
+    }
 }

@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::shown_argument::{PATH, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolOutcome, list_dir, shown_result};
+use super::list_dir;
+use crate::tools::shown_argument::{PATH, ShownArgument};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use show::{MAX_CALL_BYTES, ShownText};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -29,12 +30,12 @@ const MAX_PICTURES: usize = 4;
 const CONCURRENT_READS: usize = 4;
 
 #[derive(Debug)]
-pub(super) struct ReadFile;
+pub(in crate::tools) struct ReadFile;
 
 /// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines; their
 /// numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ReadFileArgs {
+pub(in crate::tools) struct ReadFileArgs {
     /// Relative to the project or absolute
     #[serde(default, alias = "file_path", alias = "file")]
     path: Option<String>,
@@ -311,7 +312,7 @@ impl ReadReport {
         }
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
         let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
-        content.extend(shown_result::card_content(&self.text));
+        content.extend(outcome::card_content(&self.text));
         ToolOutcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
     }
 }

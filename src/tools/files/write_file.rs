@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::shown_argument::{CONTENT, PATH, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, edit_common};
+use super::edit_common;
+use crate::tools::shown_argument::{CONTENT, PATH, ShownArgument};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -20,12 +21,12 @@ use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 
 #[derive(Debug)]
-pub(super) struct WriteFile;
+pub(in crate::tools) struct WriteFile;
 
 /// Create, replace or append to a text file. Split content of more than 2000 characters: write the
 /// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct WriteFileArgs {
+pub(in crate::tools) struct WriteFileArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(alias = "contents", alias = "text")]
@@ -56,7 +57,7 @@ enum WriteMode {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct PlannedWrite {
+pub(in crate::tools) struct PlannedWrite {
     before: Option<FileText>,
     after: String,
 }

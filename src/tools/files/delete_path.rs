@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::shown_argument::{PATH, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::shown_argument::{PATH, ShownArgument};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
@@ -16,11 +16,11 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
 
 #[derive(Debug)]
-pub(super) struct DeletePath;
+pub(in crate::tools) struct DeletePath;
 
 /// Delete a file, a link (not its target) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct DeletePathArgs {
+pub(in crate::tools) struct DeletePathArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Also the folder's contents
@@ -175,7 +175,10 @@ fn deleted_list(name: &str, info: &EntryInfo) -> String {
 }
 
 /// Why a path must not be deleted or moved.
-pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Option<&'static str> {
+pub(in crate::tools) async fn why_protected(
+    target: &ResolvedPath,
+    ctx: &ToolCtx,
+) -> Option<&'static str> {
     if target.path.file_name().is_some_and(|name| name == ".git") {
         return Some("holds the history of the project and stays");
     }
@@ -192,7 +195,7 @@ pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Optio
 }
 
 /// The error for the model if there is nothing at a path, with similar names.
-pub(super) async fn not_found_message(
+pub(in crate::tools) async fn not_found_message(
     name: &str,
     target: &ResolvedPath,
     error: &FileError,

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::edit_common;
-use super::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
-use super::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
+use crate::tools::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
@@ -21,12 +21,12 @@ use turnwright_workspace::edit::{
 use turnwright_workspace::files::{FileError, FileText, Roots};
 
 #[derive(Debug)]
-pub(super) struct EditFile;
+pub(in crate::tools) struct EditFile;
 
 /// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
 /// order, or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct EditFileArgs {
+pub(in crate::tools) struct EditFileArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(default)]
@@ -75,7 +75,7 @@ fn text_edit(old: &str, new: &str, replace_all: Option<bool>) -> TextEdit {
 
 /// The edit as computed for the preview.
 #[derive(Debug, Default)]
-pub(super) struct PlannedEdit {
+pub(in crate::tools) struct PlannedEdit {
     before: Option<FileText>,
     applied: AppliedEdits,
     /// The lines that were changed since the model read the file, if the quoted text is still

@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots};
 
 #[derive(Debug)]
-pub(super) struct MovePath;
+pub(in crate::tools) struct MovePath;
 
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct MovePathArgs {
+pub(in crate::tools) struct MovePathArgs {
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
     /// The whole new path

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::{AnyTool, OfferContext, ToolIndex};
+use crate::tools::{AnyTool, OfferContext, ToolIndex};
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::token_meter::specs_weight;
 
@@ -37,7 +37,7 @@ const MIN_LOADED: usize = 5;
 
 /// The advertised MCP tools of one session.
 #[derive(Debug, Default)]
-pub(super) struct AdvertisedTools {
+pub(in crate::tools) struct AdvertisedTools {
     /// The names that were advertised last.
     advertised: Vec<String>,
     /// The tools that the model has searched for or called; the most recently used is the last.
@@ -47,7 +47,7 @@ pub(super) struct AdvertisedTools {
 }
 
 /// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
-pub(super) fn fits_window(name: &str, window: Option<u64>) -> bool {
+pub(in crate::tools) fn fits_window(name: &str, window: Option<u64>) -> bool {
     window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
 }
 
@@ -58,19 +58,19 @@ pub(crate) fn essential_weight(specs: &ToolSpecs) -> u64 {
 }
 
 /// The bytes that MCP tool specs may take for a model with this context window (in tokens).
-pub(super) fn schema_budget(window: Option<u64>) -> usize {
+pub(in crate::tools) fn schema_budget(window: Option<u64>) -> usize {
     let budget = window.map(|tokens| tokens.saturating_mul(BYTES_PER_TOKEN) / WINDOW_FRACTION);
     budget.map_or(DEFAULT_BUDGET, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 impl AdvertisedTools {
     /// Returns true if the model has to search for tools.
-    pub(super) fn uses_search(&self) -> bool {
+    pub(in crate::tools) fn uses_search(&self) -> bool {
         self.uses_search
     }
 
     /// Marks a tool as used. Returns true if it has to be advertised and was not before.
-    pub(super) fn load(&mut self, name: &str) -> bool {
+    pub(in crate::tools) fn load(&mut self, name: &str) -> bool {
         self.loaded.retain(|loaded| loaded != name);
         self.loaded.push(name.to_owned());
         let surplus = self.loaded.len().saturating_sub(MAX_LOADED);
@@ -80,7 +80,12 @@ impl AdvertisedTools {
 
     /// Updates the list and returns the names to advertise, with the name of the search tool among
     /// them if needed.
-    pub(super) fn update(&mut self, index: &ToolIndex, budget: usize, search: &str) -> &[String] {
+    pub(in crate::tools) fn update(
+        &mut self,
+        index: &ToolIndex,
+        budget: usize,
+        search: &str,
+    ) -> &[String] {
         if !self.uses_search && exceeds_budget(index, budget) {
             self.uses_search = true;
             // Keep the tools that the model knows already, as far as the budget allows.

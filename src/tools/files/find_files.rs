@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::search_common::{self, count};
-use super::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use super::{PathArgument, Tool, ToolCtx, ToolOutcome, shown_result};
+use crate::tools::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
+use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -14,11 +14,11 @@ use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
 #[derive(Debug)]
-pub(super) struct FindFiles;
+pub(in crate::tools) struct FindFiles;
 
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct FindFilesArgs {
+pub(in crate::tools) struct FindFilesArgs {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Such as `*.rs`, `src/**/test_*.{js,ts}`
@@ -145,7 +145,7 @@ fn report(
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
     }
-    let content = shown_result::card_content(&text);
+    let content = outcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 

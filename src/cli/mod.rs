@@ -237,7 +237,7 @@ pub fn run() -> ExitCode {
     let user_file = UserFile::find(arguments.config.clone(), &paths);
     let variables = crate::config::take_environment(&user_file.key_variables());
     let log_filter = match arguments.verbose {
-        0 => variables.log.clone(),
+        0 => variables.log().map(str::to_owned),
         1 => Some("turnwright=debug".to_owned()),
         _ => Some("trace".to_owned()),
     };

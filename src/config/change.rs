@@ -8,6 +8,7 @@ use url::Url;
 
 use super::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
 use super::file::{ConfigFile, parse_error};
+use super::table::SettingType;
 use super::{Config, ConfigError, PermissionSection, schema};
 use turnwright_types::private_file;
 
@@ -122,14 +123,8 @@ impl Config {
     }
 
     fn overriding_variable(&self, key: &str) -> Option<&'static str> {
-        let variables = &self.variables;
-        let (value, name) = match key {
-            "model" => (&variables.model, "TURNWRIGHT_MODEL"),
-            "mode" => (&variables.mode, "TURNWRIGHT_MODE"),
-            "max_turn_requests" => (&variables.max_turn_requests, "TURNWRIGHT_MAX_TURN_REQUESTS"),
-            _ => return None,
-        };
-        value.is_some().then_some(name)
+        let row = ConfigFile::ROWS.iter().find(|row| row.key == key)?;
+        self.variables.get(row.variable).map(|_| row.variable)
     }
 }
 
@@ -207,7 +202,7 @@ fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], Co
 }
 
 fn all_problems(file: &ConfigFile, warnings: Vec<String>) -> Vec<String> {
-    warnings.into_iter().chain(file.wrong_values()).collect()
+    warnings.into_iter().chain(file.wrong_values("")).collect()
 }
 
 /// Returns true if a text looks as if it contained a key or a password.

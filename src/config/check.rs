@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Config;
 use super::document::{TomlDocument, parse_key};
+use super::table::SettingType;
 
 impl Config {
     /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
@@ -13,7 +14,7 @@ impl Config {
             Ok(file) => file,
             Err(error) => return vec![error.to_string()],
         };
-        let problems = self.file.warnings().into_iter().chain(file.wrong_values());
+        let problems = self.file.warnings().into_iter().chain(file.wrong_values(""));
         problems.map(|problem| self.locate_problem(&problem)).collect()
     }
 

@@ -51,8 +51,8 @@ impl ProjectSettings {
         if settings.sandbox.read.take().is_some() {
             warnings.push(unknown_setting(&["sandbox", "read"]));
         }
-        warnings.extend(settings.sandbox.warnings(true));
-        warnings.extend(wrong_checks(&settings.checks));
+        warnings.extend(settings.sandbox.wrong_in_project());
+        warnings.extend(wrong_checks("checks", &settings.checks));
         Ok(ProjectSettings { warnings, ..settings })
     }
 }

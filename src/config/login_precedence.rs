@@ -1,6 +1,7 @@
 //! The stored logins beside flags, environment and settings file: which of them give the default endpoint,
 //! the default model and the keys, and what takes precedence over a login.
 
+use super::environment::{BASE_URL_VARIABLE, MODEL_VARIABLE};
 use super::file::ConfigFile;
 use super::presets::{PRESETS, ProviderPreset, is_openai_url};
 use super::resolve::DefaultEndpoint;
@@ -13,7 +14,7 @@ use super::{
 impl Config {
     /// The base URL that a flag or the environment sets.
     fn process_base_url(&self) -> Option<&str> {
-        self.flags.base_url.as_deref().or(self.variables.base_url.as_deref())
+        self.flags.base_url.as_deref().or_else(|| self.variables.get(BASE_URL_VARIABLE))
     }
 
     /// The name of the model that was chosen with the last login, unless it is the default endpoint's own or
@@ -136,9 +137,9 @@ impl Config {
     fn preceding(&self, sentence: &str) -> String {
         let in_file = self.file.load().is_ok_and(|file| file.model.is_some());
         let cause = first_match(&[
-            (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
+            (self.variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
             (in_file, &format!("`model` in {}", self.file_path())),
-            (self.variables.base_url.is_some(), "OPENAI_BASE_URL"),
+            (self.variables.get(BASE_URL_VARIABLE).is_some(), BASE_URL_VARIABLE),
             (self.variables.keys.contains_key(OPENAI_KEY_VARIABLE), OPENAI_KEY_VARIABLE),
         ]);
         if cause == BUILT_IN {
@@ -196,8 +197,8 @@ mod tests {
         let no_key = || StoredLogin { key: None, ..login("openai", Some("gpt-5")) };
         let none = EnvironmentVariables::default;
         let openai_key = || keys(&[(OPENAI_KEY_VARIABLE, "openai")]);
-        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
-        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
+        let url = |url: &str| EnvironmentVariables::of(&[(BASE_URL_VARIABLE, url)]);
+        let model = |name: &str| EnvironmentVariables::of(&[(MODEL_VARIABLE, name)]);
         let table = [
             (vec![deepseek()], none(), "deepseek/chat with deepseek's"),
             (vec![mine(), deepseek()], none(), "deepseek/chat with deepseek's"),
@@ -244,8 +245,8 @@ mod tests {
     #[test]
     fn a_login_says_what_is_in_force_and_what_takes_precedence() {
         let none = EnvironmentVariables::default;
-        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
-        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
+        let model = |name: &str| EnvironmentVariables::of(&[(MODEL_VARIABLE, name)]);
+        let url = |url: &str| EnvironmentVariables::of(&[(BASE_URL_VARIABLE, url)]);
         let deepseek = || login("deepseek", Some("chat"));
         let table = [
             (deepseek(), none(), "", "turnwright now starts with deepseek/chat."),

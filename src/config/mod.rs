@@ -26,6 +26,7 @@ mod sandbox;
 mod schema;
 mod servers;
 mod show;
+mod table;
 mod template;
 mod user_file;
 mod wrong_values;
@@ -58,7 +59,7 @@ pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub(crate) use profiles::ModelProfiles;
 pub(crate) use provider::{EndpointSettings, Price, Provider, pasted_base_url, redacted_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
-pub(crate) use schema::SETTINGS_SCHEMA;
+pub(crate) use schema::settings_schema;
 pub(crate) use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
 pub(crate) use show::EffectiveSetting;
 pub(crate) use template::settings_template;
@@ -66,6 +67,10 @@ pub(crate) use turnwright_types::message::ReasoningEffort;
 pub(crate) use user_file::UserFile;
 pub(crate) use wrong_values::EXPOSED_KEY;
 
+use environment::{
+    BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
+    MODEL_VARIABLE,
+};
 use file::ConfigFile;
 use resolve::ProviderSources;
 use turnwright_types::io_error_text::io_error_text;
@@ -122,20 +127,8 @@ pub(crate) struct EnvironmentVariables {
     /// Keys by variable: `OPENAI_API_KEY`, those of well-known providers, and those that the user's file
     /// names.
     pub keys: BTreeMap<String, Secret>,
-    /// `OPENAI_BASE_URL`.
-    pub base_url: Option<String>,
-    /// `TURNWRIGHT_MODEL`.
-    pub model: Option<String>,
-    /// `TURNWRIGHT_MODE`.
-    pub mode: Option<String>,
-    /// `TURNWRIGHT_MAX_TURN_REQUESTS`.
-    pub max_turn_requests: Option<String>,
-    /// `TURNWRIGHT_CONTEXT_WINDOW`.
-    pub context_window: Option<String>,
-    /// `TURNWRIGHT_LOG`, else `RUST_LOG`.
-    pub log: Option<String>,
-    /// `TURNWRIGHT_RECORD`.
-    pub record: Option<String>,
+    /// Settings by variable.
+    settings: BTreeMap<&'static str, String>,
     /// All other variables.
     pub inherited: Vec<(OsString, OsString)>,
 }
@@ -164,7 +157,8 @@ impl Config {
         file: UserFile,
         paths: Paths,
     ) -> Config {
-        for base_url in [&mut variables.base_url, &mut flags.base_url].into_iter().flatten() {
+        let of_variable = variables.settings.get_mut(BASE_URL_VARIABLE);
+        for base_url in of_variable.into_iter().chain(&mut flags.base_url) {
             *base_url = pasted_base_url(base_url);
         }
         let inherited = std::mem::take(&mut variables.inherited);
@@ -196,7 +190,7 @@ impl Config {
 
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
     pub(crate) fn mode(&self) -> Mode {
-        match self.variables.mode.as_ref().map(|word| Mode::parse_lenient(word)) {
+        match self.variables.get(MODE_VARIABLE).map(Mode::parse_lenient) {
             Some(Some(mode)) => mode,
             Some(None) => Mode::default().min(self.mode_in_file()),
             None => self.mode_in_file(),
@@ -210,7 +204,7 @@ impl Config {
 
     /// True if the environment sets the mode, as opposed to the user's file.
     pub(crate) fn has_process_mode(&self) -> bool {
-        self.variables.mode.is_some()
+        self.variables.get(MODE_VARIABLE).is_some()
     }
 
     /// The most requests to the model in one turn.
@@ -430,15 +424,16 @@ impl Config {
 
     /// The model that a flag or the environment sets.
     fn process_model(&self) -> Option<&str> {
-        self.flags.model.as_deref().or(self.variables.model.as_deref())
+        self.flags.model.as_deref().or_else(|| self.variables.get(MODEL_VARIABLE))
     }
 
     fn process_max_turn_requests(&self) -> Option<u32> {
-        parse_number(self.variables.max_turn_requests.as_ref()).filter(|requests| *requests > 0)
+        let text = self.variables.get(MAX_TURN_REQUESTS_VARIABLE);
+        parse_number(text).filter(|requests| *requests > 0)
     }
 
     fn context_window(&self) -> Option<u64> {
-        parse_number(self.variables.context_window.as_ref())
+        parse_number(self.variables.get(CONTEXT_WINDOW_VARIABLE))
     }
 
     fn sources<'a>(&'a self, file: &'a ConfigFile) -> ProviderSources<'a> {
@@ -488,7 +483,7 @@ impl Config {
     }
 }
 
-fn parse_number<T: FromStr>(text: Option<&String>) -> Option<T> {
+fn parse_number<T: FromStr>(text: Option<&str>) -> Option<T> {
     text.and_then(|number| number.trim().parse().ok())
 }
 
@@ -534,10 +529,11 @@ mod tests {
             provider(keys(&[(OPENAI_KEY_VARIABLE, "k")]), Flags::default()),
             "Some(\"gpt-5-mini\") at https://api.openai.com/v1, key: true"
         );
-        let variables = || EnvironmentVariables {
-            base_url: some("http://localhost:1/v1"),
-            model: some("a"),
-            ..EnvironmentVariables::default()
+        let variables = || {
+            EnvironmentVariables::of(&[
+                (BASE_URL_VARIABLE, "http://localhost:1/v1"),
+                (MODEL_VARIABLE, "a"),
+            ])
         };
         assert_eq!(
             provider(variables(), Flags { model: some("b"), ..Flags::default() }),
@@ -576,18 +572,14 @@ mod tests {
             provider(keys(&[(OPENAI_KEY_VARIABLE, "openai")])),
             "openai to https://api.openai.com/v1"
         );
-        let url = Some("http://elsewhere/v1".to_owned());
-        let variables = EnvironmentVariables { base_url: url, ..EnvironmentVariables::default() };
+        let variables = EnvironmentVariables::of(&[(BASE_URL_VARIABLE, "http://elsewhere/v1")]);
         assert_eq!(provider(variables), "no key to http://elsewhere/v1");
     }
 
     #[test]
     fn a_number_that_makes_no_sense_is_the_usual_one() {
         for (text, expected) in [("7", 7), ("0", 100), ("many", 100)] {
-            let variables = EnvironmentVariables {
-                max_turn_requests: Some(text.to_owned()),
-                ..EnvironmentVariables::default()
-            };
+            let variables = EnvironmentVariables::of(&[(MAX_TURN_REQUESTS_VARIABLE, text)]);
             let home = tempfile::tempdir().unwrap();
             let config = config(home.path(), variables, Flags::default());
             assert_eq!(config.max_turn_requests(), expected, "{text}");
@@ -624,18 +616,16 @@ mod tests {
         assert_eq!(plain.mode(), Mode::Plan);
         assert_eq!((plain.max_turn_requests(), plain.list_models()), (7, false));
         assert_eq!(plain.effort(), ReasoningEffort::Low);
-        let some = |text: &str| Some(text.to_owned());
-        let variables = EnvironmentVariables {
-            model: some("ollama/variable"),
-            mode: some("ask"),
-            max_turn_requests: some("9"),
-            context_window: some("4096"),
-            ..EnvironmentVariables::default()
-        };
+        let variables = EnvironmentVariables::of(&[
+            (MODEL_VARIABLE, "ollama/variable"),
+            (MODE_VARIABLE, "ask"),
+            (MAX_TURN_REQUESTS_VARIABLE, "9"),
+            (CONTEXT_WINDOW_VARIABLE, "4096"),
+        ]);
         let set = config(home.path(), variables, Flags::default());
         assert_eq!(model_of(set.provider()), "ollama/variable Some(4096)");
         assert_eq!((set.mode(), set.max_turn_requests()), (Mode::Ask, 9));
-        let flags = Flags { model: some("ollama/flag"), ..Flags::default() };
+        let flags = Flags { model: Some("ollama/flag".to_owned()), ..Flags::default() };
         let flagged = config(home.path(), EnvironmentVariables::default(), flags);
         assert_eq!(model_of(flagged.provider()), "ollama/flag None");
     }
@@ -644,7 +634,7 @@ mod tests {
     fn models_are_offered_and_found_by_their_names() {
         let home = tempfile::tempdir().unwrap();
         let mut variables = keys(&[("DEEPSEEK_API_KEY", "k")]);
-        variables.context_window = Some("4096".to_owned());
+        variables.settings.insert(CONTEXT_WINDOW_VARIABLE, "4096".to_owned());
         let config = config(home.path(), variables, Flags::default());
         assert_eq!(config.offered_models(), Vec::<String>::new());
         assert!(config.provider_for("gpt-5").unwrap_err().to_string().contains("config.toml"));
@@ -688,7 +678,7 @@ mod tests {
             (Some("http://elsewhere/v1"), "key_env = 'OPENAI_API_KEY'", Some("k")),
         ] {
             let mut variables = keys(&[(OPENAI_KEY_VARIABLE, "k")]);
-            variables.base_url = base_url.map(str::to_owned);
+            variables.settings.extend(base_url.map(|url| (BASE_URL_VARIABLE, url.to_owned())));
             let config = config(home.path(), variables, Flags::default());
             write(&config, &format!("[providers.openai]\n{section}"));
             let key = match config.provider_for("openai/gpt-5") {

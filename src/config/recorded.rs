@@ -4,8 +4,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE};
+use super::file::ConfigFile;
 use super::{
     Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, UserFile,
 };
@@ -27,23 +29,19 @@ const LOGIN: &str = "config/login.json";
 impl Config {
     /// The file that `TURNWRIGHT_RECORD` names.
     pub(crate) fn record_path(&self) -> Option<PathBuf> {
-        self.variables.record.as_ref().map(PathBuf::from)
+        self.variables.get(RECORD_VARIABLE).map(PathBuf::from)
     }
 
     /// The settings that a replay needs. Blocks.
     pub(crate) fn recorded_facts(&self) -> Value {
-        let variables = &self.variables;
-        let keys: Vec<_> = variables.keys.keys().collect();
+        let keys: Vec<_> = self.variables.keys.keys().collect();
+        let variables: Map<_, _> = recorded_variables()
+            .map(|name| (name.to_owned(), json!(self.variables.get(name))))
+            .collect();
         let limits: Vec<_> =
             self.flags.limits.iter().map(|limit| json!([limit.0, limit.1])).collect();
         json!({
-            "variables": {
-                "OPENAI_BASE_URL": variables.base_url,
-                "TURNWRIGHT_MODEL": variables.model,
-                "TURNWRIGHT_MODE": variables.mode,
-                "TURNWRIGHT_MAX_TURN_REQUESTS": variables.max_turn_requests,
-                "TURNWRIGHT_CONTEXT_WINDOW": variables.context_window,
-            },
+            "variables": variables,
             "flags": {
                 "model": self.flags.model, "base_url": self.flags.base_url, "limits": limits,
             },
@@ -85,12 +83,10 @@ impl Config {
         let from = &facts["variables"];
         let variables = EnvironmentVariables {
             keys: keys.map(|name| (name, Secret::from(REPLAY_KEY.to_owned()))).collect(),
-            base_url: owned_text(&from["OPENAI_BASE_URL"]),
-            model: owned_text(&from["TURNWRIGHT_MODEL"]),
-            mode: owned_text(&from["TURNWRIGHT_MODE"]),
-            max_turn_requests: owned_text(&from["TURNWRIGHT_MAX_TURN_REQUESTS"]),
-            context_window: owned_text(&from["TURNWRIGHT_CONTEXT_WINDOW"]),
-            ..EnvironmentVariables::default()
+            settings: recorded_variables()
+                .filter_map(|name| Some((name, owned_text(&from[name])?)))
+                .collect(),
+            inherited: Vec::new(),
         };
         let limits = facts["flags"]["limits"].as_array().into_iter().flatten();
         let flags = Flags {
@@ -102,6 +98,12 @@ impl Config {
         };
         Ok(Config::new(variables, flags, UserFile::find(None, &paths), paths))
     }
+}
+
+/// The variables that decide what a session does.
+fn recorded_variables() -> impl Iterator<Item = &'static str> {
+    let of_table = ConfigFile::ROWS.iter().map(|row| row.variable).filter(|name| !name.is_empty());
+    std::iter::once(BASE_URL_VARIABLE).chain(of_table).chain([CONTEXT_WINDOW_VARIABLE])
 }
 
 fn read_redacted(path: &Path) -> String {

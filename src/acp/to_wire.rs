@@ -238,9 +238,9 @@ pub(super) fn permission_request(
 fn option(choice: &PermissionChoice) -> PermissionOption {
     let kind = match choice.kind {
         ChoiceKind::AllowOnce => PermissionOptionKind::AllowOnce,
-        ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll => {
-            PermissionOptionKind::AllowAlways
-        }
+        ChoiceKind::AllowSession
+        | ChoiceKind::AllowSessionForAll
+        | ChoiceKind::AllowAllCommands => PermissionOptionKind::AllowAlways,
         ChoiceKind::RejectOnce => PermissionOptionKind::RejectOnce,
         ChoiceKind::RejectSession => PermissionOptionKind::RejectAlways,
     };
@@ -252,6 +252,7 @@ pub(super) fn option_id(kind: ChoiceKind) -> &'static str {
         ChoiceKind::AllowOnce => "allow_once",
         ChoiceKind::AllowSession => "allow_always",
         ChoiceKind::AllowSessionForAll => "allow_always_for_all",
+        ChoiceKind::AllowAllCommands => "allow_always_all_commands",
         ChoiceKind::RejectOnce => "reject_once",
         ChoiceKind::RejectSession => "reject_always",
     }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::runtime;
-use crate::config::{Config, EndpointSettings, ModelProfiles, Provider, redacted_url};
+use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
 use bundle::ReportBundle;
 use scrub::without_certain_keys;
@@ -159,7 +159,7 @@ async fn check_model(
     report.servers(&host).await;
     probe::run(model.as_ref(), allowed, &mut |check| report.check(check, has_key)).await;
     if let Some(url) = model.corrected_base_url() {
-        report.corrected_base_url(&redacted_url(&url));
+        report.corrected_base_url(&redact::url(&url));
     }
     // The host stores what it learned by itself. Wait for that, so that this profile is stored last.
     host.wait_for_sessions().await;

@@ -17,6 +17,7 @@ use turnwright_sandbox::escape_tests::{
     self, AttemptResult, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
+use turnwright_types::file_lock::is_locked;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
@@ -311,19 +312,6 @@ impl Drop for AttemptFixture {
         // The folders that the kernel has made in there for the layer can be removed, but not opened.
         fs::remove_dir(self.cache.private.join("work-0/work")).ok();
     }
-}
-
-#[cfg(unix)]
-fn is_locked(path: &Path) -> bool {
-    use rustix::fs::FlockOperation;
-    fs::File::open(path).is_ok_and(|file| {
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-    })
-}
-
-#[cfg(not(unix))]
-fn is_locked(_: &Path) -> bool {
-    false
 }
 
 #[cfg(unix)]

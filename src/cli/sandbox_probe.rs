@@ -107,7 +107,7 @@ fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
     command.stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(lock) = lock {
         let lock = std::fs::OpenOptions::new().create(true).append(true).open(lock)?;
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        turnwright_types::file_lock::lock_now(&lock)?;
         command.stdin(lock);
     }
     command.spawn().map(drop)

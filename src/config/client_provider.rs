@@ -1,9 +1,10 @@
 //! The default provider as the client sets it for this process (`providers/set`). It is kept in memory only,
 //! and gets none of the user's keys.
 
-use super::provider::{Provider, redacted_url};
+use super::provider::Provider;
 use super::resolve::{DefaultEndpoint, is_credential};
 use super::{Config, ConfigError, Logins};
+use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
 /// The default provider as the client has set it.
@@ -70,9 +71,7 @@ impl Config {
             return Vec::new();
         };
         let credentials = headers.iter().filter(|header| is_credential(&header.0));
-        // The last word: the value may be `Bearer KEY`.
-        let values =
-            credentials.filter_map(|header| header.1.expose().split_whitespace().next_back());
+        let values = credentials.filter_map(|header| redact::header_key(header.1.expose()));
         values.map(str::to_owned).collect()
     }
 
@@ -107,7 +106,7 @@ impl Config {
                     match accounts.iter_mut().find(|account| account.1.as_deref() == Some(server)) {
                         Some(account) => account.2 = true,
                         None => {
-                            let name = endpoint.name.unwrap_or_else(|| redacted_url(server));
+                            let name = endpoint.name.unwrap_or_else(|| redact::url(server));
                             accounts.push((name, None, true));
                         }
                     }

@@ -28,6 +28,7 @@ use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::redact;
 
 settings! {
     /// The user's settings file.
@@ -341,8 +342,7 @@ impl ConfigFile {
         let headers = self.providers.values().flat_map(|provider| &provider.headers);
         let literal = headers
             .filter(|header| is_credential(header.0) && referenced_variable(header.1).is_none());
-        // The last word: the value may be `Bearer KEY`.
-        let values = literal.filter_map(|header| header.1.split_whitespace().next_back());
+        let values = literal.filter_map(|header| redact::header_key(header.1));
         values.map(str::to_owned).chain(self.mcp.secrets(is_credential)).collect()
     }
 

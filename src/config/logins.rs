@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::presets::{is_openai_url, preset};
-use super::provider::{pasted_base_url, redacted_url};
+use super::provider::pasted_base_url;
 use super::{ConfigError, OPENAI_PROVIDER, Paths, one_reading};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
+use turnwright_types::redact;
 
 /// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -55,7 +56,7 @@ impl StoredLogin {
     /// The name that users know the login by: the provider's, or the base URL, without what may be secret.
     pub(crate) fn name(&self) -> String {
         let name = self.provider.as_deref().or(self.base_url.as_deref());
-        redacted_url(name.unwrap_or(OPENAI_PROVIDER))
+        redact::url(name.unwrap_or(OPENAI_PROVIDER))
     }
 
     /// Returns true if the login defines the default endpoint, whose models have no prefix.

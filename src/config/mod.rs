@@ -57,7 +57,7 @@ pub(crate) use paths::Paths;
 pub(crate) use permissions::{PermissionSection, RuleEntry};
 pub(crate) use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub(crate) use profiles::ModelProfiles;
-pub(crate) use provider::{EndpointSettings, Price, Provider, pasted_base_url, redacted_url};
+pub(crate) use provider::{EndpointSettings, Price, Provider, pasted_base_url};
 pub(crate) use sandbox::{NetworkSetting, SandboxSettings};
 pub(crate) use schema::settings_schema;
 pub(crate) use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};

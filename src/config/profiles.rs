@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Paths;
-use turnwright_types::ids::fnv1a;
+use turnwright_types::hash::fnv1a;
 use turnwright_types::private_file;
 
 /// The largest profile, in bytes.

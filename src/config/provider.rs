@@ -9,6 +9,7 @@ use url::{Host, Url};
 use super::key::ProviderKey;
 use super::table::settings;
 use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
+use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
 /// How long a local server may send nothing unless it is set otherwise. It may have to load the model
@@ -68,7 +69,7 @@ impl EndpointSettings {
 
     /// The base URL without anything that may contain a secret.
     pub(crate) fn redacted_url(&self) -> String {
-        redacted_url(&self.base_url)
+        redact::url(&self.base_url)
     }
 
     /// The name of the model in the settings: `NAME/model`, or `model` at the default endpoint.
@@ -106,19 +107,6 @@ pub(super) fn read_base_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(|text| pasted_base_url(&text)))
-}
-
-/// A base URL without user info, query and fragment, which may contain a secret.
-pub(crate) fn redacted_url(base_url: &str) -> String {
-    let url = base_url.split(['?', '#']).next().unwrap_or_default();
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = place.rsplit('@').next().unwrap_or_default();
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    }
 }
 
 /// Returns true if the server is on this machine or in its network.

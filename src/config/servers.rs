@@ -15,6 +15,7 @@ use super::sandbox;
 use super::table::{Row, SchemaNode, SettingType, section_schema, settings};
 use turnwright_mcp::ServerTransport;
 use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
 /// How long the first prompt of a session waits for its servers by default.
@@ -269,10 +270,7 @@ impl McpSection {
         let sections = self.servers.values().flatten();
         let values = sections.flat_map(|section| section.env.iter().chain(&section.headers));
         let literal = values.filter(|(name, value)| is_credential(name) && !value.contains("${"));
-        // The last word: the value may be `Bearer KEY`.
-        literal
-            .filter_map(|(_, value)| Some(value.split_whitespace().next_back()?.to_owned()))
-            .collect()
+        literal.filter_map(|(_, value)| Some(redact::header_key(value)?.to_owned())).collect()
     }
 
     /// The name and a description of each server. It names variables and headers, but not their values,

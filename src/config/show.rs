@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
+use turnwright_types::redact;
 
 use super::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MODEL_VARIABLE};
 use super::file::ConfigFile;
 use super::table::{Row, SettingType, full_key};
 use super::{
-    Config, EndpointSettings, Logins, PermissionSection, Provider, StoredLogin, redacted_url,
-    request_fields,
+    Config, EndpointSettings, Logins, PermissionSection, Provider, StoredLogin, request_fields,
 };
 
 /// A setting with its effective value.
@@ -159,7 +159,7 @@ impl Config {
     }
 
     fn login_setting(&self, login: &StoredLogin) -> EffectiveSetting {
-        let server = login.server().map_or("an unknown server".to_owned(), redacted_url);
+        let server = login.server().map_or("an unknown server".to_owned(), redact::url);
         let key = if login.key.is_some() { "key set" } else { "no key" };
         let model =
             login.model.as_deref().map(|model| format!(", model {model}")).unwrap_or_default();

@@ -4,14 +4,13 @@
 use std::io;
 use std::path::Path;
 
-use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolEnv;
 use crate::trust::{Pin, PinLookup, PinStore};
 use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTransport, Tool};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::ids::hex;
+use turnwright_types::hash::sha256_hex;
 use turnwright_types::line_diff;
 use turnwright_types::redact;
 use turnwright_types::text;
@@ -177,7 +176,7 @@ fn server_digest(spec: &ServerSpec, project: &Path) -> String {
         // The editor, which answers the questions too. The server's id differs in each of its processes.
         ServerTransport::Linked(_) => json!([place, "editor", spec.name]),
     };
-    sha256_hex(&about.to_string())
+    sha256_hex(about.to_string().as_bytes())
 }
 
 fn sorted_names(fields: &[(String, turnwright_types::secret::Secret)]) -> Vec<String> {
@@ -195,12 +194,8 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
     }
 }
 
-fn sha256_hex(text: &str) -> String {
-    hex(digest(&SHA256, text.as_bytes()).as_ref())
-}
-
 fn definition_digest(tool: &Tool) -> String {
-    sha256_hex(&definition(tool).to_string())
+    sha256_hex(definition(tool).to_string().as_bytes())
 }
 
 /// Everything of a tool that the model or the user may see, with sorted keys.

@@ -510,7 +510,7 @@ fn create_file(path: &Path) -> io::Result<(PathBuf, File)> {
                 path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
             name.set_file_name(format!("{stem}-{number}{}", ending.unwrap_or_default()));
         }
-        match private_file::options().write(true).create_new(true).open(&name) {
+        match private_file::create_new(&name) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             opened => return opened.map(|file| (name, file)),
         }

@@ -1,9 +1,9 @@
 //! The messages of a request to a model, as a recording keeps them: those that earlier requests did not
 //! have, without the instructions, which every version of this program words in its own way.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use serde_json::{Value, json};
+
+use turnwright_types::hash::std_hash;
 
 /// The messages of the last request, as digests.
 #[derive(Default)]
@@ -20,12 +20,8 @@ impl SentMessages {
             .iter()
             .filter(|message| !matches!(message["role"].as_str(), Some("system" | "developer")))
             .collect();
-        let digests: Vec<_> = messages
-            .iter()
-            .map(|message| {
-                BuildHasherDefault::<DefaultHasher>::default().hash_one(message.to_string())
-            })
-            .collect();
+        let digests: Vec<_> =
+            messages.iter().map(|message| std_hash(message.to_string())).collect();
         let kept = digests.iter().zip(&self.0).take_while(|(new, old)| new == old).count();
         self.0 = digests;
         json!({ "model": body["model"], "kept": kept, "messages": &messages[kept..] })

@@ -3,11 +3,8 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until};
@@ -15,15 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::announcements::Announcements;
 use super::attachment::Attachment;
-use super::custom_commands::CustomCommands;
-use super::early_messages::EarlyMessages;
-use super::lifecycle::Lifecycle;
-use super::model_choice::ModelChoice;
+use super::commands::custom::CustomCommands;
+use super::commands::trust::ShownPrints;
+use super::model_choice::{ModelChoice, ModelQuery};
+use super::open::early_messages::EarlyMessages;
+use super::open::lifecycle::Lifecycle;
 use super::pending_context::{PendingContext, UnfinishedTurn};
 use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
 use super::settings::{self, ChosenModel};
-use super::trust::ShownPrints;
-use super::{PromptKey, SessionHost, SessionMessage, TurnPart};
+use super::title::SessionTitle;
+use super::{PromptKey, SessionHost, SessionMessage, TurnPart, commands};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
@@ -32,20 +30,10 @@ use turnwright_llm::ReasoningEffort;
 use turnwright_policy::permission::{Grants, Mode};
 use turnwright_store::Entry;
 use turnwright_types::message::{History, PromptEnd, StopReason, TokenUsage};
-use turnwright_types::update::{ConfigOption, ConfigOptionId, Update};
+use turnwright_types::update::{ConfigOption, ConfigOptionId, SlashCommand, Update};
 
 /// The stop reason that is stored for a turn that has died.
 const DIED: &str = "died";
-
-/// A pending model change; it ends with `None` if it only listed the provider's models.
-type PendingModelChange = BoxFuture<'static, Option<ModelChange>>;
-
-/// The result of a model change, and the request that waits for it.
-struct ModelChange {
-    number: u64,
-    model: Result<ChosenModel, Error>,
-    done: Completion<Vec<ConfigOption>>,
-}
 
 pub(super) struct SessionActor {
     pub(super) host: Arc<SessionHost>,
@@ -55,19 +43,13 @@ pub(super) struct SessionActor {
     pub(super) grants: Grants,
     pub(super) queue: PromptQueue,
     pub(super) running: Option<RunningTurn>,
-    /// Takes words for the running turn, if it is one of the model.
-    pub(super) steering: Option<SteeringQueue>,
     pub(super) announcements: Announcements,
     pub(super) commands: CustomCommands,
     pub(super) context: PendingContext,
     pub(super) lifecycle: Lifecycle,
     model_choice: ModelChoice,
-    pending_model_changes: FuturesUnordered<PendingModelChange>,
     pub(super) shown_prints: ShownPrints,
-    /// True if the session has a title, or will have one in a moment.
-    pub(super) has_title: bool,
-    /// True once the user has chosen a title, which a generated one must not replace.
-    pub(super) has_chosen_title: Arc<AtomicBool>,
+    pub(super) title: SessionTitle,
     pub(super) servers: Option<SessionServers>,
     pub(super) attachment: Attachment,
 }
@@ -76,6 +58,8 @@ pub(super) struct RunningTurn {
     pub(super) key: PromptKey,
     pub(super) cancel: CancellationToken,
     pub(super) task: JoinHandle<FinishedTurn>,
+    /// Takes words for the turn, if it is one of the model.
+    pub(super) steering: Option<SteeringQueue>,
     pub(super) done: Completion<PromptEnd>,
 }
 
@@ -93,16 +77,13 @@ impl SessionActor {
             grants: Grants::default(),
             queue: PromptQueue::default(),
             running: None,
-            steering: None,
             announcements,
             commands: CustomCommands::default(),
             context: PendingContext::default(),
             lifecycle,
             model_choice: ModelChoice::default(),
-            pending_model_changes: FuturesUnordered::new(),
             shown_prints: ShownPrints::default(),
-            has_title: false,
-            has_chosen_title: Arc::default(),
+            title: SessionTitle::default(),
             servers: None,
             attachment: Attachment::default(),
         }
@@ -139,15 +120,15 @@ impl SessionActor {
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
                 () = remote_tools.notice_arrived(), if self.running.is_some() => self.services.send_notices(),
-                Some(change) = self.pending_model_changes.next(), if !self.pending_model_changes.is_empty() => {
-                    match change {
-                        Some(change) => self.on_model_change(change),
-                        None => {
-                            self.model_choice.end_list();
-                            self.send_settings();
-                        }
+                Some(ended) = self.model_choice.next(), if !self.model_choice.is_idle() => match ended {
+                    ModelQuery::Change { number, model, done } => {
+                        self.on_model_change(number, model, done);
                     }
-                }
+                    ModelQuery::List => {
+                        self.model_choice.end_list();
+                        self.send_settings();
+                    }
+                },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {
                     Some(replayed) => self.finish_takeover(replayed),
@@ -176,6 +157,8 @@ impl SessionActor {
                     return done.complete(Err(prompt_queue::too_many()));
                 }
                 self.announce_commands();
+                // The model takes a while to call its first command.
+                self.host.prepare_for_commands();
                 self.queue.push(QueuedPrompt { key, prompt, done });
                 self.start_next();
             }
@@ -192,8 +175,7 @@ impl SessionActor {
             }
             SessionMessage::Set { setting, value, done } => self.set(setting, value, done),
             SessionMessage::TitleChosen(title) => {
-                self.has_title = true;
-                self.has_chosen_title.store(true, Ordering::Relaxed);
+                self.title.choose();
                 let updated = SystemTime::now();
                 self.services.client().update(Update::SessionInfo { title: Some(title), updated });
             }
@@ -210,7 +192,10 @@ impl SessionActor {
         done: Completion<Vec<ConfigOption>>,
     ) {
         match setting {
-            ConfigOptionId::Model => return self.choose_model(value, done),
+            ConfigOptionId::Model => {
+                let stop = self.lifecycle.stop.clone();
+                return self.model_choice.choose(&self.host, value, stop, done);
+            }
             ConfigOptionId::Effort if !self.services.selection.get().model.supports_effort() => {
                 let no_effort = "This model has no reasoning effort to choose";
                 return done.complete(Err(Error::InvalidParams(no_effort.to_owned())));
@@ -252,26 +237,12 @@ impl SessionActor {
         });
     }
 
-    fn choose_model(&mut self, name: String, done: Completion<Vec<ConfigOption>>) {
-        let number = match self.model_choice.begin_change() {
-            Ok(number) => number,
-            Err(busy) => return done.complete(Err(busy)),
-        };
-        let stop = self.lifecycle.stop.clone();
-        let choosing = settings::choose(Arc::clone(&self.host), name);
-        // In a separate task: if it dies, the session does not.
-        let task =
-            self.host.tracker().spawn(async move { stop.run_until_cancelled(choosing).await });
-        self.pending_model_changes.push(Box::pin(async move {
-            let model = match task.await {
-                Ok(model) => model.unwrap_or(Err(Error::Cancelled)),
-                Err(_) => Err(Error::Internal { place: "the choice of a model" }),
-            };
-            Some(ModelChange { number, model, done })
-        }));
-    }
-
-    fn on_model_change(&mut self, ModelChange { number, model, done }: ModelChange) {
+    fn on_model_change(
+        &mut self,
+        number: u64,
+        model: Result<ChosenModel, Error>,
+        done: Completion<Vec<ConfigOption>>,
+    ) {
         let is_applied = self.model_choice.end_change(number, model.is_ok());
         match model {
             Ok(ChosenModel { model, doubt }) => {
@@ -386,7 +357,9 @@ impl SessionActor {
                 self.history.minted += 10_000;
                 self.services.forget_told_context();
                 self.services.log().add_entry(Entry::Refused);
-                self.keep_steering_of_dead_turn();
+                if let Some(steering) = &turn.steering {
+                    self.keep_unread(steering);
+                }
                 let ended =
                     self.services.log().end_turn(DIED, self.history.minted, self.history.cost);
                 // The turn is stored as far as the client has seen it before the prompt is answered.
@@ -394,7 +367,6 @@ impl SessionActor {
                 Err(Error::Internal { place: "the turn" })
             }
         };
-        self.steering = None;
         self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
         if self.commands.take_news() {
@@ -417,18 +389,27 @@ impl SessionActor {
     fn prefetch_model_list(&mut self) {
         let model = self.services.selection.get().model;
         if self.host.should_prefetch_list(&model) {
-            let host = Arc::clone(&self.host);
             let stop = self.lifecycle.stop.clone();
-            self.model_choice.begin_list();
-            self.pending_model_changes.push(Box::pin(async move {
-                if let Some(Err(error)) =
-                    stop.run_until_cancelled(host.refresh_model_list(&model)).await
-                {
-                    tracing::debug!(%error, "the models could not be listed");
-                }
-                None
-            }));
+            self.model_choice.fetch_list(Arc::clone(&self.host), model, stop);
         }
+    }
+
+    /// The commands for the client's menu: the built-in ones, those that files bring, and the prompts that
+    /// the servers offer now.
+    pub(super) fn menu(&self) -> Vec<SlashCommand> {
+        let theirs = self.servers.iter().flat_map(SessionServers::commands);
+        let mut menu = commands::all();
+        menu.extend(self.commands.for_menu(&menu));
+        let theirs: Vec<_> =
+            theirs.filter(|command| menu.iter().all(|known| known.name != command.name)).collect();
+        menu.extend(theirs);
+        menu
+    }
+
+    /// Sends the commands to the client if they have changed.
+    pub(super) fn update_commands(&mut self) {
+        let commands = self.menu();
+        self.send(|announcements| announcements.update_commands(commands));
     }
 
     pub(super) fn announce_commands(&mut self) {
@@ -450,9 +431,9 @@ impl SessionActor {
         }
         // Pending model changes end now.
         self.lifecycle.stop.cancel();
-        while let Some(change) = self.pending_model_changes.next().await {
-            if let Some(change) = change {
-                self.on_model_change(change);
+        while let Some(ended) = self.model_choice.next().await {
+            if let ModelQuery::Change { number, model, done } = ended {
+                self.on_model_change(number, model, done);
             }
         }
         self.cancel();

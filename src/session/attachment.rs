@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::PromptKey;
 use super::actor::SessionActor;
-use super::restore::replay_session;
+use super::open::restore::replay_session;
 use crate::completion::Completion;
 use crate::error::Error;
 use turnwright_mcp::ServerSpec;

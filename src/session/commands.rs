@@ -1,200 +1,186 @@
-//! The table of built-in slash commands. Most are answered without the model.
+//! The built-in slash commands. The table has a row for each: what the client's menu shows, and the function
+//! that starts its work, which is in a file of its own. Most are answered without the model.
 
-use std::sync::Arc;
+mod checkpoint;
+mod clear;
+mod compact;
+mod context;
+pub(super) mod custom;
+mod diff;
+mod help;
+mod mcp;
+mod models;
+mod notes;
+mod permissions;
+pub(super) mod record;
+mod redo;
+mod resume;
+mod rewind;
+mod settings;
+mod status;
+pub(super) mod steer;
+mod tasks;
+pub(super) mod trust;
+mod undo;
 
 use tokio_util::sync::CancellationToken;
 
-use super::checkpoint_commands::CheckpointCommand;
-use super::{SessionHost, context_report, steering};
-use crate::error::{as_sentence, error_chain};
-use crate::tools::{self, ToolEnv};
-use crate::turn::{self, TurnServices};
+use super::actor::SessionActor;
+use super::prompts::{PromptWork, finish_command, log_command};
+use crate::turn::TurnServices;
 use tokio::task::spawn_blocking;
-use turnwright_policy::permission::Mode;
-use turnwright_store::Entry;
+use turnwright_store::TurnKind;
 use turnwright_types::ids::MessageId;
-use turnwright_types::learned_window::LearnedWindow;
-use turnwright_types::message::{History, Message, PromptPart, StopReason};
-use turnwright_types::update::{self, ConfigOptionId};
+use turnwright_types::message::{StopReason, UserMessage};
+use turnwright_types::update::SlashCommand;
+
+use Argument::{Hint, Refused, Unlisted};
 
 /// A built-in slash command.
-struct BuiltInCommand {
+pub(super) struct BuiltInCommand {
     name: &'static str,
     description: &'static str,
-    /// Describes the argument; `None` if there is none.
-    hint: Option<&'static str>,
+    argument: Argument,
+    /// Starts the work that the command asks for.
+    run: fn(&mut SessionActor, CommandCall) -> PromptWork,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum CommandAction {
-    /// Acts on the session at once and returns the answer.
-    Immediate(fn(&mut History, &TurnServices) -> String),
-    /// Shows what the agent can do.
-    Help,
-    /// Starts a turn with this text for the model.
-    Prompt(&'static str),
-    /// Says that this command takes no argument.
-    UnexpectedArgument(&'static str),
-    /// Shows or changes a setting.
-    Setting(ConfigOptionId),
-    /// Lists the provider's models.
-    Models,
-    /// Reads files and returns the answer.
-    ReadFiles(fn(&ToolEnv) -> String),
-    /// Shows what the project's settings ask for, and trusts them.
-    Trust,
-    /// Shows or changes the permission rules.
-    Permissions,
-    /// Shows the MCP servers, or restarts one.
-    Servers,
-    /// Summarises the conversation.
-    Compact,
-    /// Starts or ends a recording.
-    Record,
-    /// Lists the sessions of this folder, or continues one here.
-    Resume,
-    /// Shows file changes, or goes back to an earlier state.
-    Checkpoint(CheckpointCommand),
+/// The words that may follow the name of a command.
+enum Argument {
+    /// The command does nothing if there are any.
+    Refused,
+    /// The menu names none. If there are any, the command deals with them.
+    Unlisted,
+    /// The menu shows this in their place.
+    Hint(&'static str),
+}
+
+/// A command that the user has typed.
+pub(super) struct CommandCall {
+    pub(super) prompt: UserMessage,
+    /// The text of the prompt that begins with the command.
+    pub(super) typed: String,
+    /// The words behind the command's name.
+    pub(super) arguments: String,
+    pub(super) cancel: CancellationToken,
 }
 
 const fn command(
     name: &'static str,
     description: &'static str,
-    hint: Option<&'static str>,
+    argument: Argument,
+    run: fn(&mut SessionActor, CommandCall) -> PromptWork,
 ) -> BuiltInCommand {
-    BuiltInCommand { name, description, hint }
+    BuiltInCommand { name, description, argument, run }
 }
 
-const COMMANDS: &[(BuiltInCommand, CommandAction)] = &[
-    (command("help", "Show what I can do and all commands", None), CommandAction::Help),
-    (
-        command("init", "Write an AGENTS.md for this project", Some("what matters to you")),
-        CommandAction::Prompt(include_str!("init_prompt.md")),
+const COMMANDS: &[BuiltInCommand] = &[
+    command("help", "Show what I can do and all commands", Unlisted, help::run),
+    command(
+        "init",
+        "Write an AGENTS.md for this project",
+        Hint("what matters to you"),
+        tasks::init,
     ),
-    (
-        command(
-            "review",
-            "Review the changes of the working copy",
-            Some("files, a branch or a commit"),
-        ),
-        CommandAction::Prompt(include_str!("review_prompt.md")),
+    command(
+        "review",
+        "Review the changes of the working copy",
+        Hint("files, a branch or a commit"),
+        tasks::review,
     ),
-    (
-        command("status", "Show model, mode, folders, tokens and cost of this session", None),
-        CommandAction::Immediate(status),
+    command(
+        "status",
+        "Show model, mode, folders, tokens and cost of this session",
+        Refused,
+        status::run,
     ),
-    (
-        command("cost", "Show the tokens and the cost of this session", None),
-        CommandAction::Immediate(usage),
+    command("cost", "Show the tokens and the cost of this session", Refused, status::cost),
+    command("context", "Show what fills the model's window", Refused, context::run),
+    command(
+        "steer",
+        "Tell the model something while it works",
+        Hint("what it should take into account"),
+        steer::run,
     ),
-    (
-        command("context", "Show what fills the model's window", None),
-        CommandAction::Immediate(context_report::report),
+    command(
+        "mode",
+        "Show or change the mode",
+        Hint("plan, ask, auto-edit, auto or full"),
+        settings::mode,
     ),
-    (
-        command(
-            "steer",
-            "Tell the model something while it works",
-            Some("what it should take into account"),
-        ),
-        CommandAction::Immediate(|_, _| steering::usage()),
+    command("model", "Show or change the model", Hint("name of a model"), settings::model),
+    command("models", "List the available models", Refused, models::run),
+    command("memory", "Show the notes for later sessions", Refused, notes::memory),
+    command("skills", "List the available skills", Refused, notes::skills),
+    command(
+        "trust",
+        "Review and trust this project's settings",
+        Hint("the code shown"),
+        trust::run,
     ),
-    (
-        command("mode", "Show or change the mode", Some("plan, ask, auto-edit, auto or full")),
-        CommandAction::Setting(ConfigOptionId::Mode),
+    command(
+        "permissions",
+        "Show or change what is allowed here",
+        Hint("allow RULE, deny RULE, revoke ID or forget"),
+        permissions::run,
     ),
-    (
-        command("model", "Show or change the model", Some("name of a model")),
-        CommandAction::Setting(ConfigOptionId::Model),
+    command(
+        "mcp",
+        "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",
+        Hint("NAME or restart NAME"),
+        mcp::run,
     ),
-    (command("models", "List the available models", None), CommandAction::Models),
-    (
-        command("memory", "Show the notes for later sessions", None),
-        CommandAction::ReadFiles(tools::describe_notes),
+    command(
+        "undo",
+        "Undo the file changes of the last turn, or of the last N",
+        Hint("number of turns"),
+        undo::run,
     ),
-    (
-        command("skills", "List the available skills", None),
-        CommandAction::ReadFiles(tools::describe_skills),
+    command("redo", "Redo what the last /undo or /rewind reverted", Unlisted, redo::run),
+    command(
+        "diff",
+        "Show the file changes of the last turn; `/diff all` of the session",
+        Hint("all"),
+        diff::run,
     ),
-    (
-        command("trust", "Review and trust this project's settings", Some("the code shown")),
-        CommandAction::Trust,
+    command(
+        "rewind",
+        "Go back N prompts; `/rewind N files` restores files, too",
+        Hint("N or N files"),
+        rewind::run,
     ),
-    (
-        command(
-            "permissions",
-            "Show or change what is allowed here",
-            Some("allow RULE, deny RULE, revoke ID or forget"),
-        ),
-        CommandAction::Permissions,
+    command(
+        "resume",
+        "List the sessions of this folder; `/resume N` continues a copy here",
+        Hint("number or id of a session"),
+        resume::run,
     ),
-    (
-        command(
-            "mcp",
-            "List MCP servers; `/mcp NAME` shows one, `/mcp restart NAME` restarts it",
-            Some("NAME or restart NAME"),
-        ),
-        CommandAction::Servers,
+    command(
+        "compact",
+        "Summarise the conversation to make room",
+        Hint("what to keep"),
+        compact::run,
     ),
-    (
-        command(
-            "undo",
-            "Undo the file changes of the last turn, or of the last N",
-            Some("number of turns"),
-        ),
-        CommandAction::Checkpoint(CheckpointCommand::Undo),
+    command(
+        "record",
+        "Record this session for a bug report; `/record stop` ends it",
+        Hint("file, or stop"),
+        record::run,
     ),
-    (
-        command("redo", "Redo what the last /undo or /rewind reverted", None),
-        CommandAction::Checkpoint(CheckpointCommand::Redo),
-    ),
-    (
-        command(
-            "diff",
-            "Show the file changes of the last turn; `/diff all` of the session",
-            Some("all"),
-        ),
-        CommandAction::Checkpoint(CheckpointCommand::Diff),
-    ),
-    (
-        command(
-            "rewind",
-            "Go back N prompts; `/rewind N files` restores files, too",
-            Some("N or N files"),
-        ),
-        CommandAction::Checkpoint(CheckpointCommand::Rewind),
-    ),
-    (
-        command(
-            "resume",
-            "List the sessions of this folder; `/resume N` continues a copy here",
-            Some("number or id of a session"),
-        ),
-        CommandAction::Resume,
-    ),
-    (
-        command("compact", "Summarise the conversation to make room", Some("what to keep")),
-        CommandAction::Compact,
-    ),
-    (
-        command(
-            "record",
-            "Record this session for a bug report; `/record stop` ends it",
-            Some("file, or stop"),
-        ),
-        CommandAction::Record,
-    ),
-    (command("clear", "Clear the conversation", None), CommandAction::Immediate(clear)),
+    command("clear", "Clear the conversation", Refused, clear::run),
 ];
 
 /// All built-in commands, for the client's menu.
-pub(super) fn all() -> Vec<update::SlashCommand> {
+pub(super) fn all() -> Vec<SlashCommand> {
     COMMANDS
         .iter()
-        .map(|(command, _)| update::SlashCommand {
+        .map(|command| SlashCommand {
             name: command.name.to_owned(),
             description: command.description.to_owned(),
-            hint: command.hint.map(str::to_owned),
+            hint: match command.argument {
+                Hint(hint) => Some(hint.to_owned()),
+                Refused | Unlisted => None,
+            },
         })
         .collect()
 }
@@ -207,148 +193,81 @@ pub(super) fn split(prompt: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns the command that a prompt starts with and the rest of its line. An unknown `/word` is
-/// ordinary text. What follows `/help` is ignored, because the answer helps all the same.
-pub(super) fn find(prompt: &str) -> Option<(CommandAction, &str)> {
+/// ordinary text.
+pub(super) fn find(prompt: &str) -> Option<(&'static BuiltInCommand, &str)> {
     let (word, rest) = split(prompt)?;
-    let (command, run) =
-        COMMANDS.iter().find(|(command, _)| command.name.eq_ignore_ascii_case(word))?;
-    let has_usage = matches!(run, CommandAction::Checkpoint(_)) || command.name == "help";
-    if command.hint.is_none() && !rest.trim().is_empty() && !has_usage {
-        return Some((CommandAction::UnexpectedArgument(command.name), ""));
-    }
-    Some((*run, rest.trim()))
+    let command = COMMANDS.iter().find(|command| command.name.eq_ignore_ascii_case(word))?;
+    Some((command, rest.trim()))
 }
 
-/// Describes what the agent can do, with the commands of the menu.
-pub(super) fn help(services: &TurnServices, menu: &[update::SlashCommand]) -> String {
-    let mode = services.mode.get();
-    let mut text = format!(
-        "I read and change files in this project and run commands. Cancel stops everything at \
-         once. Mode {}: {}.\n\n",
-        mode.name(),
-        mode.description(services.policy.get().can_confine)
-    );
-    for command in menu {
-        text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
-    }
-    let (names, remote) = services.tools.overview(&services.offer());
-    let tools: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    text.push_str(&format!("\nTools: {}.", tools.join(", ")));
-    if remote > 0 {
-        text.push_str(&format!(" And {remote} from MCP servers."));
-    }
-    text
-}
-
-fn status(history: &mut History, services: &TurnServices) -> String {
-    let typed = history.messages.iter().filter(|message| match message.as_ref() {
-        Message::User(user) => {
-            user.parts.iter().any(|part| !matches!(part, PromptPart::Context(_)))
+impl BuiltInCommand {
+    /// Starts the work of a prompt that begins with this command.
+    pub(super) fn start(&self, session: &mut SessionActor, call: CommandCall) -> PromptWork {
+        if matches!(self.argument, Refused) && !call.arguments.is_empty() {
+            let text = format!("Nothing was done: `/{}` takes no argument.", self.name);
+            return call.answer(session, |_| text);
         }
-        Message::Assistant(_) | Message::Tool(_) => false,
-    });
-    let prompts = typed.count();
-    let mode = services.mode.get();
-    let roots = services.env.files.roots();
-    let others = roots
-        .additional_folders()
-        .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
-    let can_confine = services.policy.get().can_confine;
-    format!(
-        "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
-         so far: {prompts}\n{}",
-        services.env.session,
-        services.selection.get().model.name(),
-        mode.name(),
-        mode.description(can_confine),
-        sandbox_state(mode, can_confine),
-        roots.cwd().display(),
-        others.collect::<String>(),
-        usage(history, services),
-    )
-}
-
-/// The tokens in use and the cost.
-fn usage(history: &mut History, services: &TurnServices) -> String {
-    let model = services.selection.get().model;
-    let window = turn::window(model.as_ref(), history);
-    let is_assumed = turn::is_window_assumed(model.as_ref(), history);
-    let size = if is_assumed { ", which is assumed" } else { "" };
-    let context = match history.meter.last_count() {
-        Some(used) => format!("{used} of {window} tokens{size}"),
-        None => format!("a window of {window} tokens{size}; not counted yet"),
-    };
-    let cost = history.cost.map_or("not known".to_owned(), |cost| format!("${cost:.4}"));
-    format!("* Context: {context}\n* Cost: {cost}")
-}
-
-/// Describes what the sandbox does in this mode.
-pub(super) fn sandbox_state(mode: Mode, can_confine: bool) -> &'static str {
-    match (mode, can_confine) {
-        (Mode::Full, _) => "off in this mode",
-        (_, true) => "commands run in it unless you allow one without",
-        (_, false) => "not available, so no command is allowed because of it",
+        (self.run)(session, call)
     }
 }
 
-/// Lists the models of the session's provider. A cancel ends it.
-pub(super) async fn list_models(
-    host: Arc<SessionHost>,
-    services: TurnServices,
-    message: MessageId,
-    cancel: CancellationToken,
-) -> StopReason {
-    let model = services.selection.get().model;
-    let may_list = host.may_list_models();
-    let answering = async {
-        let listed = if may_list { host.list_models(&model).await } else { Ok(Vec::new()) };
-        let names = match listed {
-            Ok(names) => names,
-            Err(error) => {
-                let why = error_chain(&error);
-                return as_sentence(format!("The models could not be listed: {why}"));
-            }
-        };
-        let mut names: Vec<String> = names
-            .iter()
-            .map(|name| {
-                let mark = if name == model.name() { " (in use)" } else { "" };
-                format!("* `{name}`{mark}\n")
-            })
-            .collect();
-        let others = host.model_choices().into_iter().map(|name| format!("* `{name}`\n"));
-        let current = format!("* `{}`\n", model.name());
-        let in_use = format!("* `{}` (in use)\n", model.name());
-        let others: Vec<_> =
-            others.filter(|line| *line != current && !names.contains(line)).collect();
-        names.extend(others);
-        if !names.contains(&in_use) {
-            names.insert(0, in_use);
-        }
-        if !may_list {
-            names.push("\nThe provider was not asked, because `list_models` is off.".to_owned());
-        }
-        names.concat()
-    };
-    answer(&services, message, &cancel, answering).await
+impl CommandCall {
+    /// Begins the turn of the command. Returns the identifier of its answer.
+    fn begin(&self, session: &mut SessionActor) -> MessageId {
+        self.begin_turn(session, TurnKind::Command)
+    }
+
+    fn begin_turn(&self, session: &mut SessionActor, kind: TurnKind) -> MessageId {
+        log_command(&session.services, &mut session.history, kind, &self.typed, &self.prompt);
+        MessageId::from(format!("msg-{}", session.history.mint()))
+    }
+
+    /// Answers the command at once.
+    fn answer(
+        self,
+        session: &mut SessionActor,
+        compose: impl FnOnce(&mut SessionActor) -> String,
+    ) -> PromptWork {
+        let message = self.begin(session);
+        let text = compose(session);
+        session.services.say(message, text);
+        finish_after(session, std::future::ready(StopReason::EndTurn))
+    }
+}
+
+/// Ends the turn of a command after work that changes neither the conversation nor the grants.
+fn finish_after(
+    session: &SessionActor,
+    work: impl Future<Output = StopReason> + Send + 'static,
+) -> PromptWork {
+    let log = session.services.log().clone();
+    let history = session.history.clone();
+    let grants = session.grants.clone();
+    PromptWork::of_command(async move {
+        let stop = work.await;
+        finish_command(&log, history, grants, stop).await
+    })
 }
 
 /// Answers from files. After a cancel the reading goes on in the background.
-pub(super) async fn read_files(
-    read: impl FnOnce() -> String + Send + 'static,
-    services: TurnServices,
+fn answer_from_files(
+    session: &SessionActor,
     message: MessageId,
     cancel: CancellationToken,
-) -> StopReason {
-    let reading = spawn_blocking(read);
-    let answering = async {
-        reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
-    };
-    answer(&services, message, &cancel, answering).await
+    read: impl FnOnce() -> String + Send + 'static,
+) -> PromptWork {
+    let services = session.services.clone();
+    finish_after(session, async move {
+        let reading = spawn_blocking(read);
+        let answering = async {
+            reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
+        };
+        say_when_known(&services, message, &cancel, answering).await
+    })
 }
 
 /// Says the answer of a command. A cancel ends it.
-async fn answer(
+async fn say_when_known(
     services: &TurnServices,
     message: MessageId,
     cancel: &CancellationToken,
@@ -361,15 +280,6 @@ async fn answer(
     StopReason::EndTurn
 }
 
-fn clear(history: &mut History, services: &TurnServices) -> String {
-    history.messages.clear();
-    history.meter.forget_count();
-    history.learned_window = LearnedWindow::default();
-    services.forget_told_context();
-    services.log().add_entry(Entry::Cleared);
-    "Conversation cleared. Files were not changed.".to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,7 +287,7 @@ mod tests {
     #[test]
     fn each_command_is_documented() {
         let documented = include_str!("../../docs/tools.md");
-        for (command, _) in COMMANDS {
+        for command in COMMANDS {
             assert!(documented.contains(&format!("`/{}`", command.name)), "{}", command.name);
         }
     }

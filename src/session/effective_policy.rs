@@ -1,11 +1,12 @@
 //! Merges managed, user and project settings into the policy of one session. A project can only
 //! tighten it until the user trusts exactly the content of its file.
 
+pub(super) mod helper_files;
+pub(super) mod project_servers;
+
 use std::fs;
 use std::path::Path;
 
-use super::helper_files::HelperFiles;
-use super::project_servers;
 use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
@@ -25,6 +26,8 @@ use turnwright_workspace::exec::default_memory_limit;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
+
+use helper_files::HelperFiles;
 
 /// The project's settings file.
 pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";
@@ -253,10 +256,10 @@ fn has_link(path: &Path, bases: &PathBases) -> bool {
 /// The confinement of a session's commands.
 pub(super) fn command_confinement(
     config: &Config,
-    settings: SandboxSettings,
-    policy: &PolicyRules,
+    policy: &EffectivePolicy,
     project: &Path,
 ) -> ConfinementSettings {
+    let settings = policy.sandbox.clone();
     let mut hide = settings.hide;
     if let Some(home) = config.home() {
         hide.extend(turnwright_types::effect::credential_paths(&home));
@@ -278,7 +281,7 @@ pub(super) fn command_confinement(
         hidden: hide,
         read_only: vec![config.paths.config.clone(), config.paths.state.clone()],
         readable: settings.strict_reads.then(Vec::new),
-        protected: policy.protected.clone(),
+        protected: policy.rules.protected.clone(),
     }
 }
 

@@ -3,8 +3,6 @@
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use std::mem::take;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
@@ -12,32 +10,17 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::ClientSide;
-use super::load::{LoadedProject, ServerLaunch};
 use super::model_cache::ModelCache;
 use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
 use crate::error::Error;
-use crate::mcp::SessionServers;
 use crate::recording::Recording;
-use crate::tools::{
-    ConfinementSettings, HelperSet, Registry, RemoteTools, SharedRules, SharedToolEnv, ToolEnv,
-    Toolbox, UserFolders, built_in,
-};
+use crate::tools::{Registry, SharedToolEnv, UserFolders, built_in};
 use crate::trust::TrustStore;
-use crate::turn::{
-    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
-    SharedChecks, SharedModelSelection, SharedSpending, SpendingLimits, StandaloneCalls,
-    TurnServices, system_prompt,
-};
 use turnwright_llm::{LlmError, Modalities, Model};
-use turnwright_mcp::{ServerEnv, ServerPool};
-use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
+use turnwright_mcp::ServerPool;
 use turnwright_store::{RetentionLimits, Store};
-use turnwright_types::client::{Client, CommandDisplay};
-use turnwright_types::ids::SessionId;
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, default_memory_limit};
-use turnwright_workspace::files::{Files, Roots, SessionTmp};
 use turnwright_workspace::temp_folder;
 
 /// The most models that a client is offered.
@@ -51,10 +34,11 @@ pub(crate) struct SessionHost {
     config: Config,
     /// The project files that the user trusts.
     pub(super) trust: TrustStore,
-    tools: Arc<Registry>,
-    environment: Environment,
-    servers: ServerPool,
-    shared_env: Arc<SharedToolEnv>,
+    pub(super) tools: Arc<Registry>,
+    /// The environment variables of commands.
+    pub(super) environment: Environment,
+    pub(super) servers: ServerPool,
+    pub(super) shared_env: Arc<SharedToolEnv>,
     /// True if the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
     /// True if the client has logged out.
@@ -216,101 +200,6 @@ impl SessionHost {
         self.stop.child_token()
     }
 
-    /// Creates the services of a session from what was loaded.
-    pub(super) fn turn_services(
-        self: &Arc<Self>,
-        env: ToolEnv,
-        policy: PolicyRules,
-        selection: SharedModelSelection,
-        max_requests: u32,
-        limits: SpendingLimits,
-    ) -> TurnServices {
-        let host = Arc::clone(self);
-        env.rules.set(policy);
-        TurnServices {
-            spending: SharedSpending::default(),
-            queue: AdmissionQueue::default(),
-            cancellable: CancellableCalls::default(),
-            models: ModelFinder::new(move |name| host.model_named(name)),
-            system_prompt: system_prompt(None, None),
-            selection,
-            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
-            mode: env.mode.clone(),
-            policy: env.rules.clone(),
-            env: Arc::new(env),
-            announced_mode: AnnouncedMode::default(),
-            folder_instructions: FolderInstructions::default(),
-            checks: SharedChecks::default(),
-            max_requests,
-            cache_guard: CacheGuard::default(),
-            limits,
-            truncation_reported: Arc::default(),
-            small_window_told: Arc::default(),
-            assumed_window_told: Arc::default(),
-            base_url_reported: Arc::default(),
-            context_missing: Arc::default(),
-        }
-    }
-
-    /// Creates a runner for calls without a conversation, for clients of our own MCP server. It
-    /// follows the policy of these folders and stores nothing. Also returns the notices for the
-    /// user. Blocks.
-    pub(crate) fn standalone_calls(
-        &self,
-        roots: Roots,
-        client: Arc<dyn Client>,
-        mode: Option<Mode>,
-    ) -> (StandaloneCalls, Vec<String>) {
-        self.prepare_for_commands();
-        let id = SessionId::random();
-        let mut project = self.load_project(&id, roots);
-        let notices = take(&mut project.notices);
-        let policy = take(&mut project.policy);
-        let display = CommandDisplay::default();
-        let env = self.tool_env(id, project, ClientSide { client, buffers: None, display });
-        let shared = env.mode.clone();
-        if let Some(mode) = mode {
-            shared.set(mode);
-        }
-        env.rules.set(policy);
-        let rules = env.rules.clone();
-        (StandaloneCalls::new(env, shared, rules), notices)
-    }
-
-    /// Creates the environment of the tools in a project.
-    pub(super) fn tool_env(
-        &self,
-        id: SessionId,
-        project: LoadedProject,
-        ClientSide { client, buffers, display }: ClientSide,
-    ) -> ToolEnv {
-        let mode = SharedMode::new(project.mode, project.max_mode);
-        let rules = SharedRules::default();
-        let roots = with_session_tmp(project.roots, &project.confinement, (&mode, &rules));
-        let files = Files::new(roots, buffers);
-        let environment = self.environment.clone();
-        let shared = Arc::clone(&self.shared_env);
-        let mut env = ToolEnv::new(id, files, environment, client, display, shared);
-        env.mode = mode;
-        env.rules = rules;
-        env.confinement = project.confinement;
-        env.helpers = HelperSet::new(project.helper_types);
-        env
-    }
-
-    /// Starts the MCP servers of a session.
-    pub(super) fn launch_servers(
-        &self,
-        launch: &ServerLaunch,
-        env: &ServerEnv,
-        remote_tools: RemoteTools,
-        session: SessionId,
-    ) -> SessionServers {
-        let ServerLaunch { specs, wait, .. } = launch;
-        let recording = (self.recording(), session);
-        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
-    }
-
     /// The kinds of prompt content that the default model accepts besides text. Reads files.
     pub(crate) fn default_modalities(&self) -> Modalities {
         self.model().map(|model| model.modalities()).unwrap_or_default()
@@ -400,23 +289,4 @@ impl SessionHost {
 
 fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Config(error.to_string()))
-}
-
-/// The folders of a session. Its commands get their own `/tmp` where the sandbox can provide one.
-fn with_session_tmp(
-    roots: Roots,
-    confinement: &ConfinementSettings,
-    (mode, rules): (&SharedMode, &SharedRules),
-) -> Roots {
-    let tmp = Path::new("/tmp");
-    if confinement.writable.iter().any(|path| tmp.starts_with(path)) {
-        return roots;
-    }
-    let mode = mode.clone();
-    let rules = rules.clone();
-    roots.with_session_tmp(SessionTmp::new(move || {
-        mode.get() != Mode::Full
-            && rules.get().can_confine
-            && turnwright_sandbox::namespace_support().mounts
-    }))
 }

@@ -4,80 +4,52 @@
 mod actor;
 mod announcements;
 mod attachment;
-mod client_options;
 mod commands;
-mod context_report;
-mod custom_commands;
-mod early_messages;
-mod helper_files;
-mod history;
-mod last_client;
+mod effective_policy;
 mod host;
-mod lifecycle;
-mod load;
-mod start;
-pub(crate) mod stored_sessions;
-mod turn_changes;
-mod mcp_servers;
+mod last_client;
 mod model_cache;
 mod model_choice;
-mod opening;
+mod open;
 mod pending_context;
-mod permissions;
-mod project_servers;
 mod prompt_queue;
 mod prompts;
-mod record_command;
 mod recorded_project;
-mod recovery;
-mod replay;
-mod undo_report;
-mod restore;
-mod resume;
-mod running_work;
-mod checkpoint_commands;
-mod setting_commands;
+mod servers;
 mod settings;
-mod steering;
-mod server_sandbox;
-mod effective_policy;
+pub(crate) mod stored_sessions;
 mod title;
-mod trust;
 mod undo;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::completion::Completion;
 use crate::error::Error;
-use actor::SessionActor;
-use lifecycle::CancelFlag;
+use open::lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
-use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use client_options::{ClientOptions, SystemPrompt};
+pub(crate) use commands::trust::is_about_project_files;
+pub(crate) use effective_policy::project_servers::SERVERS_FILE;
 pub(crate) use effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
 };
-pub(crate) use history::history;
 pub(crate) use host::SessionHost;
 pub(crate) use last_client::last_client;
-pub(crate) use mcp_servers::ServerCheck;
-pub(crate) use project_servers::SERVERS_FILE;
-pub(crate) use trust::is_about_project_files;
-pub(crate) use turn_changes::{ChangeScope, turn_changes};
+pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
+pub(crate) use open::{ClientSide, OpenRequest, SessionOrigin, WantedSession};
+pub(crate) use servers::ServerCheck;
+pub(crate) use stored_sessions::history;
 pub(crate) use turnwright_llm::Modalities;
 pub(crate) use turnwright_mcp::{
     LinkError, LinkEvent, LinkedServer, ServerLink, ServerSource, ServerSpec, ServerTransport,
@@ -85,73 +57,15 @@ pub(crate) use turnwright_mcp::{
 pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
+pub(crate) use undo::changes::{ChangeScope, turn_changes};
+pub(crate) use undo::report::UndoReport;
 pub(crate) use undo::{UndoContext, UndoRequest};
-pub(crate) use undo_report::UndoReport;
 
 /// The most messages that may wait for a busy session.
 const MAILBOX_CAPACITY: usize = 256;
 /// The part of the mailbox that is reserved for cancels.
 const RESERVED_FOR_CANCELS: usize = 32;
 const TOO_MANY_REQUESTS: &str = "Too many requests are waiting for this session. Wait or cancel";
-
-/// The session that a client wants opened.
-#[derive(Debug)]
-pub(crate) struct WantedSession {
-    pub id: SessionId,
-    /// The working folder, as the client names it.
-    pub cwd: PathBuf,
-    /// The additional folders of the workspace, as the client names them.
-    pub folders: Vec<PathBuf>,
-    /// The MCP servers that the client requests.
-    pub servers: Vec<ServerSpec>,
-    /// The client's wishes besides the protocol, if any.
-    pub options: Option<ClientOptions>,
-    /// The origin of the session: new, stored or a copy.
-    pub origin: SessionOrigin,
-}
-
-/// How a session reaches its client.
-pub(crate) struct ClientSide {
-    /// The client that gets the updates.
-    pub client: Arc<dyn Client>,
-    /// Access to the client's open buffers, if it provides any.
-    pub buffers: Option<Arc<dyn EditorBuffers>>,
-    /// How the client displays commands.
-    pub display: CommandDisplay,
-}
-
-/// The parameters for opening a session.
-pub(crate) struct OpenRequest {
-    pub wanted: WantedSession,
-    pub client: ClientSide,
-    /// The kinds of prompt content that were advertised to the client, once that is known. The session
-    /// is loaded then.
-    pub advertised_modalities: BoxFuture<'static, Modalities>,
-    /// Cancelled when the previous task of the same session has ended; the session starts only
-    /// then.
-    pub start_after: CancellationToken,
-    /// Cancels the opening. It has no effect once the session is open.
-    pub cancel: CancellationToken,
-    /// Reported when the session can be prompted, after all updates about its past.
-    pub opened: Completion<Vec<ConfigOption>>,
-}
-
-/// Where a session's conversation comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SessionOrigin {
-    /// A new, empty conversation.
-    New,
-    /// The stored conversation of this session.
-    Stored {
-        /// True if the whole conversation is replayed to the client.
-        replay: bool,
-    },
-    /// A copy of another session as it is now.
-    Fork {
-        /// The session to copy.
-        source: SessionId,
-    },
-}
 
 enum SessionMessage {
     Prompt {
@@ -217,7 +131,7 @@ pub(crate) fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHand
     let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
     let cancelling = CancelFlag::default();
     let opening = request.cancel.clone();
-    let task = opening::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
+    let task = open::open_and_run(Arc::clone(host), request, inbox, cancelling.clone());
     host.spawn(task);
     SessionHandle { mailbox, cancelling, opening }
 }

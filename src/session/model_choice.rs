@@ -1,13 +1,24 @@
-//! The order of a session's model changes. A change may wait for the provider's list of models, and a slow
-//! one must not undo a later one.
+//! The changes of a session's model and their order. A change may wait for the provider's list of models, and a
+//! slow one must not undo a later one.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use super::SessionHost;
+use super::settings::{self, ChosenModel};
+use crate::completion::Completion;
 use crate::error::Error;
+use turnwright_llm::Model;
+use turnwright_types::update::ConfigOption;
 
 /// The most model changes that may wait for a provider's list.
 const MAX_PENDING: usize = 8;
 
-/// Numbers the model changes of a session.
-#[derive(Debug, Default)]
+/// Looks for the models that are chosen, and numbers these changes.
+#[derive(Default)]
 pub(super) struct ModelChoice {
     /// The number of the last change that was requested.
     requested: u64,
@@ -15,11 +26,71 @@ pub(super) struct ModelChoice {
     applied: u64,
     /// How many queries of the provider have not ended, for changes and for its list.
     pending: usize,
+    queries: FuturesUnordered<BoxFuture<'static, ModelQuery>>,
+}
+
+/// A query of a provider that has ended.
+pub(super) enum ModelQuery {
+    /// The provider has listed its models, or has failed to.
+    List,
+    /// A change, and the request that waits for it.
+    Change { number: u64, model: Result<ChosenModel, Error>, done: Completion<Vec<ConfigOption>> },
 }
 
 impl ModelChoice {
+    pub(super) fn is_idle(&self) -> bool {
+        self.queries.is_empty()
+    }
+
+    /// Waits for the next query that ends; `None` if there is none.
+    pub(super) async fn next(&mut self) -> Option<ModelQuery> {
+        self.queries.next().await
+    }
+
+    /// Looks for the model of this name, until `stop` is cancelled.
+    pub(super) fn choose(
+        &mut self,
+        host: &Arc<SessionHost>,
+        name: String,
+        stop: CancellationToken,
+        done: Completion<Vec<ConfigOption>>,
+    ) {
+        let number = match self.begin_change() {
+            Ok(number) => number,
+            Err(busy) => return done.complete(Err(busy)),
+        };
+        let choosing = settings::choose(Arc::clone(host), name);
+        // In a separate task: if it dies, the session does not.
+        let task = host.tracker().spawn(async move { stop.run_until_cancelled(choosing).await });
+        self.queries.push(Box::pin(async move {
+            let model = match task.await {
+                Ok(model) => model.unwrap_or(Err(Error::Cancelled)),
+                Err(_) => Err(Error::Internal { place: "the choice of a model" }),
+            };
+            ModelQuery::Change { number, model, done }
+        }));
+    }
+
+    /// Fetches the list of this model's provider, until `stop` is cancelled.
+    pub(super) fn fetch_list(
+        &mut self,
+        host: Arc<SessionHost>,
+        model: Arc<dyn Model>,
+        stop: CancellationToken,
+    ) {
+        self.begin_list();
+        self.queries.push(Box::pin(async move {
+            if let Some(Err(error)) =
+                stop.run_until_cancelled(host.refresh_model_list(&model)).await
+            {
+                tracing::debug!(%error, "the models could not be listed");
+            }
+            ModelQuery::List
+        }));
+    }
+
     /// Begins a change and returns its number.
-    pub(super) fn begin_change(&mut self) -> Result<u64, Error> {
+    fn begin_change(&mut self) -> Result<u64, Error> {
         if self.pending >= MAX_PENDING {
             let busy = "Earlier changes of the model are still waiting for the provider";
             return Err(Error::InvalidState(busy.to_owned()));
@@ -40,7 +111,7 @@ impl ModelChoice {
         is_newer
     }
 
-    pub(super) fn begin_list(&mut self) {
+    fn begin_list(&mut self) {
         self.pending += 1;
     }
 

@@ -1,36 +1,49 @@
 //! Handles prompts: starts a turn, or answers a slash command.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join};
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{RunningTurn, SessionActor};
-use super::checkpoint_commands::{CheckpointCommand, CheckpointTask, run_checkpoint_command};
-use super::commands::{self, CommandAction};
-use super::custom_commands::{self, CommandText};
+use super::commands::custom::{self, CommandText};
+use super::commands::steer::steering_words;
+use super::commands::{self, CommandCall};
 use super::prompt_queue::QueuedPrompt;
-use super::record_command::{self, RecordStart};
-use super::resume::ResumeTask;
-use super::trust::run_trust_command;
-use super::{permissions, title};
-use crate::mcp::SessionServers;
+use super::{PromptKey, title};
+use crate::completion::Completion;
 use crate::recording::in_session;
 use crate::turn::{
-    FinishedTurn, SteeringQueue, Turn, TurnServices, compact_on_request, environment_lines,
-    folder_lines, new_date_line,
+    FinishedTurn, SteeringQueue, Turn, TurnServices, environment_lines, folder_lines, new_date_line,
 };
+use tokio::task::spawn_blocking;
+use turnwright_mcp::PromptRequest;
 use turnwright_policy::permission::Grants;
-use turnwright_store::{Audience, Durability, Entry, SessionLog, StoreError, TurnKind, sessions};
+use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
+use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
 use turnwright_types::text;
 use turnwright_types::update::Update;
 
 /// The most characters of a command that the turn's record keeps.
 const MAX_COMMAND_CHARS: usize = 500;
+
+/// The work that a prompt asks for.
+pub(super) struct PromptWork {
+    /// Goes on to the end of the prompt's turn.
+    turn: BoxFuture<'static, FinishedTurn>,
+    /// Takes words for the turn, if it is one of the model.
+    steering: Option<SteeringQueue>,
+}
+
+impl PromptWork {
+    /// The work of a command. It takes no further words.
+    pub(super) fn of_command(
+        turn: impl Future<Output = FinishedTurn> + Send + 'static,
+    ) -> PromptWork {
+        PromptWork { turn: Box::pin(turn), steering: None }
+    }
+}
 
 impl SessionActor {
     /// Starts the next turn unless one is running.
@@ -43,10 +56,10 @@ impl SessionActor {
             // Usage of helpers in the background since the last turn is not part of this turn.
             self.services.spending.add_helpers_to(&mut self.history);
             let typed = first_text(&prompt);
-            let work = self.prompt_work(prompt, typed, cancel.clone());
+            let PromptWork { turn, steering } = self.prompt_work(prompt, typed, cancel.clone());
             let id = self.services.env.session.clone();
-            let task = self.host.tracker().spawn(in_session(id, work));
-            self.running = Some(RunningTurn { key, cancel, task, done });
+            let task = self.host.tracker().spawn(in_session(id, turn));
+            self.running = Some(RunningTurn { key, cancel, task, steering, done });
         }
     }
 
@@ -57,25 +70,18 @@ impl SessionActor {
         prompt: UserMessage,
         typed: String,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
-        match commands::find(&typed) {
-            Some((CommandAction::Prompt(text), _)) => {
-                let text = CommandText::BuiltIn(text);
-                return self.custom_command(Some(text), prompt, &typed, cancel);
-            }
-            Some((run, words)) => {
-                self.log_command(kind(run), &typed, &prompt);
-                return self.command_work(run, words.to_owned(), cancel);
-            }
-            None => {}
+    ) -> PromptWork {
+        if let Some((command, words)) = commands::find(&typed) {
+            let arguments = words.to_owned();
+            return command.start(self, CommandCall { prompt, typed, arguments, cancel });
         }
-        let known = self.find_custom_command(&typed);
+        let known = self.commands.find_typed(&typed);
         if known.is_none()
             && let Some(asked) = self.find_server_prompt(&typed)
         {
             return self.server_prompt(asked, prompt, typed, cancel);
         }
-        match custom_commands::parse(&typed) {
+        match custom::parse(&typed) {
             Some(_) => self.custom_command(known, prompt, &typed, cancel),
             None => self.turn_work(prompt, cancel),
         }
@@ -96,173 +102,174 @@ impl SessionActor {
         }
     }
 
-    fn turn_work(
-        &mut self,
-        mut prompt: UserMessage,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
-        let title = if self.has_title { None } else { title::from_prompt(&prompt) };
+    fn turn_work(&mut self, mut prompt: UserMessage, cancel: CancellationToken) -> PromptWork {
+        let title = if self.title.is_set { None } else { title::from_prompt(&prompt) };
         report_omissions(&self.services, &prompt);
         self.add_session_context(&mut prompt);
         let history = self.history.clone();
         let grants = self.grants.clone();
-        let steering = self.steering.insert(SteeringQueue::default()).clone();
+        let steering = SteeringQueue::default();
         let turn = Turn::new(self.services.clone(), history, grants, prompt, cancel);
         // Boxed at once, because it has 10 KB, and what holds it is moved.
-        let running = Box::pin(turn.steered_by(steering).run());
-        let titled = self.suggest_title(title);
+        let running = Box::pin(turn.steered_by(steering.clone()).run());
+        let titled = self.title.suggest(title, self.host.store(), &self.services);
         // Both end before the prompt is answered.
-        Box::pin(async move { futures_util::future::join(running, titled).await.0 })
+        let work = async move { join(running, titled).await.0 };
+        PromptWork { turn: Box::pin(work), steering: Some(steering) }
     }
 
-    fn command_work(
+    /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
+    /// and a prompt that is no command is ordinary text.
+    pub(super) fn custom_command(
         &mut self,
-        run: CommandAction,
-        arguments: String,
+        text: Option<CommandText>,
+        mut prompt: UserMessage,
+        typed: &str,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, FinishedTurn> {
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let host = Arc::clone(&self.host);
+    ) -> PromptWork {
+        let (word, rest) = custom::parse(typed).unwrap_or_default();
+        let name = word.to_owned();
+        let args = rest.to_owned();
+        // The words behind the command say more than its name.
+        let words = text.as_ref().and_then(|_| title::from_text(&args));
+        let title = words.or_else(|| title::from_prompt(&prompt));
+        let titled = self.title.suggest(title, self.host.store(), &self.services);
+        report_omissions(&self.services, &prompt);
+        self.add_session_context(&mut prompt);
         let services = self.services.clone();
-        let log = self.services.log().clone();
-        let grants = self.grants.clone();
+        let commands = self.commands.clone();
         let history = self.history.clone();
-        match run {
-            CommandAction::Permissions => Box::pin(async move {
-                let (grants, stop) =
-                    permissions::run(services, grants, arguments, message, cancel).await;
-                finish_command(&log, history, grants, stop).await
-            }),
-            CommandAction::Compact => {
-                let mut history = history;
-                Box::pin(async move {
-                    let compacting =
-                        compact_on_request(&services, &mut history, &arguments, &cancel);
-                    let stop = match compacting.await {
-                        Some(text) => {
-                            services.say(message, text);
+        let grants = self.grants.clone();
+        let steering = SteeringQueue::default();
+        let queue = steering.clone();
+        let turn = async move {
+            let loading = async {
+                let text = match text {
+                    Some(text) => Some(text),
+                    None => {
+                        commands.rescan(&services.env).await;
+                        commands.find(&name)
+                    }
+                };
+                let text = text?;
+                let env = Arc::clone(&services.env);
+                spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
+            };
+            // Without it, the turn ends before its first request.
+            if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
+                prompt.parts.push(PromptPart::Context(context));
+            }
+            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
+            join(turn.run(), titled).await.0
+        };
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
+    }
+
+    /// Returns the server prompt that the user has typed, if it is one.
+    fn find_server_prompt(&self, typed: &str) -> Option<PromptRequest> {
+        let (word, words) = commands::split(typed)?;
+        self.servers.as_ref()?.find_prompt(word, words)
+    }
+
+    /// Starts a turn with the text that a server makes of its prompt, or says why there is none.
+    fn server_prompt(
+        &mut self,
+        asked: PromptRequest,
+        mut prompt: UserMessage,
+        typed: String,
+        cancel: CancellationToken,
+    ) -> PromptWork {
+        let mut context = UserMessage::default();
+        self.add_session_context(&mut context);
+        // The words behind the command say more than its name.
+        let words = typed.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words);
+        let title = title::from_text(words).or_else(|| title::from_prompt(&prompt));
+        let titled = self.title.suggest(title, self.host.store(), &self.services);
+        let services = self.services.clone();
+        let unsent_context = self.context.unsent.clone();
+        let mut history = self.history.clone();
+        let grants = self.grants.clone();
+        let steering = SteeringQueue::default();
+        let queue = steering.clone();
+        let turn = async move {
+            let log = services.log().clone();
+            let mut parts = match cancel.run_until_cancelled(asked.get()).await {
+                Some(Ok(parts)) => parts,
+                refused => {
+                    unsent_context.keep(context);
+                    log_command(&services, &mut history, TurnKind::Command, &typed, &prompt);
+                    let stop = match refused {
+                        Some(Err(why)) => {
+                            let message = MessageId::from(format!("msg-{}", history.mint()));
+                            services.say(message, why);
                             StopReason::EndTurn
                         }
-                        None => StopReason::Cancelled,
+                        _ => StopReason::Cancelled,
                     };
-                    finish_command(&log, history, grants, stop).await
-                })
+                    titled.await;
+                    queue.close();
+                    services.report_joined(queue.move_into(&mut history, &log, None));
+                    return finish_command(&log, history, grants, stop).await;
+                }
+            };
+            // The server's text replaces the typed command and precedes the attachments.
+            parts.extend(prompt.parts.drain(..).skip(1));
+            parts.extend(context.parts);
+            let prompt = UserMessage { parts };
+            report_omissions(&services, &prompt);
+            let turn = Turn::new(services, history, grants, prompt, cancel).steered_by(queue);
+            join(turn.run(), titled).await.0
+        };
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
+    }
+
+    /// Gives the words of a `/steer` to the running turn and answers the prompt. Any other prompt is
+    /// returned, and so are words that no turn takes, without the command: they are a turn of their own
+    /// then.
+    pub(super) fn steer_if_asked(
+        &self,
+        key: PromptKey,
+        prompt: UserMessage,
+        done: Completion<PromptEnd>,
+    ) -> Option<(UserMessage, Completion<PromptEnd>)> {
+        let words = match steering_words(prompt) {
+            Ok(words) => words,
+            Err(prompt) => return Some((prompt, done)),
+        };
+        match self.push_steering(Some(key), words) {
+            Ok(()) => {
+                self.report_when_saved(done, Ok(StopReason::EndTurn.into()));
+                None
             }
-            CommandAction::Resume => {
-                let unsent = self.context.unsent.clone();
-                let task = ResumeTask { host, services, unsent, wanted: arguments, cancel };
-                Box::pin(task.run(history, grants))
-            }
-            CommandAction::Checkpoint(which) => {
-                let news = self.context.undo_news.clone();
-                let task = CheckpointTask { host, services, news, arguments, message, cancel };
-                Box::pin(async move {
-                    let (history, stop) = run_checkpoint_command(which, task, history).await;
-                    finish_command(&log, history, grants, stop).await
-                })
-            }
-            other => {
-                // A replay does not know what the user has allowed before.
-                let forgets = matches!(other, CommandAction::Record) && arguments != "stop";
-                let grants = if forgets { Grants::default() } else { grants };
-                let answering = self.answer_command(other, arguments, message, cancel);
-                // The command may have changed it.
-                let history = self.history.clone();
-                Box::pin(async move {
-                    let stop = answering.await;
-                    finish_command(&log, history, grants, stop).await
-                })
-            }
+            Err(words) => Some((words, done)),
         }
     }
 
-    /// Runs a command whose work changes neither the conversation nor the grants. A command that changes them at
-    /// once has done so when this returns.
-    fn answer_command(
-        &mut self,
-        run: CommandAction,
-        arguments: String,
-        message: MessageId,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'static, StopReason> {
-        let host = Arc::clone(&self.host);
-        let services = self.services.clone();
-        match run {
-            CommandAction::Immediate(command) => {
-                let text = command(&mut self.history, &self.services);
-                services.say(message, text);
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::Help => {
-                services.say(message, commands::help(&services, &self.menu()));
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::UnexpectedArgument(name) => {
-                services.say(message, format!("Nothing was done: `/{name}` takes no argument."));
-                Box::pin(std::future::ready(StopReason::EndTurn))
-            }
-            CommandAction::Setting(setting) => {
-                Box::pin(self.setting_command(setting, arguments, message, cancel))
-            }
-            CommandAction::ReadFiles(read) => {
-                let env = Arc::clone(&services.env);
-                Box::pin(commands::read_files(move || read(&env), services, message, cancel))
-            }
-            CommandAction::Trust => {
-                let shown = Arc::clone(&self.shown_prints);
-                Box::pin(run_trust_command(host, services, shown, arguments, message, cancel))
-            }
-            CommandAction::Servers => Box::pin(self.mcp_command(arguments, message, cancel)),
-            CommandAction::Record => {
-                let servers = self.servers.as_ref().map(SessionServers::recording_json);
-                let is_new = self.history.messages.is_empty();
-                let servers = servers.unwrap_or_default();
-                let are_gaps_reported = self.announcements.are_gaps_reported();
-                let start = RecordStart { is_new, servers, are_gaps_reported };
-                Box::pin(record_command::run(host, services, arguments, start, message))
-            }
-            CommandAction::Models => {
-                Box::pin(commands::list_models(host, services, message, cancel))
-            }
-            // They have work of their own, in `command_work` and `prompt_work`.
-            CommandAction::Prompt(_)
-            | CommandAction::Permissions
-            | CommandAction::Compact
-            | CommandAction::Resume
-            | CommandAction::Checkpoint(_) => Box::pin(std::future::ready(StopReason::EndTurn)),
+    /// Gives words to the running turn. Reports whether it takes them.
+    pub(super) fn steer(&self, words: UserMessage, done: Completion<bool>) {
+        let supported = self.services.selection.get().model.modalities();
+        let checked = self.announcements.check_media(&words, supported);
+        let taken = checked.map(|()| self.push_steering(None, words).is_ok());
+        self.report_when_saved(done, taken);
+    }
+
+    fn push_steering(&self, key: Option<PromptKey>, words: UserMessage) -> Result<(), UserMessage> {
+        match self.running.as_ref().and_then(|turn| turn.steering.as_ref()) {
+            Some(steering) => steering.push(self.services.log(), key, words),
+            None => Err(words),
         }
     }
 
-    /// Gives the session a title unless it has one, and tells the client once the title is stored.
-    pub(super) fn suggest_title(
-        &mut self,
-        title: Option<String>,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        let title = title.filter(|_| !self.has_title);
-        self.has_title |= title.is_some();
-        let id = self.services.env.session.clone();
-        let words = title.clone();
-        let stored = title.is_some().then(|| {
-            self.host.store().submit(Durability::ProcessCrash, move |connection| {
-                let words = words.as_deref().unwrap_or_default();
-                sessions::suggest_title(connection, &id, words)
-            })
-        });
-        let client = Arc::clone(self.services.client());
-        let has_chosen = Arc::clone(&self.has_chosen_title);
-        async move {
-            let Some(stored) = stored else { return };
-            // The title is shown even if the store is unusable.
-            let is_stored = stored.await.unwrap_or(Err(StoreError::Closed)) != Ok(false);
-            if is_stored && !has_chosen.load(Ordering::Relaxed) {
-                client.update(Update::SessionInfo { title, updated: SystemTime::now() });
-            }
-        }
+    /// Moves words that a dead turn has not read into the history.
+    pub(super) fn keep_unread(&mut self, steering: &SteeringQueue) {
+        steering.close();
+        let joined = steering.move_into(&mut self.history, self.services.log(), None);
+        self.services.report_joined(joined);
     }
 
     /// Adds the context that the model needs and the system prompt cannot contain because it
     /// changes.
-    pub(super) fn add_session_context(&mut self, prompt: &mut UserMessage) {
+    fn add_session_context(&mut self, prompt: &mut UserMessage) {
         let is_first = self.history.messages.is_empty();
         let env = Arc::clone(&self.services.env);
         let roots = env.files.roots();
@@ -281,10 +288,6 @@ impl SessionActor {
         if !context.is_empty() {
             prompt.parts.push(PromptPart::Context(context));
         }
-    }
-
-    fn log_command(&mut self, kind: TurnKind, typed: &str, prompt: &UserMessage) {
-        log_command(&self.services, &mut self.history, kind, typed, prompt);
     }
 }
 
@@ -307,7 +310,7 @@ pub(super) fn log_command(
 }
 
 /// Tells the user if the model does not accept an attachment.
-pub(super) fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
+fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
     let model = services.selection.get().model;
     let modalities = model.modalities();
     let omitted = prompt.parts.iter().find_map(|part| match part {
@@ -319,16 +322,6 @@ pub(super) fn report_omissions(services: &TurnServices, prompt: &UserMessage) {
         let name = model.name();
         let text = format!("{name} does not accept {what}s; one was left out.");
         services.client().update(Update::Notice(text));
-    }
-}
-
-fn kind(run: CommandAction) -> TurnKind {
-    match run {
-        CommandAction::Checkpoint(CheckpointCommand::Undo | CheckpointCommand::Rewind) => {
-            TurnKind::Undo
-        }
-        CommandAction::Checkpoint(CheckpointCommand::Redo) => TurnKind::Redo,
-        _ => TurnKind::Command,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists, finds, archives, renames and deletes sessions, open or not. Nothing here waits for a
+//! Lists, finds, reads, archives, renames and deletes sessions, open or not. Nothing here waits for a
 //! session, except for the end of one that was told to close.
 
 use std::fs;
@@ -11,6 +11,7 @@ use super::{SessionHost, title};
 use crate::completion::Completion;
 use crate::error::Error;
 use tokio::task::spawn_blocking;
+use turnwright_store::history::{HistoryPage, HistoryQuery, MessageRecord, find_messages};
 use turnwright_store::sessions::{self, SessionCursor, SessionFilter};
 use turnwright_store::{Durability, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
@@ -120,6 +121,36 @@ pub(crate) fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>)
             Ok(false) => Err(Error::SessionNotFound(id.to_string())),
             Err(error) => Err(Error::Store(error)),
         });
+    });
+}
+
+/// Reads at most `limit` messages before the cursor and reports them to `done`.
+pub(crate) fn history(
+    host: &Arc<SessionHost>,
+    id: SessionId,
+    limit: usize,
+    before: Option<&str>,
+    done: Completion<HistoryPage<MessageRecord>>,
+) {
+    let Ok(before) = before.map(str::parse).transpose() else {
+        return done
+            .complete(Err(Error::InvalidParams("`before` is not a valid cursor".to_owned())));
+    };
+    let store = host.store().clone();
+    host.spawn(async move {
+        let query = HistoryQuery {
+            session: Some(id.clone()),
+            limit,
+            after: before,
+            ..HistoryQuery::default()
+        };
+        if !store.exists() {
+            return done.complete(Err(Error::SessionNotFound(id.to_string())));
+        }
+        // If the flush fails, the messages that are stored are returned all the same.
+        store.flush().await.ok();
+        let found = store.read(move |connection| find_messages(connection, &query)).await;
+        done.complete(map_missing(found, &id));
     });
 }
 

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::SessionActor;
 use super::announcements::Announcements;
-use super::lifecycle::{CancelFlag, Lifecycle};
-use super::load::ServerLaunch;
-use super::opening::Opening;
+use super::open::Opening;
+use super::open::lifecycle::{CancelFlag, Lifecycle};
+use super::servers::ServerLaunch;
 use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
 use crate::completion::Completion;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};

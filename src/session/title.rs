@@ -1,10 +1,17 @@
-//! Derives the title of a session from a prompt. Pure.
+//! The title of a session: one that is derived from a prompt, until the user has chosen another.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use crate::turn::TurnServices;
+use turnwright_store::{Durability, Store, StoreError, sessions};
 use turnwright_types::effect::is_hidden_char;
 use turnwright_types::file_link::FileLink;
 use turnwright_types::message::{PromptPart, UserMessage};
 use turnwright_types::redact;
 use turnwright_types::text;
+use turnwright_types::update::Update;
 
 /// The most characters of a generated title.
 const MAX_CHARS: usize = 60;
@@ -12,6 +19,52 @@ const MAX_CHARS: usize = 60;
 const MAX_CHOSEN_CHARS: usize = 200;
 /// The bytes of a prompt in which a title is searched.
 const MAX_SCANNED_BYTES: usize = 16 * 1024;
+
+/// The state of a session's title.
+#[derive(Debug, Default)]
+pub(super) struct SessionTitle {
+    /// True if the session has a title, or will have one in a moment.
+    pub(super) is_set: bool,
+    /// True once the user has chosen a title, which a generated one must not replace.
+    is_chosen: Arc<AtomicBool>,
+}
+
+impl SessionTitle {
+    /// Notes that the user has chosen a title.
+    pub(super) fn choose(&mut self) {
+        self.is_set = true;
+        self.is_chosen.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives the session a title unless it has one, and tells the client once the title is stored.
+    pub(super) fn suggest(
+        &mut self,
+        title: Option<String>,
+        store: &Store,
+        services: &TurnServices,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let title = title.filter(|_| !self.is_set);
+        self.is_set |= title.is_some();
+        let id = services.env.session.clone();
+        let words = title.clone();
+        let stored = title.is_some().then(|| {
+            store.submit(Durability::ProcessCrash, move |connection| {
+                let words = words.as_deref().unwrap_or_default();
+                sessions::suggest_title(connection, &id, words)
+            })
+        });
+        let client = Arc::clone(services.client());
+        let is_chosen = Arc::clone(&self.is_chosen);
+        async move {
+            let Some(stored) = stored else { return };
+            // The title is shown even if the store is unusable.
+            let is_stored = stored.await.unwrap_or(Err(StoreError::Closed)) != Ok(false);
+            if is_stored && !is_chosen.load(Ordering::Relaxed) {
+                client.update(Update::SessionInfo { title, updated: SystemTime::now() });
+            }
+        }
+    }
+}
 
 /// Returns a title for a conversation that starts with this prompt: the first line of the user's
 /// words with a meaning, or else the name of the first attached file.

@@ -2,6 +2,9 @@
 //! logs them, applies them and reports the result. Asks no question, because the user has typed the
 //! command.
 
+pub(super) mod changes;
+pub(super) mod report;
+
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +14,6 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::undo_report::{self, UndoReport};
 use crate::turn;
 use crate::undo::{
     MAX_KEPT_BYTES, RestoreResult, UndoAction, UndoHistory, UndoStep, apply, file_state,
@@ -32,6 +34,8 @@ use turnwright_types::message::{AssistantMessage, Message, ToolCall};
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::{Files, Roots};
+
+use report::UndoReport;
 
 /// The bytes of file content after which an intent is written.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
@@ -100,7 +104,7 @@ impl UndoContext {
                 plan_undo(folded, file_state, |hash| file_versions::has_blob(connection, hash))?;
             let is_redo = request == UndoRequest::Redo;
             let since = turns.iter().filter(|turn| !is_redo && about.first() <= Some(&turn.number));
-            let uncovered = undo_report::uncovered_turns(since);
+            let uncovered = report::uncovered_turns(since);
             let chosen = turns.iter().filter(|turn| about.contains(&turn.number));
             let turns = chosen.map(|turn| (turn.number, turn.prompt_excerpt.clone())).collect();
             Ok(Some(UndoPlan { turns, is_redo, steps, uncovered }))
@@ -116,7 +120,7 @@ impl UndoContext {
     pub(crate) async fn uncovered(&self) -> Result<String, StoreError> {
         let listing = self.read(|connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
-            Ok(undo_report::uncovered_turns(turns.iter()))
+            Ok(report::uncovered_turns(turns.iter()))
         });
         listing.await
     }

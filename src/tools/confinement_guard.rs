@@ -98,6 +98,8 @@ struct CommandWatch {
     is_call: bool,
     /// The command is not confined.
     is_unconfined: bool,
+    /// The command has more access than the sandbox gives.
+    has_extra_access: bool,
     limits: Option<String>,
     has_network: bool,
     may_sign: bool,
@@ -233,6 +235,7 @@ impl ConfinementGuard {
     pub(super) fn watch(
         &self,
         job: &Arc<Job>,
+        pass: &Pass,
         confinement: CommandConfinement,
         checkpoint: &ChangeTracker,
         quarantine: PathBuf,
@@ -241,6 +244,7 @@ impl ConfinementGuard {
         let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
             is_unconfined: profile.is_none(),
+            has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
             may_sign: confinement.may_sign,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
@@ -298,6 +302,11 @@ impl ConfinementGuard {
     /// Returns true if that command is unconfined or unknown.
     pub(super) fn is_unconfined(&self, job: &str) -> bool {
         self.watches.lock().get(job).is_none_or(|watch| watch.is_unconfined)
+    }
+
+    /// Returns true if that command has more access than the sandbox gives, or is unknown.
+    pub(super) fn has_extra_access(&self, job: &str) -> bool {
+        self.watches.lock().get(job).is_none_or(|watch| watch.has_extra_access)
     }
 
     /// Notes the changes that `pass` permits for as long as its call runs, so that they are not blamed on the commands

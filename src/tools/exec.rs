@@ -173,6 +173,7 @@ impl Tool for Exec {
         let script = args.script();
         let roots = env.files.roots();
         let rules = env.rules.get();
+        rules.look_at_sandbox();
         let restricted = DeniedPaths::restricted(&rules);
         let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
         let secrets_shown_by_git =
@@ -288,7 +289,7 @@ impl Tool for Exec {
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
-        env.guard.watch(&job, confinement, &env.checkpoint, env.quarantine_folder());
+        env.guard.watch(&job, pass, confinement, &env.checkpoint, env.quarantine_folder());
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };

@@ -52,6 +52,9 @@ pub(super) struct ExecOutputArgs {
     /// The job is not confined; set by [`Tool::inspect`].
     #[serde(skip)]
     is_unconfined: bool,
+    /// The job has more access than the sandbox gives; set by [`Tool::inspect`].
+    #[serde(skip)]
+    has_extra_access: bool,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -75,6 +78,14 @@ impl ExecOutputArgs {
 
     fn input(&self) -> Option<&str> {
         self.input.as_deref().filter(|input| !input.is_empty())
+    }
+
+    fn input_effect(&self) -> Effect {
+        Effect::Input {
+            job: self.id(),
+            is_unsandboxed: self.is_unconfined,
+            has_extra_access: self.has_extra_access,
+        }
     }
 
     fn wait(&self) -> Duration {
@@ -102,20 +113,21 @@ impl Tool for ExecOutput {
     }
 
     fn effects(&self, args: &ExecOutputArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        let job = args.id();
         let mut effects = Vec::new();
         if args.input().is_some() {
-            let is_unsandboxed = args.is_unconfined;
-            effects.push(Effect::Input { job: job.clone(), is_unsandboxed });
+            effects.push(args.input_effect());
         }
         if args.signal.is_some() {
-            effects.push(Effect::Signal { job });
+            effects.push(Effect::Signal { job: args.id() });
         }
         if effects.is_empty() { vec![Effect::SessionState] } else { effects }
     }
 
     fn inspect(&self, args: &mut ExecOutputArgs, _: &[ResolvedPath], env: &ToolEnv) {
-        args.is_unconfined = env.guard.is_unconfined(&args.id());
+        env.rules.get().look_at_sandbox();
+        let id = args.id();
+        args.is_unconfined = env.guard.is_unconfined(&id);
+        args.has_extra_access = env.guard.has_extra_access(&id);
     }
 
     async fn preview(
@@ -144,8 +156,7 @@ impl Tool for ExecOutput {
             Err(reason) => return ToolOutcome::failed(reason),
         };
         if let Some(input) = args.input() {
-            let allowed = Effect::Input { job: args.id(), is_unsandboxed: args.is_unconfined };
-            if !pass.effects().contains(&allowed) {
+            if !pass.effects().contains(&args.input_effect()) {
                 return ToolOutcome::failed("Nothing was sent: there is no permission for it.");
             }
             if let Err(error) = job.write_input(line(input)).await {

@@ -16,7 +16,8 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use super::unfinished_commands::OtherCommands;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::file_lock::FileLock;
+use turnwright_types::private_file;
 use turnwright_workspace::nofollow;
 
 /// The parts of a repository that are kept, the smallest last: these are kept first.

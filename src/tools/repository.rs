@@ -2,7 +2,6 @@
 //! starts. The files are the repository's own, so their content proves nothing by itself.
 
 mod config_parser;
-mod index;
 mod risk;
 mod settings;
 
@@ -13,7 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::{Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
-use turnwright_workspace::checkpoint::GitSettings;
+use turnwright_workspace::checkpoint::{
+    GitSettings, indexed_files, indexed_submodules, read_index_file,
+};
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
@@ -26,8 +27,6 @@ pub(super) use settings::only_changes_tracking;
 const MAX_CONFIG_BYTES: usize = 256 * 1024;
 /// The same for files that only contain a path, such as `.git` files.
 const MAX_POINTER_BYTES: usize = 4 * 1024;
-/// The same for an index, which has about a hundred bytes for each file.
-const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 /// The maximum number of settings files that are read because one includes another.
 const MAX_SETTINGS_FILES: usize = 16;
 /// The config files of at most this many submodules are read.
@@ -103,7 +102,7 @@ pub(super) fn tracked_secrets(
 ) -> Vec<PathBuf> {
     let Some(found) = repository_of(folder) else { return Vec::new() };
     let listed = read_index(&found, |bytes, name_bytes| {
-        index::files(bytes, name_bytes, only_assumed_unchanged, |path| {
+        indexed_files(bytes, name_bytes, only_assumed_unchanged, |path| {
             is_secret_path(path)
                 || !restricted.is_empty() && restricted.contains(&found.top.join(path))
         })
@@ -116,26 +115,25 @@ pub(super) fn tracked_secrets(
 
 /// The paths of the submodules in the index; `None` if it is not understood.
 fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
-    read_index(found, index::submodules)
+    read_index(found, indexed_submodules)
 }
 
 /// Paths in the index; `None` if it is not understood.
 fn read_index(
     found: &GitRepository,
-    read: impl FnOnce(&[u8], usize) -> Result<Vec<PathBuf>, index::GitIndexError>,
+    read: impl FnOnce(&[u8], usize) -> Option<Vec<PathBuf>>,
 ) -> Option<Vec<PathBuf>> {
     let index = found.git.join("index");
-    let Ok(metadata) = fs::metadata(&index) else { return Some(Vec::new()) };
-    if !metadata.is_file() || metadata.len() > MAX_INDEX_BYTES {
-        return None;
+    if fs::metadata(&index).is_err() {
+        return Some(Vec::new());
     }
-    let bytes = fs::read(index).ok()?;
+    let bytes = read_index_file(&index)?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
     let settings = config_parser::parse(&config.unwrap_or_default()).ok()?;
     let has_long_names = settings.iter().any(|setting| {
         setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
     });
-    read(&bytes, if has_long_names { 32 } else { 20 }).ok()
+    read(&bytes, if has_long_names { 32 } else { 20 })
 }
 
 /// The folder that the working trees of a repository share; `None` if its name is not understood.

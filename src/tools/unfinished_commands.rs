@@ -14,6 +14,7 @@ use super::protected_snapshot::ProtectedSnapshot;
 use super::server_watch::changed_at;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::file_lock::is_locked;
 use turnwright_types::private_file;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
 use turnwright_workspace::files::Roots;
@@ -67,7 +68,7 @@ impl OtherCommands {
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| *path != self.own);
-        others.any(|path| File::open(path).is_ok_and(|file| file.try_lock().is_err()))
+        others.any(|path| is_locked(&path))
     }
 }
 

@@ -5,8 +5,7 @@ mod pin_store;
 mod trust_store;
 mod project_file;
 
-use ring::digest::{SHA256, digest};
-use turnwright_types::ids::hex;
+use turnwright_types::hash::sha256_hex;
 
 pub(crate) use pin_store::{Pin, PinLookup, PinStore};
 pub(crate) use project_file::read_project_file;
@@ -18,7 +17,7 @@ pub(crate) struct Fingerprint(String);
 
 impl Fingerprint {
     pub(crate) fn of(content: &[u8]) -> Fingerprint {
-        Fingerprint(hex(digest(&SHA256, content).as_ref()))
+        Fingerprint(sha256_hex(content))
     }
 
     /// The first 8 digits, for a user to type within the process that shows the content and

@@ -6,10 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use super::hex;
+use turnwright_types::hash::{sha256, sha256_hex};
 use turnwright_types::private_file;
 
 /// At most this many files are kept; then the oldest quarter is removed.
@@ -94,12 +93,8 @@ impl PinStore {
     }
 
     fn path(&self, key: &[&str]) -> PathBuf {
-        let parts: Vec<u8> = key
-            .iter()
-            .flat_map(|part| digest(&SHA256, part.as_bytes()).as_ref().to_vec())
-            .collect();
-        let name = hex(digest(&SHA256, &parts).as_ref());
-        self.folder.join(format!("{name}.json"))
+        let parts: Vec<u8> = key.iter().flat_map(|part| sha256(part.as_bytes())).collect();
+        self.folder.join(format!("{}.json", sha256_hex(&parts)))
     }
 
     fn make_room(&self) {

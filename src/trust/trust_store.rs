@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, hex};
+use super::Fingerprint;
+use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
 
 /// At most this many records are read to list or remove some.
@@ -78,7 +79,7 @@ impl TrustStore {
     /// The file name is a hash of project, item and content, so a lookup reads only one file.
     fn path(&self, record: &TrustRecord) -> PathBuf {
         let key = format!("{}\0{}\0{}", record.project, record.what, record.sha256);
-        let name = hex(ring::digest::digest(&ring::digest::SHA256, key.as_bytes()).as_ref());
+        let name = sha256_hex(key.as_bytes());
         self.folder.join(format!("{name}.json"))
     }
 }

@@ -3,8 +3,8 @@
 //! changes, or that waits for something, never counts, and a change of files starts the count anew. Pure.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
+use turnwright_types::hash::std_hash;
 use turnwright_types::message::Arguments;
 use turnwright_types::text;
 
@@ -126,7 +126,7 @@ impl LoopDetector {
     /// Adds a call, and says what follows if it is part of a repetition.
     pub(super) fn add(&mut self, call: &EndedCall<'_>) -> Option<LoopFinding> {
         let has_changed =
-            call.has_changed && self.changes.insert(hash((call.tool, call.arguments)));
+            call.has_changed && self.changes.insert(std_hash((call.tool, call.arguments)));
         if has_changed || call.is_waiting {
             self.recent.clear();
             self.reminded.clear();
@@ -136,7 +136,7 @@ impl LoopDetector {
         if call.is_waiting {
             return None;
         }
-        let key = hash((call.tool, call.arguments, call.ok, mask_volatile(call.result)));
+        let key = std_hash((call.tool, call.arguments, call.ok, mask_volatile(call.result)));
         if self.known.len() + self.changes.len() > MAX_KNOWN {
             self.known.clear();
             self.changes.clear();
@@ -190,12 +190,6 @@ impl LoopDetector {
         self.failures.push(FailedEdits { tool, path, times: 1, answer });
         1
     }
-}
-
-fn hash(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Units of time that may follow a number.

@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
+use turnwright_types::hash::parse_hex;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
@@ -179,7 +180,9 @@ impl RestoreWork<'_> {
             }
             (was, FileState::File { hash, mode, .. }) => {
                 let there = match was {
-                    FileState::File { hash, .. } => RestorePrecondition::Sha256(digest(hash)?),
+                    FileState::File { hash, .. } => {
+                        RestorePrecondition::Sha256(parse_sha256(hash)?)
+                    }
                     _ => RestorePrecondition::Absent,
                 };
                 let bytes = self.bytes(hash.clone()).await?;
@@ -216,14 +219,9 @@ impl RestoreWork<'_> {
     }
 }
 
-fn digest(hash: &str) -> Result<[u8; 32], RestoreError> {
-    let mut digest = [0; 32];
-    for (number, byte) in digest.iter_mut().enumerate() {
-        let digits = hash.get(number * 2..number * 2 + 2);
-        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        *byte = value.ok_or("its hash is malformed")?;
-    }
-    Ok(digest)
+fn parse_sha256(hash: &str) -> Result<[u8; 32], RestoreError> {
+    let bytes = hash.get(..64).and_then(parse_hex).unwrap_or_default();
+    bytes.try_into().map_err(|_| "its hash is malformed".into())
 }
 
 /// Runs `work` on a path through its pinned parent folder.

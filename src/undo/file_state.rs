@@ -1,13 +1,11 @@
 //! Reads the state of the entry at a path. Blocks.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-use ring::digest::{Context, SHA256};
-
 use turnwright_types::file_change::FileState;
-use turnwright_types::ids::hex;
+use turnwright_types::hash::{hex, sha256_of_reader};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::nofollow;
 
@@ -39,25 +37,14 @@ pub(super) fn state_of(path: &Path) -> io::Result<FileState> {
     if !kind.is_file() {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
     }
-    let mut file = nofollow::open_pinned_file(path, false)?;
+    let file = nofollow::open_pinned_file(path, false)?;
     // Checked again on the open file, because the entry at the path may have been replaced.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
     }
-    let mut context = Context::new(&SHA256);
-    let mut size = 0;
-    let mut chunk = vec![0; 64 * 1024];
-    loop {
-        let count = file.read(&mut chunk)?;
-        if count == 0 {
-            break;
-        }
-        context.update(&chunk[..count]);
-        size += count as u64;
-    }
-    let hash = hex(context.finish().as_ref());
-    Ok(FileState::File { hash, size, mode: mode_of(&metadata), is_kept: false })
+    let (hash, size) = sha256_of_reader(file)?;
+    Ok(FileState::File { hash: hex(&hash), size, mode: mode_of(&metadata), is_kept: false })
 }
 
 #[cfg(unix)]

@@ -89,6 +89,26 @@ fn the_user_is_told_once_that_the_audit_is_incomplete() {
     assert_eq!(count, 1, "{}", agent.thoughts());
 }
 
+#[test]
+fn input_to_a_job_with_more_access_is_asked_about_after_an_answer_for_all_commands() {
+    if !turnwright_sandbox::can_confine() || !turnwright_sandbox::namespace_support().mounts {
+        eprintln!("SKIPPED: this machine has no sandbox, or commands can change protected files");
+        return;
+    }
+    let mut agent = TestAgent::builder().start();
+    let start = |escalate: Option<&str>| {
+        let call = json!({ "command": "tee log", "background": true, "escalate": escalate });
+        calls("exec", &call)
+    };
+    let input =
+        |job: &str| calls("exec_output", &json!({ "id": job, "input": "words", "wait": 0 }));
+    ask_and_answer(&mut agent, start(None), "allow_always_all_commands");
+    run_without_question(&mut agent, input("p1"));
+    ask_and_answer(&mut agent, start(Some("network")), "allow_once");
+    let question = ask_and_answer(&mut agent, input("p2"), "reject_once");
+    assert_eq!(option_names(&question)[1], "Allow input to p2 in this session");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_command_does_not_run_if_its_folder_is_replaced_during_the_permission_request() {

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use turnwright_testing::questions::attempt;
 use turnwright_testing::{cards, process_waits};
 
 use crate::agent::{TestAgent, TestAgentBuilder, assert_gone, calls, eventually, says};
@@ -125,6 +126,29 @@ fn the_temporary_folder_is_private_and_deleted_with_the_session() {
     assert!(folder.join("x").exists() && !folder.starts_with(agent.workspace()));
     agent.close();
     assert!(!folder.exists());
+}
+
+#[test]
+fn a_file_is_copied_to_the_tmp_of_the_session_without_a_question_and_not_moved() {
+    if !has_sandbox("a_file_is_copied_to_the_tmp_of_the_session_without_a_question_and_not_moved")
+        || !turnwright_sandbox::namespace_support().mounts
+    {
+        return;
+    }
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "content")
+        .variable("TURNWRIGHT_MODE", "auto-edit")
+        .permission("reject_once")
+        .start();
+    for (line, questions) in [
+        ("cp a.txt /tmp/copy-of-a.txt", 0),
+        ("mv a.txt /tmp/", 1),
+        ("mv /tmp/copy-of-a.txt b.txt", 0),
+    ] {
+        let (count, result) = attempt(&mut agent, "exec", &exec(line));
+        assert_eq!(count, questions, "{line}: {result}");
+    }
+    assert!(agent.path("a.txt").exists() && agent.path("b.txt").exists());
 }
 
 #[test]

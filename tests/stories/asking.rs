@@ -240,8 +240,12 @@ fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
         return;
     }
     let mut agent = TestAgent::builder().start();
-    ask_and_answer(&mut agent, exec("touch a"), "allow_always_for_all");
+    let question = ask_and_answer(&mut agent, exec("touch a"), "allow_always_all_commands");
+    let ids: Vec<_> = cards::options(&question).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids[1..3], ["allow_always", "allow_always_all_commands"]);
     run_without_question(&mut agent, exec("python3 -c 1; mkdir b"));
+    run_without_question(&mut agent, exec("mkdir -p b > log"));
+    ask_and_answer(&mut agent, exec("mkdir -p b > .envrc"), "reject_once");
     let permissions = agent.turn_text("/permissions");
     assert!(permissions.contains("allow  all commands in the sandbox"), "{permissions}");
     agent.turn_text("/permissions forget");

@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 use super::quirks::CallIdFormat;
-use turnwright_types::ids::{CallId, fnv1a};
+use turnwright_types::hash::fnv1a;
+use turnwright_types::ids::CallId;
 
 /// The prefix of generated identifiers. A model's own identifier with this prefix is replaced,
 /// because it could collide with a generated one.

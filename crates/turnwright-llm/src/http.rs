@@ -25,6 +25,7 @@ use super::quirks::KeyHeader;
 use super::request_body::RequestBody;
 use super::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 use super::{ErrorKind, LlmError, refused_key, retry_after};
+use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -511,11 +512,10 @@ impl Secrets {
     }
 }
 
-/// The part of a header value that may be a key, as in `Bearer KEY`. Short words and URLs are not
-/// treated as keys.
+/// The key in the value of a header. Short words and URLs are none.
 fn credential_in_header(value: &Secret) -> Option<Secret> {
-    let last = value.expose().split_whitespace().next_back()?;
-    (last.len() >= 8 && !last.contains("://")).then(|| last.into())
+    let key = redact::header_key(value.expose())?;
+    (key.len() >= 8 && !key.contains("://")).then(|| key.into())
 }
 
 fn bearer_value(key: &Secret) -> Option<HeaderValue> {

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use turnwright_types::hash::fnv1a_32;
+
 const MAX_NAME_BYTES: usize = 64;
 /// An underscore and eight hexadecimal digits.
 const HASH_SUFFIX_BYTES: usize = 9;
@@ -98,14 +100,9 @@ fn sanitised(name: &str) -> String {
 fn hashed(name: &str, attempt: u32) -> String {
     let mut alias = sanitised(name);
     alias.truncate(MAX_NAME_BYTES - HASH_SUFFIX_BYTES);
-    alias.push_str(&format!("_{:08x}", hash(name, attempt)));
+    let hash = fnv1a_32(name.as_bytes().iter().chain(&attempt.to_le_bytes()));
+    alias.push_str(&format!("_{hash:08x}"));
     alias
-}
-
-/// FNV-1a, which is stable across builds and runs.
-fn hash(name: &str, attempt: u32) -> u32 {
-    let bytes = name.bytes().chain(attempt.to_le_bytes());
-    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 #[cfg(test)]

@@ -291,10 +291,10 @@ fn fault_text(fault: &ConnectionFault) -> String {
     }
 }
 
-/// The part of a header value that may be a key, as in `Bearer KEY`.
+/// The key in the value of a header. A URL is none.
 fn credential(value: &Secret) -> Option<String> {
-    let last = value.expose().split_whitespace().next_back()?;
-    (!last.contains("://")).then(|| last.to_owned())
+    let key = redact::header_key(value.expose())?;
+    (!key.contains("://")).then(|| key.to_owned())
 }
 
 fn build_client(tls: Tls) -> reqwest::Result<Client> {

@@ -8,15 +8,15 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
-use ring::digest::{SHA256, digest};
 use rmcp::transport::auth::{AuthError, AuthorizationManager, CredentialStore, StoredCredentials};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Host, Url};
 
 use tokio::task::spawn_blocking;
-use turnwright_types::ids::hex;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::file_lock::FileLock;
+use turnwright_types::hash::sha256_hex;
+use turnwright_types::private_file;
 use turnwright_types::redact;
 
 /// How long a renewal may take, including the wait for another process's.
@@ -59,7 +59,7 @@ impl LoginStore {
         };
         let mut url = url.clone();
         url.set_fragment(None);
-        let name = hex(digest(&SHA256, url.as_str().as_bytes()).as_ref());
+        let name = sha256_hex(url.as_str().as_bytes());
         let file = self.0.join(format!("{name}.json"));
         (url.scheme() == "https" || is_local).then_some(ServerLogin { url, file })
     }

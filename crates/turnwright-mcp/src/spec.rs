@@ -6,6 +6,7 @@ use std::time::Duration;
 use url::Url;
 
 use super::link::LinkedServer;
+use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 use turnwright_workspace::exec::is_secret_name;
 
@@ -179,9 +180,8 @@ impl ServerSpec {
         for (name, value) in named {
             let value = value.expose();
             if is_secret_name(name) {
-                // A header may be `Bearer KEY`.
-                let last = value.split_whitespace().next_back().filter(|_| is_header);
-                secrets.push(last.unwrap_or(value).to_owned());
+                let key = redact::header_key(value).filter(|_| is_header);
+                secrets.push(key.unwrap_or(value).to_owned());
             }
             let url = Url::parse(value).ok();
             secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));

@@ -4,9 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ring::digest::{SHA256, digest};
-
-use turnwright_types::ids::hex;
+use turnwright_types::hash::sha256_hex;
 
 /// The longest function name that all providers accept.
 const MAX_NAME_LEN: usize = 64;
@@ -60,7 +58,7 @@ fn preferred_name(server: &str, tool: &str) -> String {
 
 /// A name with a digest that is unique to the pair of names.
 fn with_digest(server: &str, tool: &str, salt: u32) -> String {
-    let digest = hex(digest(&SHA256, format!("{server}\0{tool}\0{salt}").as_bytes()).as_ref());
+    let digest = sha256_hex(format!("{server}\0{tool}\0{salt}").as_bytes());
     let mut first = sanitized(server);
     let second = sanitized(tool);
     let available = MAX_NAME_LEN - DIGEST_LEN - "mcp____".len() - 1;

@@ -10,12 +10,11 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use memchr::memmem;
-use ring::digest::{SHA256, digest};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use secrecy::ExposeSecret;
 
 use super::StoreError;
-use turnwright_types::ids::hex;
+use turnwright_types::hash::{hex, sha256};
 use turnwright_types::redact;
 
 /// The bits of the column `is_zlib`.
@@ -79,7 +78,7 @@ fn with_keys(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Returns digits by which a key is found again. They reveal no more of it than the hash of the whole
 /// content, which is stored beside them.
 fn key_digits(key: &[u8]) -> String {
-    hex(&digest(&SHA256, key).as_ref()[..KEY_DIGITS / 2])
+    hex(&sha256(key)[..KEY_DIGITS / 2])
 }
 
 /// Stores bytes and records that the session uses them. Returns the blob's id.
@@ -89,10 +88,10 @@ pub(super) fn put(
     bytes: &[u8],
     format: BlobFormat,
 ) -> Result<i64, StoreError> {
-    let hash = digest(&SHA256, bytes);
+    let hash = sha256(bytes);
     let mut find = connection.prepare_cached("SELECT id, is_zlib FROM blobs WHERE hash = ?")?;
     let found =
-        find.query_row([hash.as_ref()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+        find.query_row([hash.as_slice()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
     let id = match found.optional()? {
         Some((id, flags)) => {
             if flags == COMPRESSED && format == BlobFormat::Plain {
@@ -113,7 +112,7 @@ pub(super) fn put(
             flags |= if compressed.is_some() { COMPRESSED } else { 0 };
             connection
                 .prepare_cached("INSERT INTO blobs (hash, is_zlib, bytes) VALUES (?, ?, ?)")?
-                .insert(params![hash.as_ref(), flags, compressed.as_deref().unwrap_or(&kept)])?
+                .insert(params![hash.as_slice(), flags, compressed.as_deref().unwrap_or(&kept)])?
         }
     };
     connection
@@ -152,12 +151,6 @@ pub(super) fn text(
     }
 }
 
-/// The bytes of a hash in hexadecimal.
-pub(super) fn parse_hash(hash: &str) -> Option<Vec<u8>> {
-    let digits = (0..hash.len() / 2).map(|index| hash.get(index * 2..index * 2 + 2));
-    digits.map(|digits| u8::from_str_radix(digits?, 16).ok()).collect()
-}
-
 /// Returns the bytes with this SHA-256, if they are stored and the keys in them are loaded.
 pub(super) fn by_hash(connection: &Connection, hash: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
     let mut find =
@@ -185,7 +178,7 @@ pub(super) fn content(row: &Row<'_>) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(whole) = with_keys(&bytes) else { return Ok(None) };
         bytes = whole;
     }
-    if digest(&SHA256, &bytes).as_ref() == hash {
+    if hash == sha256(&bytes) {
         return Ok(Some(bytes));
     }
     Err(StoreError::Damaged("a long text differs from its hash".to_owned()))
@@ -235,8 +228,7 @@ mod tests {
                 .unwrap();
             assert_eq!(kept, bytes);
             assert_eq!(put(&connection, 1, bytes, BlobFormat::Compressed).unwrap(), id);
-            let hash = digest(&SHA256, bytes);
-            assert_eq!(by_hash(&connection, hash.as_ref()).unwrap().unwrap(), bytes);
+            assert_eq!(by_hash(&connection, &sha256(bytes)).unwrap().unwrap(), bytes);
         }
     }
 
@@ -262,8 +254,8 @@ mod tests {
                 .query_row("SELECT bytes FROM blobs ORDER BY id DESC", [], |row| row.get(0))
                 .unwrap();
             assert!(redact::bytes(&stored).is_none());
-            let hash = digest(&SHA256, text.as_bytes());
-            assert_eq!(by_hash(&connection, hash.as_ref()).unwrap().unwrap(), text.as_bytes());
+            let hash = sha256(text.as_bytes());
+            assert_eq!(by_hash(&connection, &hash).unwrap().unwrap(), text.as_bytes());
         }
         let other = without_keys(format!("a {key}").as_bytes()).unwrap();
         let unknown = String::from_utf8(other)

@@ -10,6 +10,7 @@ use super::read::path_from_value;
 use super::rows;
 use super::{Durability, PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
 use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::CallId;
 
 /// A turn with what undo and redo have to know about it.
@@ -164,8 +165,8 @@ fn parse_state(text: &str) -> FileState {
 
 /// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.
 pub fn has_blob(connection: &Connection, hash: &str) -> Result<bool, StoreError> {
-    let Some(digits) = blobs::parse_hash(hash) else { return Ok(false) };
-    blobs::is_readable(connection, &digits)
+    let Some(bytes) = parse_hex(hash) else { return Ok(false) };
+    blobs::is_readable(connection, &bytes)
 }
 
 /// The prompts that were not rewound, in order.

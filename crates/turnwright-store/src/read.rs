@@ -12,6 +12,7 @@ use super::blobs;
 use super::packed_json::unpack;
 use super::rows::{self, CardJson};
 use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
+use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{Arguments, Spending, TokenUsage};
 use turnwright_types::update::PlanEntry;
@@ -316,7 +317,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
 
 /// The bytes with this SHA-256, in hexadecimal, if they are stored.
 pub fn blob_by_hash(connection: &Connection, hash: &str) -> Result<Option<Vec<u8>>, StoreError> {
-    blobs::parse_hash(hash).map_or(Ok(None), |hash| blobs::by_hash(connection, &hash))
+    parse_hex(hash).map_or(Ok(None), |hash| blobs::by_hash(connection, &hash))
 }
 
 /// The usage of a session and its helpers, and its cost if prices are known. For a copy, the usage of its original does

@@ -99,7 +99,7 @@ fn create_private_file(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         private_file::create_folder(folder)?;
     }
-    match private_file::options().write(true).create_new(true).open(path) {
+    match private_file::create_new(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => make_private(path),
         created => created.map(drop),
     }

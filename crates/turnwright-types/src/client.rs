@@ -142,8 +142,10 @@ pub enum ChoiceKind {
     AllowOnce,
     /// Also allows everything that the choice's name describes, for the rest of the session.
     AllowSession,
-    /// Also gives every command the access that the choice's name describes, for the rest of the session.
+    /// Like `AllowSession`, but for every command. It gives access and permits no command to run.
     AllowSessionForAll,
+    /// Also allows every command that the mode `auto` would run in the sandbox, for the rest of the session.
+    AllowAllCommands,
     RejectOnce,
     /// Also rejects exactly the same call for the rest of the session.
     RejectSession,

@@ -37,6 +37,8 @@ pub enum Effect {
         job: String,
         /// True if the command runs outside the sandbox.
         is_unsandboxed: bool,
+        /// True if it was started with more access than the sandbox gives.
+        has_extra_access: bool,
     },
     /// Sends a signal to a running command.
     Signal { job: String },

@@ -46,8 +46,8 @@ pub struct FileChange {
 }
 
 impl FileChange {
-    /// Says that a command may change files, and why they are unknown if nothing else is recorded of it. It
-    /// has an empty path.
+    /// Records that a command may change files that cannot be determined, with the reason. It has an empty
+    /// path.
     pub fn uncovered(why: &str) -> FileChange {
         let before = FileState::Unknown { why: why.to_owned() };
         FileChange { path: PathBuf::new(), before, after: None }

@@ -69,22 +69,6 @@ impl SessionId {
     }
 }
 
-/// Formats bytes, such as a hash, as lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [hex_digit(byte >> 4), hex_digit(byte & 15)]).collect()
-}
-
-fn hex_digit(value: u8) -> char {
-    char::from(b"0123456789abcdef"[usize::from(value)])
-}
-
-/// Hashes bytes with FNV-1a, which is the same in every version and on every platform.
-pub fn fnv1a<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
-    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 /// The length in bytes of the longest slug.
 pub const MAX_SLUG_LEN: usize = 64;
 

@@ -30,13 +30,12 @@ impl LearnedWindow {
         self.limit(model).is_some() && self.credible.is_none()
     }
 
-    /// Records that the model has refused a request without naming a number, and the assumed limit in
-    /// tokens.
+    /// Records a refusal that names no limit, and the limit that is assumed instead, in tokens.
     pub fn refuse(&mut self, model: &str, limit: u64) {
         *self = LearnedWindow { limit: Some(limit), ..LearnedWindow::of(model) };
     }
 
-    /// Records the worth of the count of a request and its answer. Returns true if two counts that agree show that
+    /// Records the finding about a count. Returns true if two counts that agree show that
     /// requests are cut, which limits the window if `may_limit` is set.
     pub fn add_count(
         &mut self,

@@ -1,13 +1,14 @@
 //! The vocabulary of turnwright: plain data types that all other crates share. Nothing
-//! but [`file_id`], [`private_file`] and [`secret_file`] looks at files.
+//! but [`file_id`], [`file_lock`], [`private_file`] and [`secret_file`] looks at files.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`entities`] reads
-//! characters that are written as in HTML, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! characters that are written as in HTML, [`hash`] hashes, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
 pub mod byte_size;
+pub mod hash;
 pub mod ids;
 pub mod io_error_text;
 pub mod json_error_text;
@@ -23,6 +24,7 @@ pub mod entities;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;
+pub mod file_lock;
 pub mod git_layout;
 pub mod look_alike;
 pub mod timestamp;

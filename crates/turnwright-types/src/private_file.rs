@@ -1,14 +1,11 @@
-//! Small files that only their owner may read, and that several processes may change: each is replaced as a
-//! whole, under a lock. All functions block.
+//! Files and folders that only their owner may read. A small file that several processes change is replaced as a
+//! whole, under a [lock](crate::file_lock). All functions block.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long to wait for another process that holds a lock. It only writes one small file.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+use std::time::Duration;
 
 /// Creates a folder and its missing parents with mode 0700.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
@@ -26,6 +23,19 @@ pub fn options() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Creates a file with mode 0600 and opens it for writing.
+///
+/// # Errors
+/// `AlreadyExists` if there is one, or an error of the system.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    options().write(true).create_new(true).open(path)
+}
+
+/// Adds bytes at the end of a file, in one write if the system allows it. A missing file is created with mode 0600.
+pub fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    options().create(true).append(true).open(path)?.write_all(bytes)
 }
 
 /// Writes a file atomically with mode 0600, and creates its folder with mode 0700 if it is missing. If
@@ -82,50 +92,85 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// An exclusive lock against other processes, held until it is dropped.
-#[derive(Debug)]
-pub struct FileLock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
-
-impl FileLock {
-    /// Waits for the lock, with a timeout. Creates the file and its folder if they are missing.
-    ///
-    /// # Errors
-    /// If the file cannot be created, or another process holds the lock for too long.
-    pub fn acquire(path: &Path) -> io::Result<FileLock> {
-        create_folder(path.parent().unwrap_or(Path::new(".")))?;
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        loop {
-            match FileLock::try_acquire(path)? {
-                Some(lock) => return Ok(lock),
-                None if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
-                None => return Err(io::ErrorKind::WouldBlock.into()),
-            }
-        }
-    }
-
-    /// Returns the lock, or `None` if another process holds it. Creates the file if it is missing.
-    pub fn try_acquire(path: &Path) -> io::Result<Option<FileLock>> {
-        let file = options().write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(FileLock(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A way to write "new" into a file.
+    type Writer = fn(&Path) -> io::Result<()>;
+
+    const WRITERS: [(&str, Writer); 3] = [
+        ("write", |path| write(path, b"new")),
+        ("create_new", |path| create_new(path)?.write_all(b"new")),
+        ("append", |path| append(path, b"new")),
+    ];
+
     #[test]
-    fn one_process_has_a_lock_until_it_is_dropped() {
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    fn a_file_is_replaced_kept_or_extended() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b.lock");
-        let lock = FileLock::acquire(&path).unwrap();
-        assert!(FileLock::try_acquire(&path).unwrap().is_none());
-        drop(lock);
-        assert!(FileLock::try_acquire(&path).unwrap().is_some());
+        for ((name, writer), expected) in WRITERS.into_iter().zip(["new", "old", "oldnew"]) {
+            let path = folder.path().join(name);
+            fs::write(&path, "old").unwrap();
+            let written = writer(&path);
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{name}");
+            let refusal = (name == "create_new").then_some(io::ErrorKind::AlreadyExists);
+            assert_eq!(written.err().map(|error| error.kind()), refusal, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_write_makes_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, writer) in WRITERS {
+            let path = folder.path().join(name).join("file");
+            assert_eq!(writer(&path).is_ok(), name == "write", "{name}");
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn only_the_owner_may_read_what_is_made() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let deep = folder.path().join("a/b");
+        create_folder(&deep).unwrap();
+        assert_eq!([mode(&deep), mode(deep.parent().unwrap())], [0o700; 2]);
+        // A folder that is there keeps its mode.
+        fs::set_permissions(&deep, fs::Permissions::from_mode(0o755)).unwrap();
+        create_folder(&deep).unwrap();
+        assert_eq!(mode(&deep), 0o755);
+        for (name, writer) in WRITERS {
+            writer(&deep.join(name)).unwrap();
+            assert_eq!(mode(&deep.join(name)), 0o600, "{name}");
+        }
+        // Only a replacement changes the mode of a file that is there.
+        for ((name, writer), expected) in WRITERS.into_iter().zip([0o600, 0o644, 0o644]) {
+            fs::set_permissions(deep.join(name), fs::Permissions::from_mode(0o644)).unwrap();
+            writer(&deep.join(name)).ok();
+            assert_eq!(mode(&deep.join(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    fn no_more_is_read_than_the_limit_and_nothing_but_text_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for (bytes, limit, expected) in [
+            (&b""[..], 0, Some("")),
+            (&b"ab"[..], 2, Some("ab")),
+            (&b"abc"[..], 2, None),
+            (&b"\xff"[..], 2, None),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(read(&path, limit).ok().as_deref(), expected, "{bytes:?}");
+        }
+        assert_eq!(read(folder.path(), 2).ok(), None);
+        assert!(remove(&path).unwrap() && !remove(&path).unwrap());
+        let missing = read(&path, 2).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

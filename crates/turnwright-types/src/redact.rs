@@ -1,9 +1,12 @@
 //! Removes the loaded API keys from text: from the log, from messages to the client, from command
-//! output and from what is stored. Keys are found by their value, wherever the text comes from.
+//! output and from what is stored. Keys are found by their value, wherever the text comes from, and some by
+//! their place.
 //!
 //! A secret is replaced by a placeholder that no other program writes, so that a text which contains one
 //! is known to come from a redacted text. The same secret has the same placeholder until the process
 //! ends, so that a changed secret is visible as changed.
+
+mod places;
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use base64::Engine;
@@ -17,7 +20,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::ids::hex;
+use super::hash::hex;
+use places::{PlacedKeys, placed_keys};
+
+pub use places::{header_key, url};
 
 /// The beginning of a placeholder. Four hexadecimal digits and a bracket follow.
 pub const PLACEHOLDER_START: &str = "[hidden:";
@@ -406,118 +412,6 @@ impl StreamRedactor {
         self.covered = covered.saturating_sub(end);
         clean
     }
-}
-
-/// Redacts keys that are recognised by their place.
-#[derive(Debug, Default)]
-struct PlacedKeys {
-    held: Vec<u8>,
-}
-
-/// The text before such a key: a scheme, or the name of a header.
-const PLACES: [&str; 2] = ["://", "authorization:"];
-/// A longer text behind a place holds no key.
-const MAX_PLACED_BYTES: usize = 4_096;
-
-fn find_place(bytes: &[u8], from: usize) -> Option<aho_corasick::Match> {
-    static FINDER: OnceLock<Option<AhoCorasick>> = OnceLock::new();
-    let finder = FINDER
-        .get_or_init(|| AhoCorasick::builder().ascii_case_insensitive(true).build(PLACES).ok());
-    finder.as_ref()?.find(Input::new(bytes).range(from..))
-}
-
-impl PlacedKeys {
-    fn take<'a>(&mut self, bytes: Cow<'a, [u8]>, is_last: bool) -> Cow<'a, [u8]> {
-        let bytes = if self.held.is_empty() {
-            bytes
-        } else {
-            Cow::Owned([std::mem::take(&mut self.held), bytes.into_owned()].concat())
-        };
-        let (keys, certain) = placed_keys(&bytes, is_last);
-        if keys.is_empty() && certain == bytes.len() {
-            return bytes;
-        }
-        self.held = bytes[certain..].to_vec();
-        let mut clean = Vec::with_capacity(certain);
-        let mut from = 0;
-        for key in keys {
-            clean.extend_from_slice(&bytes[from..key.start]);
-            clean.extend_from_slice(placeholder(&bytes[key.clone()]).as_bytes());
-            from = key.end;
-        }
-        clean.extend_from_slice(&bytes[from..certain]);
-        Cow::Owned(clean)
-    }
-}
-
-/// The keys in a text, and the length of the part in which all of them are known.
-fn placed_keys(bytes: &[u8], is_last: bool) -> (Vec<Range<usize>>, usize) {
-    let mut keys = Vec::new();
-    let mut from = 0;
-    while let Some(place) = find_place(bytes, from) {
-        let start = place.end();
-        let is_url = place.pattern().as_usize() == 0;
-        let rest = &bytes[start..];
-        let is_end: fn(&u8) -> bool = if is_url {
-            |byte| *byte <= b' ' || b"/?#\"'<>`|\\^{}".contains(byte)
-        } else {
-            |byte| b"\r\n\"'<>`|\\".contains(byte)
-        };
-        let found = rest.iter().take(MAX_PLACED_BYTES).position(is_end);
-        let length = match found {
-            Some(length) => length,
-            None if rest.len() < MAX_PLACED_BYTES && !is_last => return (keys, place.start()),
-            None => rest.len().min(MAX_PLACED_BYTES),
-        };
-        let text = with_equal_places(&rest[..length]);
-        let key = if is_url { key_in_authority(&text) } else { key_in_header(&text) };
-        keys.extend(key.map(|key| start + key.start..start + key.end));
-        from = start + length;
-    }
-    // A place may go on in the next chunk.
-    let longest = (bytes.len() - from).min(PLACES[1].len() - 1);
-    let partial = (1..=longest).rev().find(|length| {
-        let end = &bytes[bytes.len() - length..];
-        let mut starts = PLACES.iter().filter_map(|place| place.as_bytes().get(..*length));
-        starts.any(|start| start.eq_ignore_ascii_case(end))
-    });
-    (keys, bytes.len() - partial.filter(|_| !is_last).unwrap_or_default())
-}
-
-/// A text in which everything is at the same place as in the bytes.
-fn with_equal_places(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => {
-            let chars =
-                bytes.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' });
-            Cow::Owned(chars.collect())
-        }
-    }
-}
-
-/// The password in `user:password@host`, or a key in its place. A plain word is a placeholder or the password of
-/// a test database.
-fn key_in_authority(text: &str) -> Option<Range<usize>> {
-    let end = text.rfind('@')?;
-    let key = match text[..end].find(':') {
-        // `https://KEY:x-oauth-basic@host`.
-        Some(colon) if !is_key(&text[colon + 1..end]) => 0..colon,
-        Some(colon) => colon + 1..end,
-        None => 0..end,
-    };
-    let value = &text[key.clone()];
-    let is_name = key.start == 0 && value.len() < MIN_WORDLIKE_KEY_BYTES;
-    let is_hidden = is_placeholder(value);
-    (is_key(value) && !is_name && !is_hidden && !value.starts_with('$')).then_some(key)
-}
-
-/// The last word of `basic KEY`.
-fn key_in_header(text: &str) -> Option<Range<usize>> {
-    let end = text.trim_end().len();
-    let start = text[..end].rfind(' ').map_or(0, |space| space + 1);
-    let value = &text[start..end];
-    (is_key(value) && !is_placeholder(value)).then_some(start..end)
 }
 
 #[cfg(test)]

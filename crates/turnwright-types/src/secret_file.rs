@@ -3,13 +3,13 @@
 //! They are kept from tools, commands and MCP servers wherever they are and whatever their names are.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::RwLock;
 
 use crate::file_id::{FileId, file_id};
+use crate::hash::std_hash;
 use crate::private_file;
 
 /// The folder in the state folder of the user's agents with a file for each such path. Agents that start together cannot
@@ -65,9 +65,7 @@ pub fn share(folder: &Path) -> io::Result<()> {
     }
     for path in secret_files() {
         let Some(text) = path.to_str().filter(|_| path.exists()) else { continue };
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let entry = folder.join(format!("{:016x}", hasher.finish()));
+        let entry = folder.join(format!("{:016x}", std_hash(text)));
         if !entry.exists() {
             private_file::write(&entry, text.as_bytes())?;
         }

@@ -153,11 +153,8 @@ fn open(folder: &Path) -> io::Result<fs::File> {
     Ok(rustix::fs::open(folder, how, Mode::empty())?.into())
 }
 
-/// Locks a file or folder until it is closed.
 #[cfg(unix)]
-pub(crate) fn lock_now(file: &fs::File) -> io::Result<()> {
-    Ok(rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?)
-}
+pub(crate) use turnwright_types::file_lock::lock_now;
 
 /// Temporary folders of Windows belong to one user.
 #[cfg(not(unix))]

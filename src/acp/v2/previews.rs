@@ -2,13 +2,13 @@
 //! the first lines as the content of the card, and those that follow as further items of it.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::diffs;
 use turnwright_types::effect::CallContent;
+use turnwright_types::hash::std_hash;
 use turnwright_types::ids::CallId;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus};
@@ -64,20 +64,14 @@ impl ShownPreviews {
 
 impl ShownPreview {
     fn of(text: &str) -> ShownPreview {
-        ShownPreview { bytes: text.len(), lines: text.matches('\n').count(), hash: hash(text) }
+        ShownPreview { bytes: text.len(), lines: text.matches('\n').count(), hash: std_hash(text) }
     }
 
     /// The part of a text behind what is shown. Returns `None` if something else is shown.
     fn added_to<'a>(&self, text: &'a str) -> Option<&'a str> {
         let (known, added) = text.split_at_checked(self.bytes)?;
-        (hash(known) == self.hash).then_some(added)
+        (std_hash(known) == self.hash).then_some(added)
     }
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

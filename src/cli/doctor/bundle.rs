@@ -69,8 +69,7 @@ impl ReportBundle {
             let part = scrub(part, self.home.as_deref()).replace("````", "'```");
             text.push_str(&format!("\n## {title}\n\n````text\n{part}````\n"));
         }
-        let mut file = private_file::options().write(true).create_new(true).open(&self.path)?;
-        file.write_all(text.as_bytes())
+        private_file::create_new(&self.path)?.write_all(text.as_bytes())
     }
 }
 

@@ -1,10 +1,9 @@
 //! The server that a login is for.
 
 use super::answers::quoted;
-use crate::config::{
-    PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset, redacted_url,
-};
+use crate::config::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
 use turnwright_llm::Endpoint;
+use turnwright_types::redact;
 
 /// The server that a login is for.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ impl LoginTarget {
     /// The user's name for the server, without what may be secret.
     pub(super) fn name(&self) -> String {
         self.provider
-            .map_or_else(|| redacted_url(&self.base_url), |provider| provider.name.to_owned())
+            .map_or_else(|| redact::url(&self.base_url), |provider| provider.name.to_owned())
     }
 
     pub(super) fn is_openai(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The prompts that the user has typed in conversations, in a file of the state folder that only the user
 //! can read: an entry a line.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use turnwright_types::private_file;
@@ -32,8 +32,7 @@ impl PromptHistory {
     }
 
     pub(super) fn append(&self, entry: &str) -> io::Result<()> {
-        let mut file = private_file::options().create(true).append(true).open(&self.0)?;
-        file.write_all(stored_entry(entry).as_bytes())
+        private_file::append(&self.0, stored_entry(entry).as_bytes())
     }
 }
 

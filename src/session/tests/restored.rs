@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::session;
+use crate::session::open::restore::{RestoredSession, restore_session};
 use crate::session::pending_context::UnfinishedTurn;
-use crate::session::restore::{RestoredSession, restore_session};
 use crate::turn::Turn;
 use crate::turn::fixture::store_with_session;
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};

@@ -1,12 +1,12 @@
 //! Lets package managers work in the sandbox: makes missing caches, and turns retries off without a network.
 
-use std::fs::DirBuilder;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::ConfinementBuilder;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::ShellCommand;
+use turnwright_types::private_file;
 use turnwright_types::shell_script::SimpleCommand;
 use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache};
 
@@ -109,11 +109,7 @@ fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
     if above.any(Path::is_symlink) {
         return Ok(());
     }
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    private_file::create_folder(folder)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! folders, packs, branches, or the commits that the branches name.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::{BRANCHES, MAX_FOLDERS, OBJECTS};
+use turnwright_types::hash::parse_hex;
+use turnwright_workspace::checkpoint::pack_index_lists;
 use turnwright_workspace::files::read_head;
 
 /// At most this many branches are looked at.
@@ -13,9 +14,6 @@ const MAX_TIPS: usize = 32;
 /// Lists of branches are read up to here.
 const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
 const MAX_NAME_BYTES: usize = 256;
-/// The beginning of an index of a pack, in the format that git has written since 2008.
-const INDEX_START: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
-const FANOUT_BYTES: u64 = 4 * 256;
 
 /// Returns a part that `kept` has and `git` no longer has, and without which git would not take the folder for a
 /// repository or not find its commits.
@@ -114,45 +112,11 @@ fn has_object(git: &Path, name: &str) -> bool {
     if objects.join(&name[..2]).join(&name[2..]).is_file() {
         return true;
     }
-    let digits = (0..name.len()).step_by(2);
-    let name: Vec<u8> =
-        digits.filter_map(|at| u8::from_str_radix(&name[at..at + 2], 16).ok()).collect();
+    let Some(id) = parse_hex(name) else { return false };
     let packs = fs::read_dir(objects.join("pack")).into_iter().flatten().flatten();
     packs.map(|entry| entry.path()).any(|path| {
         path.extension().is_some_and(|extension| extension == "idx")
             && path.with_extension("pack").is_file()
-            && index_has(&path, &name).unwrap_or(false)
+            && File::open(&path).is_ok_and(|index| pack_index_lists(&index, &id))
     })
-}
-
-/// Returns true if the index of a pack lists the object.
-fn index_has(index: &Path, name: &[u8]) -> io::Result<bool> {
-    let mut file = File::open(index)?;
-    let mut start = [0; 8];
-    file.read_exact(&mut start)?;
-    if start != INDEX_START {
-        return Ok(false);
-    }
-    // The numbers of names that begin with a smaller byte, and with at most this one.
-    let first = u64::from(name[0]);
-    let mut count_at = |byte: u64| -> io::Result<u64> {
-        let mut count = [0; 4];
-        file.seek(SeekFrom::Start(8 + 4 * byte))?;
-        file.read_exact(&mut count)?;
-        Ok(u64::from(u32::from_be_bytes(count)))
-    };
-    let mut low = if first == 0 { 0 } else { count_at(first - 1)? };
-    let mut high = count_at(first)?;
-    let mut found = vec![0; name.len()];
-    while low < high {
-        let middle = low.midpoint(high);
-        file.seek(SeekFrom::Start(8 + FANOUT_BYTES + middle * name.len() as u64))?;
-        file.read_exact(&mut found)?;
-        match found.as_slice().cmp(name) {
-            std::cmp::Ordering::Equal => return Ok(true),
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    Ok(false)
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::SnapshotEntry;
+use turnwright_types::private_file;
 use turnwright_types::text;
 use turnwright_workspace::nofollow;
 
@@ -55,7 +56,7 @@ impl Quarantine {
 
     fn keep(&mut self, path: &Path) -> io::Result<()> {
         let mut from = nofollow::open_pinned_file(path, false)?;
-        make_private(&self.folder)?;
+        private_file::create_folder(&self.folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let end = text::last_chars(&name, MAX_NAME_CHARS);
         loop {
@@ -115,14 +116,3 @@ fn make_changeable(folder: &Path) {
 
 #[cfg(not(unix))]
 fn make_changeable(_: &Path) {}
-
-#[cfg(unix)]
-fn make_private(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-#[cfg(not(unix))]
-fn make_private(folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)
-}

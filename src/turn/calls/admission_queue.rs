@@ -227,7 +227,11 @@ mod tests {
             "write" => Effect::Write(target),
             "delete" => Effect::Delete(target),
             "exec" => Effect::Exec(Box::new(shell::command(object, "/w", ShellDialect::Bash))),
-            "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: false },
+            "input" => Effect::Input {
+                job: object.to_owned(),
+                is_unsandboxed: false,
+                has_extra_access: false,
+            },
             "fetch" => Effect::Fetch { host: object.to_owned() },
             _ => Effect::SessionState,
         }

@@ -82,6 +82,9 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
         PermissionAnswer::Chosen(ChoiceKind::AllowSessionForAll) => {
             "allow for all commands in this session"
         }
+        PermissionAnswer::Chosen(ChoiceKind::AllowAllCommands) => {
+            "allow all commands in the sandbox in this session"
+        }
         PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => "reject",
         PermissionAnswer::Chosen(ChoiceKind::RejectSession) => "reject in this session",
         PermissionAnswer::Cancelled => "withdrawn",

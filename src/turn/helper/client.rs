@@ -131,7 +131,10 @@ impl HelperClient {
         card.is_allowed = matches!(
             answer,
             Some(PermissionAnswer::Chosen(
-                ChoiceKind::AllowOnce | ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll
+                ChoiceKind::AllowOnce
+                    | ChoiceKind::AllowSession
+                    | ChoiceKind::AllowSessionForAll
+                    | ChoiceKind::AllowAllCommands
             ))
         );
         answer.unwrap_or_else(nobody_to_ask)

@@ -16,6 +16,7 @@ use crate::request_body::RequestBody;
 use crate::schema::provider_safe_schema;
 use crate::tool_aliases::ToolAliases;
 use crate::{ReasoningEffort, Request};
+use turnwright_types::hash::std_hash;
 use turnwright_types::message::{Message, PromptPart, ToolSpec};
 
 /// Renders the request body. It is assembled by hand, because the JSON of earlier messages is
@@ -117,11 +118,11 @@ fn effort_field(dialect: EffortDialect, effort: ReasoningEffort) -> Option<(Stri
 
 /// A key that stays the same for all requests of a conversation, derived from its first message.
 fn cache_key(request: &Request) -> String {
-    let mut hash = std::hash::DefaultHasher::new();
-    if let Some(Message::User(first)) = request.messages.first().map(AsRef::as_ref) {
-        std::hash::Hash::hash(&first.render(), &mut hash);
-    }
-    format!("turnwright-{:016x}", std::hash::Hasher::finish(&hash))
+    let hash = match request.messages.first().map(AsRef::as_ref) {
+        Some(Message::User(first)) => std_hash(first.render()),
+        _ => std_hash(()),
+    };
+    format!("turnwright-{hash:016x}")
 }
 
 /// The number of messages whose rendered form can no longer change. A trailing user message may

@@ -55,6 +55,9 @@ impl Grants {
     /// reads needs no grant of its own beside others that have one.
     pub(crate) fn gives_access(&self, effect: &Effect, needed: &ExtraAccess) -> bool {
         let Effect::Exec(command) = effect else { return false };
+        if self.access().is_empty() {
+            return needed.is_none();
+        }
         let mut left = needed.clone();
         for grant in self.access() {
             let is_for_line = match &grant.commands {

@@ -3,7 +3,7 @@
 use super::decide::decide;
 use super::decision::{Decision, Finding, Verdict};
 use super::describe::{self, QuestionText, markdown_code};
-use super::extra_access::{WITH_NETWORK, title_of_access};
+use super::extra_access::title_of_access;
 use super::lasting_grant::{LastingGrant, LastingGrants, find_lasting_grants};
 use super::{Grants, Mode, Pass, PolicyRules, refusal};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
@@ -87,7 +87,7 @@ impl ApprovalRequest {
         narrow
             .map(|lasting| (ChoiceKind::AllowSession, lasting))
             .into_iter()
-            .chain(wide.map(|lasting| (ChoiceKind::AllowSessionForAll, lasting)))
+            .chain(wide.map(|lasting| (lasting.kind_for_all(), lasting)))
     }
 
     /// True if the mode `auto` would not ask: what the call can do is bounded by the project's folders
@@ -140,21 +140,16 @@ impl ApprovalRequest {
         .render()
     }
 
-    /// The title of the call, preceded by the access that it asks for beyond the sandbox.
+    /// The title of the call, preceded by the access beyond the sandbox that it gets.
     pub fn title(&self, policy: &PolicyRules, title: String) -> String {
-        let access = self.effects.iter().find_map(|effect| match effect {
-            Effect::Exec(command) => title_of_access(&command.extra_access, &policy.bases),
+        let asked = self.effects.iter().find_map(|effect| match effect {
+            Effect::Exec(command) => Some(command.extra_access.clone()),
             _ => None,
         });
-        let has_network = self
-            .effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::Exec(command) if command.extra_access.network));
-        let added =
-            (self.decision.opens_network() && !has_network).then(|| WITH_NETWORK.to_owned());
-        let parts: Vec<_> = added.into_iter().chain(access).collect();
-        let access = (!parts.is_empty()).then(|| parts.join(", "));
-        match access {
+        let mut access = asked.unwrap_or_default();
+        access.network |= self.decision.opens_network();
+        access.sign |= self.decision.opens_signing();
+        match title_of_access(&access, &policy.bases) {
             Some(access) => format!("[{access}] {title}"),
             None => title,
         }
@@ -186,7 +181,9 @@ impl ApprovalRequest {
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
             PermissionAnswer::Chosen(
-                kind @ (ChoiceKind::AllowSession | ChoiceKind::AllowSessionForAll),
+                kind @ (ChoiceKind::AllowSession
+                | ChoiceKind::AllowSessionForAll
+                | ChoiceKind::AllowAllCommands),
             ) => match self.lasting_choices().find(|offered| offered.0 == kind) {
                 Some((_, lasting)) => {
                     lasting.grant(grants);
@@ -496,6 +493,29 @@ mod tests {
         ];
         for (effects, expected) in table {
             assert_eq!(choices(&policy(), effects.clone()), expected, "{effects:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_settings_can_say_is_named_as_a_rule() {
+        let policy = PolicyRules { can_confine: true, ..policy() };
+        let none = ExtraAccess::default;
+        for (effects, expected) in [
+            (vec![Effect::Write(inside("/ws/a"))], Some("edit(/a)")),
+            (vec![Effect::Read(outside("/etc/hosts"))], Some("read(//etc/hosts)")),
+            (vec![exec("npm test", none())], Some("exec(npm test)")),
+            (
+                vec![exec("npm test", none()), Effect::Write(inside("/ws/a"))],
+                Some("exec(npm test) and edit(/a)"),
+            ),
+            (vec![exec("make \"$X\"", none())], None),
+            (vec![exec("make \"$X\"", none()), Effect::Write(inside("/ws/a"))], None),
+            (vec![Effect::Delete(inside("/ws/a"))], None),
+            (vec![remote("notes", "*", None)], None),
+            (vec![exec("make", ExtraAccess::network())], None),
+        ] {
+            let asked = ask(&policy, &Grants::default(), effects.clone());
+            assert_eq!(asked.lasting_rules().as_deref(), expected, "{effects:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! are redacted.
 
 use parking_lot::Mutex;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -19,8 +19,9 @@ use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
+use turnwright_types::file_lock::FileLock;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp;
@@ -127,10 +128,7 @@ impl AuditEntry {
             command,
             rule,
             verdict: verdict_name(decision.verdict()).to_owned(),
-            reason: decision
-                .strictest()
-                .map(|finding| describe_reason(finding, mode))
-                .unwrap_or_default(),
+            reason: reason_text(decision, mode),
             answer: None,
             sandbox: None,
             lost: None,
@@ -166,6 +164,18 @@ impl AuditEntry {
         texts.for_each(redact::redact_in_place);
         self
     }
+}
+
+/// The reason for the verdict, and then the access that answers of the session give besides.
+fn reason_text(decision: &Decision, mode: Mode) -> String {
+    let verdict = decision.verdict();
+    let (access, others): (Vec<_>, Vec<_>) = decision
+        .findings
+        .iter()
+        .filter(|finding| finding.verdict == verdict)
+        .partition(|finding| finding.gives_access());
+    let texts = others.into_iter().take(1).chain(access);
+    texts.map(|finding| describe_reason(finding, mode)).collect::<Vec<_>>().join("; ")
 }
 
 /// Entries that could not be written.
@@ -346,8 +356,7 @@ fn write(folder: &Path, entry: &AuditEntry) -> std::io::Result<()> {
         }
     }
     let line = format!("{}\n", serde_json::to_string(entry)?);
-    // In one write if the system allows it.
-    private_file::options().create(true).append(true).open(path)?.write_all(line.as_bytes())
+    private_file::append(&path, line.as_bytes())
 }
 
 fn is_full(path: &Path) -> bool {

@@ -26,6 +26,7 @@ pub fn decide(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: &[Effe
         mode,
         command_mode: command_mode(policy, mode, grants),
         grants,
+        runs_command: effects.iter().any(|effect| matches!(effect, Effect::Exec(_))),
         findings: Vec::new(),
         effect_index: 0,
     };
@@ -51,6 +52,8 @@ struct Decider<'a> {
     mode: Mode,
     command_mode: Mode,
     grants: &'a Grants,
+    /// True if the call runs a command, so that its other effects are those of the shell.
+    runs_command: bool,
     findings: Vec<Finding>,
     /// The index of the effect that is being decided about.
     effect_index: usize,
@@ -84,20 +87,8 @@ impl Decider<'_> {
             Effect::Read(target) => self.read(target, Some(effect)),
             Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
             Effect::Exec(command) => return self.command(command, effect),
-            Effect::Input { is_unsandboxed, .. } => {
-                let default = match self.default_for_command() {
-                    // No sandbox limits what the input may do.
-                    (Verdict::Allow, _) if *is_unsandboxed && self.mode != Mode::Full => {
-                        (Verdict::Ask, Reason::Escalation)
-                    }
-                    default => default,
-                };
-                self.apply_rules(
-                    |rule| rule.action != RuleAction::Allow && rule.pattern.is_every_command(),
-                    Some(effect),
-                    None,
-                    default,
-                )
+            Effect::Input { is_unsandboxed, has_extra_access, .. } => {
+                self.input(effect, *is_unsandboxed, *has_extra_access)
             }
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
@@ -168,6 +159,24 @@ impl Decider<'_> {
         )
     }
 
+    fn input(&self, effect: &Effect, is_unsandboxed: bool, has_extra_access: bool) -> Ruling {
+        // The answer for all commands is about what they may do in the sandbox, and about nothing beyond.
+        let mode = if has_extra_access { self.mode } else { self.command_mode };
+        let default = match self.default_in(mode) {
+            // No sandbox limits what the input may do.
+            (Verdict::Allow, _) if is_unsandboxed && self.mode != Mode::Full => {
+                (Verdict::Ask, Reason::Escalation)
+            }
+            default => default,
+        };
+        self.apply_rules(
+            |rule| rule.action != RuleAction::Allow && rule.pattern.is_every_command(),
+            Some(effect),
+            None,
+            default,
+        )
+    }
+
     fn read(&self, target: &ResolvedPath, exact: Option<&Effect>) -> Ruling {
         let default = if self.mode == Mode::Full && !is_secret_path(&target.path) {
             (Verdict::Allow, Reason::Mode)
@@ -196,6 +205,7 @@ impl Decider<'_> {
     fn change(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
         let is_inside = matches!(target.scope, PathScope::Workspace | PathScope::PrivateTmp { .. });
         let is_deletion = matches!(effect, Effect::Delete(_));
+        let is_redirect = self.runs_command && matches!(effect, Effect::Write(_));
         let default = match self.mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
             Mode::Full => (Verdict::Allow, Reason::Mode),
@@ -203,6 +213,10 @@ impl Decider<'_> {
             Mode::Auto => (Verdict::Allow, Reason::Mode),
             // A deletion cannot be undone by editing, so auto-edit mode asks.
             Mode::AutoEdit if !is_deletion => (Verdict::Allow, Reason::Mode),
+            // The command could write there by itself.
+            _ if is_redirect && self.command_mode == Mode::Auto => {
+                (Verdict::Allow, all_commands_granted())
+            }
             Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Reason::Mode),
         };
         let always_ask = self.policy.protected.reason(&target.path).map(Reason::ProtectedPath);
@@ -214,17 +228,20 @@ impl Decider<'_> {
         )
     }
 
-    /// The mode's ruling on a command that nothing else is known about.
+    /// The ruling on a command that nothing else is known about.
     fn default_for_command(&self) -> Ruling {
-        match self.command_mode {
+        self.default_in(self.command_mode)
+    }
+
+    /// The ruling of a mode on a command that nothing else is known about.
+    fn default_in(&self, mode: Mode) -> Ruling {
+        match mode {
             Mode::Plan => (Verdict::Deny, Reason::Mode),
             Mode::Ask | Mode::AutoEdit => (Verdict::Ask, Reason::Mode),
             Mode::Auto if !self.policy.can_confine || (self.policy.protected_exposed)() => {
                 (Verdict::Ask, Reason::NoSandbox)
             }
-            Mode::Auto if self.mode != Mode::Auto => {
-                (Verdict::Allow, Reason::Granted("all commands in the sandbox".to_owned()))
-            }
+            Mode::Auto if self.mode != Mode::Auto => (Verdict::Allow, all_commands_granted()),
             Mode::Auto | Mode::Full => (Verdict::Allow, Reason::Mode),
         }
     }
@@ -330,9 +347,7 @@ impl Decider<'_> {
     fn network_need(&mut self, command: &ShellCommand, effect: &Effect) {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
-        let is_confined =
-            self.policy.can_confine && !matches!(self.command_mode, Mode::Plan | Mode::Full);
-        if has_network || !is_confined || !fails_offline(command) {
+        if has_network || !self.confines_commands() || !shell::fails_offline(&command.script) {
             return;
         }
         if self.grants.gives_access(effect, &ExtraAccess::network()) {
@@ -344,13 +359,33 @@ impl Decider<'_> {
 
     /// git may sign if the user has allowed that for the session: its settings say whether it does.
     fn signing_need(&mut self, command: &ShellCommand, effect: &Effect) {
-        let mut classes = command.script.commands.iter().map(shell::classify);
-        if !command.extra_access.sign
-            && classes.any(|class| class.is_git && !class.is_read_only)
-            && self.grants.gives_access(effect, &ExtraAccess::sign())
+        let access = &command.extra_access;
+        if access.sign
+            || access.unsandboxed
+            || !self.confines_commands()
+            || !self.grants.gives_access(effect, &ExtraAccess::sign())
         {
+            return;
+        }
+        let mut classes = command.script.commands.iter().map(shell::classify);
+        if classes.any(|class| class.is_git && !class.is_read_only) {
             self.add(None, (Verdict::Allow, Reason::Signing));
         }
+    }
+
+    /// Returns true if commands run in the sandbox and may write.
+    fn confines_commands(&self) -> bool {
+        self.policy.can_confine && !matches!(self.command_mode, Mode::Plan | Mode::Full)
+    }
+
+    /// Returns true if the command gets more access than the sandbox gives, because it asks for that or because it needs
+    /// the network or may sign.
+    fn has_further_access(&self, command: &ShellCommand) -> bool {
+        !command.extra_access.is_none()
+            || self.findings.iter().any(|finding| {
+                finding.effect_index == self.effect_index
+                    && matches!(finding.reason, Reason::Network | Reason::Signing)
+            })
     }
 
     /// Returns true if a line would run in the sandbox without a question although it fails there. What a rule allows
@@ -411,11 +446,15 @@ impl Decider<'_> {
         let is_confined = self.command_mode == Mode::Auto
             && default.0 == Verdict::Allow
             // The user has to know of further access that they get.
-            && command.extra_access.is_none()
+            && !self.has_further_access(command)
             && !class.fails_offline
             && uncertain.is_some_and(|uncertainty| uncertainty.only_runs_programs);
         let always_ask = uncertain
-            .filter(|_| self.command_mode != Mode::Full && !is_granted && !is_confined)
+            .filter(|uncertainty| {
+                // An answer about this line holds for no more than the sandbox bounds.
+                let is_answered = is_granted && uncertainty.only_runs_programs;
+                self.command_mode != Mode::Full && !is_answered && !is_confined
+            })
             .map(|uncertainty| Reason::Ambiguous(uncertainty.reason.clone()))
             .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
         let default = match class.danger {
@@ -475,9 +514,9 @@ impl Decider<'_> {
     }
 }
 
-/// Returns true if a command of the line fails without the network.
-fn fails_offline(command: &ShellCommand) -> bool {
-    command.script.commands.iter().any(|simple| shell::classify(simple).fails_offline)
+/// The reason for what the answer for all commands allows.
+fn all_commands_granted() -> Reason {
+    Reason::Granted("all commands in the sandbox".to_owned())
 }
 
 /// Why a line may do more than the list of its commands says.

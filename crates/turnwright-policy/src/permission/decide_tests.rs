@@ -22,7 +22,11 @@ fn effect(text: &str) -> Effect {
         "exec" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Bash))),
         "cmd" => Effect::Exec(Box::new(shell::command(object, "/ws", ShellDialect::Cmd))),
         "fetch" => Effect::Fetch { host: object.to_owned() },
-        "input" => Effect::Input { job: object.to_owned(), is_unsandboxed: object == "open" },
+        "input" => Effect::Input {
+            job: object.to_owned(),
+            is_unsandboxed: object == "open",
+            has_extra_access: object != "p1",
+        },
         "signal" => Effect::Signal { job: object.to_owned() },
         // `server/tool`, then `?` for one that claims to be read-only and `!` for a changed
         // one.
@@ -74,6 +78,7 @@ fn each_mode_does_what_its_name_says() {
         ("exec rm -rf .", "deny ask ask ask allow"),
         ("exec rm -rf /", "deny deny deny deny deny"),
         ("input p1", "deny ask ask allow allow"),
+        ("input online", "deny ask ask allow allow"),
         ("input open", "deny ask ask ask allow"),
         ("signal p1", "deny allow allow allow allow"),
         // Even full mode asks about these, and a yes is for once.

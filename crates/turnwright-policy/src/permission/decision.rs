@@ -75,6 +75,14 @@ pub struct Finding {
     pub reason: Reason,
 }
 
+impl Finding {
+    /// Returns true if it gives a command more access than the sandbox, and does not permit it to run.
+    pub(super) fn gives_access(&self) -> bool {
+        self.verdict == Verdict::Allow
+            && matches!(self.reason, Reason::Network | Reason::Signing | Reason::GrantedAccess(_))
+    }
+}
+
 /// The decision about a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {

@@ -178,10 +178,7 @@ pub fn describe_confinement(
                 _ => join_list(&places),
             };
             let fails = effects.iter().any(|effect| match effect {
-                Effect::Exec(command) => {
-                    let mut commands = command.script.commands.iter();
-                    commands.any(|simple| shell::classify(simple).fails_offline)
-                }
+                Effect::Exec(command) => shell::fails_offline(&command.script),
                 _ => false,
             });
             let network = match (network || policy.has_network, fails) {

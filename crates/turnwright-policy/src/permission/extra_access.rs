@@ -6,9 +6,9 @@ use super::describe::{display_path, markdown_code};
 use super::rule::PathBases;
 use turnwright_types::effect::ExtraAccess;
 
-/// In a title: the command gets the network.
+/// Part of a title: the command gets the network.
 pub(super) const WITH_NETWORK: &str = "with network";
-/// In a title: the command gets no sandbox.
+/// Part of a title: the command gets no sandbox.
 const WITHOUT_SANDBOX: &str = "without the sandbox";
 
 /// The access for the title of a call; `None` if there is none.

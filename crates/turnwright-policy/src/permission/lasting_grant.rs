@@ -10,6 +10,7 @@ use super::extra_access::{access_nouns, access_of_command, listed};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand, SuggestedWords};
+use turnwright_types::client::ChoiceKind;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line,
     is_secret_path,
@@ -32,8 +33,10 @@ pub(super) struct LastingGrant {
     access_text: String,
     /// True for every command that the mode `auto` would run in the sandbox without a question.
     all_commands: bool,
-    /// All of it but for the access and the commands that get it, as shown to the user.
+    /// The names shown to the user, without the access and its commands.
     names: Vec<String>,
+    /// True if no rule in the settings can allow a part of it.
+    exceeds_rules: bool,
     /// True if it can be stored as rules for the project.
     pub(super) for_project: bool,
 }
@@ -139,7 +142,7 @@ impl Finder<'_> {
             let effect = self.effects.get(finding.effect_index)?;
             match (effect, &finding.reason) {
                 (Effect::Exec(command), Reason::Mode | Reason::Ambiguous(_))
-                    if self.policy.bounds_commands() && !has_dangerous_command(command) =>
+                    if self.is_bounded(command) && !self.lacks_network(command) =>
                 {
                     lasting.add_exact(effect, "exactly this command");
                 }
@@ -149,11 +152,30 @@ impl Finder<'_> {
         self.is_sufficient(&lasting).then_some(lasting)
     }
 
+    /// Returns true if the sandbox bounds whatever a line may do, and none of its commands destroys or publishes something.
+    fn is_bounded(&self, command: &ShellCommand) -> bool {
+        let uncertainty = command.uncertainty.as_ref();
+        self.policy.bounds_commands()
+            && !has_dangerous_command(command)
+            && uncertainty.is_none_or(|uncertainty| uncertainty.only_runs_programs)
+    }
+
+    /// Returns true if a line fails without the network, and would not get it.
+    fn lacks_network(&self, command: &ShellCommand) -> bool {
+        let access = &command.extra_access;
+        let has_network = self.policy.has_network || access.network || access.unsandboxed;
+        !has_network && !self.decision.opens_network() && shell::fails_offline(&command.script)
+    }
+
     /// The lasting approval of all commands that the mode `auto` would run in the sandbox; `None` if it would ask, too.
     fn find_all_commands(&self) -> Option<LastingGrant> {
         let is_stricter = matches!(self.mode, Mode::Ask | Mode::AutoEdit);
+        let is_about_commands = self
+            .effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Exec(_) | Effect::Input { .. }));
         let lasting = LastingGrant { all_commands: true, ..LastingGrant::default() };
-        (is_stricter && self.is_sufficient(&lasting)).then_some(lasting)
+        (is_stricter && is_about_commands && self.is_sufficient(&lasting)).then_some(lasting)
     }
 
     /// Returns true if nothing is left to ask with this approval: an "always" that asks again would be worse than none.
@@ -205,7 +227,17 @@ impl LastingGrant {
 
     /// The rules in the settings that would allow the same; `None` if none can.
     pub(super) fn rule_names(&self) -> Option<String> {
-        (self.access.is_empty() && !self.all_commands).then(|| self.names.join(" and "))
+        let are_rules = self.access.is_empty() && !self.all_commands && !self.exceeds_rules;
+        are_rules.then(|| self.names.join(" and "))
+    }
+
+    /// The kind of the answer for all commands that gives it.
+    pub(super) fn kind_for_all(&self) -> ChoiceKind {
+        if self.all_commands {
+            ChoiceKind::AllowAllCommands
+        } else {
+            ChoiceKind::AllowSessionForAll
+        }
     }
 
     /// Describes what is allowed, after "allow". `write_rule` says how a rule is written.
@@ -311,14 +343,14 @@ impl LastingGrant {
             Effect::Exec(command) => self.cover_command(policy, effect, command, finding, reach)?,
             // If the path is a folder, a pattern would include everything below it, which may be
             // secret.
-            Effect::Read(target) => self.add_exact(effect, &format!("read({})", shown(target)?)),
+            Effect::Read(target) => self.add_file(effect, &format!("read({})", shown(target)?)),
             Effect::Write(target) => {
                 let text = format!("edit({})", shown(target)?);
                 if target.scope == PathScope::Workspace {
                     self.add_pattern(Pattern::parse(&text, RuleAction::Allow).ok()?);
                     self.exact.push(effect.clone());
                 } else {
-                    self.add_exact(effect, &text);
+                    self.add_file(effect, &text);
                 }
             }
             Effect::Delete(target) => {
@@ -375,7 +407,7 @@ impl LastingGrant {
             None if finding.reason == Reason::SecretPath => {
                 for target in command.reads.iter().filter(|read| is_secret_path(&read.path)) {
                     let name = format!("read({})", rule_path(&target.path, &policy.bases)?);
-                    self.add_exact(&Effect::Read(target.clone()), &name);
+                    self.add_file(&Effect::Read(target.clone()), &name);
                 }
             }
             None => return None,
@@ -390,7 +422,14 @@ impl LastingGrant {
         }
     }
 
+    /// Allows exactly this effect, which no rule in the settings can allow.
     fn add_exact(&mut self, effect: &Effect, name: &str) {
+        self.exceeds_rules = true;
+        self.add_file(effect, name);
+    }
+
+    /// Allows exactly this effect, whose name is the rule that would allow it.
+    fn add_file(&mut self, effect: &Effect, name: &str) {
         self.for_project = false;
         let name = escape_hidden_line(name);
         if !self.names.contains(&name) {

@@ -45,7 +45,7 @@ mod session_access_tests;
 
 use std::path::PathBuf;
 
-use turnwright_types::effect::{Effect, ExtraAccess};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope};
 use turnwright_types::refusal::ToolRefusal;
 
 pub use access_grant::AccessGrant;
@@ -112,6 +112,20 @@ impl Pass {
     /// to files.
     pub fn runs_only_readers(&self) -> bool {
         self.is_read_only() || self.decision.runs_only_readers(&self.effects)
+    }
+
+    /// Returns true if a command of the call has more access than the sandbox gives, or runs without one.
+    pub fn has_extra_access(&self) -> bool {
+        let Confinement::Sandboxed { network, further, .. } = &self.confinement else {
+            return true;
+        };
+        *network
+            || !further.is_none()
+            || self.effects.iter().any(|effect| match effect {
+                Effect::Exec(command) => !command.extra_access.writes.is_empty(),
+                Effect::Write(target) => target.scope == PathScope::Outside,
+                _ => false,
+            })
     }
 
     fn new(policy: &PolicyRules, mode: Mode, decision: Decision, effects: Vec<Effect>) -> Pass {

@@ -47,6 +47,12 @@ impl Default for PolicyRules {
 }
 
 impl PolicyRules {
+    /// Finds out what decisions about commands depend on, so that they do not wait for it. Blocks: not for the
+    /// runtime's thread.
+    pub fn look_at_sandbox(&self) {
+        (self.protected_exposed)();
+    }
+
     /// Returns true if the sandbox bounds what commands may do. Lines for `cmd` are always asked about.
     pub(super) fn bounds_commands(&self) -> bool {
         self.can_confine && self.dialect != ShellDialect::Cmd && !(self.protected_exposed)()

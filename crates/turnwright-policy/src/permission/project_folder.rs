@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use turnwright_types::ids::fnv1a;
+use turnwright_types::hash::fnv1a;
 
 /// The folder for the data of one project. `project` is a path with symlinks resolved. Its name has a hash, of
 /// which collisions are possible, so files in the folder name their project.

@@ -33,7 +33,7 @@ pub struct RuleSpec<'a> {
     pub why: Option<&'a str>,
 }
 
-/// The circumstances on which parsing and checking of rules depends.
+/// The context for parsing and checking rules.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     /// The folders that paths are relative to.

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::project_folder::project_folder;
 use super::rule::{Pattern, Rule, RuleAction, Scope};
+use turnwright_types::file_lock::FileLock;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::json_error_text::json_error_text;
-use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::private_file;
 use turnwright_types::text;
 use turnwright_types::timestamp;
 

@@ -1,13 +1,15 @@
 //! The answers for the session to questions about access beyond the sandbox, and what each of them covers.
 
 use super::{
-    Decision, Grants, Judgement, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction,
-    Scope, Verdict, decide, judge,
+    AuditEntry, AuditEvent, Decision, Grants, Judgement, Mode, PathBases, PolicyRules,
+    ProtectedPaths, Rule, RuleAction, Scope, Verdict, decide, judge,
 };
 use crate::shell;
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
 use turnwright_types::dialect::ShellDialect;
-use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::effect::{
+    Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, Uncertainty,
+};
 
 fn policy() -> PolicyRules {
     let bases = PathBases { roots: vec!["/ws".into()], home: None };
@@ -46,6 +48,13 @@ fn effects(line: &str, words: &str) -> Vec<Effect> {
     vec![Effect::Exec(Box::new(command(line, words)))]
 }
 
+/// A command about which its words do not tell everything, because of a repository.
+fn uncertain(line: &str, words: &str, only_runs_programs: bool) -> Vec<Effect> {
+    let reason = "the repository is not known".to_owned();
+    let uncertainty = Some(Uncertainty { reason, only_runs_programs });
+    vec![Effect::Exec(Box::new(ShellCommand { uncertainty, ..command(line, words) }))]
+}
+
 fn decided(mode: Mode, grants: &Grants, line: &str, words: &str) -> Decision {
     decide(&policy(), mode, grants, &effects(line, words))
 }
@@ -55,7 +64,8 @@ fn offered(policy: &PolicyRules, mode: Mode, effects: Vec<Effect>) -> Vec<(Choic
     let judged = judge(policy, mode, &Grants::default(), effects);
     let Judgement::NeedsApproval(asked) = judged else { return Vec::new() };
     let choices = asked.choices().into_iter();
-    let lasting = [ChoiceKind::AllowSession, ChoiceKind::AllowSessionForAll];
+    let lasting =
+        [ChoiceKind::AllowSession, ChoiceKind::AllowSessionForAll, ChoiceKind::AllowAllCommands];
     choices
         .filter(|choice| lasting.contains(&choice.kind))
         .map(|choice| (choice.kind, choice.name))
@@ -354,6 +364,14 @@ fn commands_that_the_sandbox_bounds_offer_an_answer_for_this_line_and_one_for_al
     for line in ["git reset --hard", "git clean -fd", "rm -rf \"$x\""] {
         assert_eq!(answers(Mode::AutoEdit, line, ""), "", "{line}");
     }
+    // So has a command that would fail with them.
+    let online = PolicyRules { has_network: true, ..policy() };
+    for line in ["git push", "npm install && npm test", "x=$(date); curl a.example"] {
+        assert_eq!(answers(Mode::AutoEdit, line, ""), "", "{line}");
+        let offered = offered(&online, Mode::AutoEdit, effects(line, "")).into_iter();
+        let kinds: Vec<_> = offered.map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, [ChoiceKind::AllowSession, ChoiceKind::AllowAllCommands], "{line}");
+    }
     let without = PolicyRules { can_confine: false, ..policy() };
     assert_eq!(offered(&without, Mode::Ask, effects("node --check a.js", "")), []);
     let limited = PolicyRules { max_mode: Mode::AutoEdit, ..policy() };
@@ -366,7 +384,7 @@ fn commands_that_the_sandbox_bounds_offer_an_answer_for_this_line_and_one_for_al
 
 #[test]
 fn after_an_answer_for_all_commands_only_those_ask_that_ask_in_auto() {
-    let grants = answered(Mode::AutoEdit, ChoiceKind::AllowSessionForAll, "npm test", "");
+    let grants = answered(Mode::AutoEdit, ChoiceKind::AllowAllCommands, "npm test", "");
     let verdict = |mode, line, words| decided(mode, &grants, line, words).verdict();
     for (line, words, expected) in [
         ("make", "", Verdict::Allow),
@@ -410,4 +428,171 @@ fn an_answer_about_signing_holds_for_commands_of_git_that_change_something() {
         assert_eq!(decision.runs_only_readers(&effects(line, "")), only_reads, "{line}");
     }
     assert_eq!(decided(Mode::Plan, &grants, "git commit -m y", "").verdict(), Verdict::Deny);
+}
+
+#[test]
+fn what_the_sandbox_does_not_bound_has_no_answer_for_the_session() {
+    let exact = ChoiceKind::AllowSession;
+    let all = ChoiceKind::AllowAllCommands;
+    for (mode, line, words, bounded) in [
+        (Mode::Ask, "git archive HEAD", "", &[exact, all][..]),
+        (Mode::AutoEdit, "x=$(date); git archive HEAD", "", &[exact, all]),
+        (Mode::Auto, "git archive HEAD", "network", &[exact]),
+        (Mode::Auto, "git push", "", &[exact]),
+        (Mode::Ask, "git archive HEAD", "full", &[exact]),
+    ] {
+        for (only_runs_programs, expected) in [(true, bounded), (false, &[][..])] {
+            let asked = uncertain(line, words, only_runs_programs);
+            let offered = offered(&policy(), mode, asked).into_iter();
+            let kinds: Vec<_> = offered.map(|(kind, _)| kind).collect();
+            assert_eq!(kinds, expected, "{mode:?} {line} [{words}] {only_runs_programs}");
+        }
+    }
+    // No earlier answer about the same line covers it, either.
+    for (only_runs_programs, expected) in [(true, Verdict::Allow), (false, Verdict::Ask)] {
+        let effects = uncertain("git archive HEAD", "", only_runs_programs);
+        let mut grants = Grants::default();
+        grants.allow_exactly(effects[0].clone());
+        assert_eq!(decide(&policy(), Mode::Ask, &grants, &effects).verdict(), expected);
+    }
+}
+
+#[test]
+fn programs_of_a_repository_get_what_answers_open_only_after_a_question() {
+    let wide = ChoiceKind::AllowSessionForAll;
+    let sign = answered(Mode::Auto, wide, "git commit -m x", "sign");
+    let network = answered(Mode::Auto, wide, "npm install", "network");
+    for (grants, line, in_repository_with_programs) in [
+        (&sign, "git commit -am y", Verdict::Ask),
+        (&sign, "git status && git tag v1", Verdict::Ask),
+        (&sign, "git status", Verdict::Allow),
+        (&network, "git commit -am y && npm install", Verdict::Ask),
+        (&network, "git commit -am y", Verdict::Allow),
+    ] {
+        let plain = decided(Mode::Auto, grants, line, "");
+        assert_eq!(plain.verdict(), Verdict::Allow, "{line}");
+        let found = decide(&policy(), Mode::Auto, grants, &uncertain(line, "", true));
+        assert_eq!(found.verdict(), in_repository_with_programs, "{line}");
+    }
+}
+
+#[test]
+fn the_title_has_the_access_that_answers_of_the_session_give() {
+    let wide = ChoiceKind::AllowSessionForAll;
+    let grants = answered(Mode::Auto, wide, "git commit -m x", "sign");
+    for (line, words, expected) in [
+        ("git commit -m y", "", "[may sign] git commit -m y"),
+        ("git commit -m y", "sign", "[may sign] git commit -m y"),
+        ("git commit -m y", "network", "[with network, may sign] git commit -m y"),
+        ("git commit -m y", "full", "[without the sandbox] git commit -m y"),
+        ("make", "", "make"),
+    ] {
+        let asked = match judge(&policy(), Mode::Ask, &grants, effects(line, words)) {
+            Judgement::NeedsApproval(asked) => asked,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(asked.title(&policy(), line.to_owned()), expected, "[{words}]");
+    }
+}
+
+#[test]
+fn the_audit_log_says_what_let_a_command_run_before_the_access_that_it_got() {
+    let wide = ChoiceKind::AllowSessionForAll;
+    let sign = answered(Mode::Auto, wide, "git commit -m x", "sign");
+    let network = answered(Mode::Auto, wide, "npm install", "network");
+    for (grants, line, words, expected) in [
+        (
+            &sign,
+            "git commit -m y",
+            "",
+            "allowed in auto mode; may sign, as you have allowed in this session",
+        ),
+        (&sign, "make", "", "allowed in auto mode"),
+        (&sign, "git push --force", "", "needs the network, which it gets if you allow it"),
+        (
+            &network,
+            "make",
+            "network",
+            "allowed in auto mode; allowed in this session: with network",
+        ),
+    ] {
+        let effects = effects(line, words);
+        let decision = decide(&policy(), Mode::Auto, grants, &effects);
+        let site = (&policy(), Mode::Auto);
+        let entry = AuditEntry::new(AuditEvent::Ran, "s", site, &effects, &decision);
+        assert_eq!(entry.reason, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_call_knows_of_access_beyond_the_sandbox_wherever_it_comes_from() {
+    for (answered_words, line, words, expected) in [
+        ("network", "npm install", "", true),
+        ("network", "make", "network", true),
+        ("network", "make", "", false),
+        ("sign", "git commit -m x", "", true),
+        ("sign", "make", "", false),
+        ("/x", "make", "/x", true),
+        ("127.0.0.1:5432", "make", "127.0.0.1:5432", true),
+        ("debug", "make", "debug", true),
+        ("publish:80", "make", "publish:80", true),
+    ] {
+        let grants = answered(Mode::Auto, ChoiceKind::AllowSessionForAll, "make", answered_words);
+        let pass = match judge(&policy(), Mode::Auto, &grants, effects(line, words)) {
+            Judgement::Allowed(pass) => pass,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(pass.has_extra_access(), expected, "{line} [{words}]");
+    }
+    // Its output may go to a file of the project.
+    let log = ResolvedPath { path: "/ws/log".into(), scope: PathScope::Workspace };
+    let mut effects = effects("make", "");
+    effects.push(Effect::Write(log));
+    let Judgement::Allowed(pass) = judge(&policy(), Mode::Auto, &Grants::default(), effects) else {
+        panic!("a question");
+    };
+    assert!(!pass.has_extra_access());
+}
+
+#[test]
+fn what_all_commands_print_goes_to_files_of_the_project_without_a_question() {
+    let grants = answered(Mode::AutoEdit, ChoiceKind::AllowAllCommands, "npm test", "");
+    let rule = Rule::parse("edit(/asked)", RuleAction::Ask, Scope::User).unwrap();
+    let policy = PolicyRules { rules: vec![rule], ..policy() };
+    let private_tmp = PathScope::PrivateTmp { depth: 1 };
+    for (path, scope, expected) in [
+        ("/ws/log", PathScope::Workspace, Verdict::Allow),
+        ("/tmp/log", private_tmp, Verdict::Allow),
+        ("/ws/asked", PathScope::Workspace, Verdict::Ask),
+        ("/ws/.envrc", PathScope::Workspace, Verdict::Ask),
+        ("/etc/log", PathScope::Outside, Verdict::Ask),
+    ] {
+        let target = ResolvedPath { path: path.into(), scope };
+        let mut effects = effects("npm test", "");
+        effects.push(Effect::Write(target.clone()));
+        assert_eq!(decide(&policy, Mode::Ask, &grants, &effects).verdict(), expected, "{path}");
+        // A file tool that writes the same asks.
+        let written = [Effect::Write(target)];
+        assert_eq!(decide(&policy, Mode::Ask, &grants, &written).verdict(), Verdict::Ask, "{path}");
+    }
+}
+
+#[test]
+fn an_answer_for_all_commands_is_about_input_to_those_in_the_sandbox() {
+    let grants = answered(Mode::AutoEdit, ChoiceKind::AllowAllCommands, "npm test", "");
+    for (is_unsandboxed, has_extra_access, expected) in
+        [(false, false, Verdict::Allow), (false, true, Verdict::Ask), (true, true, Verdict::Ask)]
+    {
+        let job = "p1".to_owned();
+        let effects = vec![Effect::Input { job, is_unsandboxed, has_extra_access }];
+        assert_eq!(decide(&policy(), Mode::Ask, &grants, &effects).verdict(), expected);
+        let kinds: Vec<_> =
+            offered(&policy(), Mode::Ask, effects).into_iter().map(|(kind, _)| kind).collect();
+        let answers: &[ChoiceKind] = match (is_unsandboxed, has_extra_access) {
+            (true, _) => &[],
+            (false, true) => &[ChoiceKind::AllowSession],
+            (false, false) => &[ChoiceKind::AllowSession, ChoiceKind::AllowAllCommands],
+        };
+        assert_eq!(kinds, answers, "{is_unsandboxed} {has_extra_access}");
+    }
 }

@@ -127,6 +127,11 @@ pub fn command(
     ShellCommand::new(line, workdir, script)
 }
 
+/// Returns true if a command of a line fails without the network.
+pub(crate) fn fails_offline(script: &Script) -> bool {
+    script.commands.iter().any(network::fails_offline)
+}
+
 /// Classifies a simple command by its words.
 pub fn classify(command: &SimpleCommand) -> Classification {
     let name = args::name(command.program());

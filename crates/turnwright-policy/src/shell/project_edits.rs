@@ -93,6 +93,13 @@ pub struct ProjectEdit<'a> {
     folders: Folders,
 }
 
+impl ProjectEdit<'_> {
+    /// Returns true if the files that its words name are no longer there afterwards.
+    fn moves(&self) -> bool {
+        matches!(self.command.program(), "mv" | "git") && self.folders == Folders::Destination
+    }
+}
+
 /// A path that a command names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPlace {
@@ -131,8 +138,9 @@ const MAX_FILES: usize = 4_096;
 /// Programs that may make files in a folder that another command of the line copies, besides those that copy.
 const MAKERS: [&str; 3] = ["touch", "tee", "tar"];
 
-/// The files that a line edits and copies if it does nothing but that and read. A folder that it copies or moves counts with
-/// all that is in it, there and at its new place: a file may be secret, protected or named by a rule only where it is.
+/// The files that a line edits and copies if it does nothing but that and read; `None` also if it moves something out of the
+/// project. A folder that it copies or moves counts with all that is in it, there and at its new place: a file may be secret,
+/// protected or named by a rule only where it is.
 pub fn edited_files(
     script: &Script,
     workdir: &Path,
@@ -142,7 +150,12 @@ pub fn edited_files(
     for edit in project_edits(script)? {
         let folder = workdir.join(edit.command.folder.as_ref()?);
         if edit.folders == Folders::Destination {
-            edited.copies.push(copied(&edit, &folder, disk)?);
+            let copy = copied(&edit, &folder, disk)?;
+            // The session removes its `/tmp` at its end.
+            if edit.moves() && copy.leaves_project() {
+                return None;
+            }
+            edited.copies.push(copy);
         } else {
             edited.add(&edit, &folder, disk)?;
         }
@@ -245,6 +258,14 @@ struct Copied {
     read: Vec<ResolvedPath>,
     /// All their new places.
     made: Vec<ResolvedPath>,
+}
+
+impl Copied {
+    /// Returns true if something of the project comes to lie elsewhere.
+    fn leaves_project(&self) -> bool {
+        self.read.iter().any(|source| source.scope == PathScope::Workspace)
+            && self.made.iter().any(|place| place.scope != PathScope::Workspace)
+    }
 }
 
 /// The files that a command copies or moves into the last of its operands, or to that name; `None` if they are not known.
@@ -573,6 +594,49 @@ mod tests {
             ("touch", None),
         ] {
             assert_eq!(words_of_edits(line).as_deref(), expected, "{line}");
+        }
+    }
+
+    /// A project, and the `/tmp` of its session.
+    struct ProjectWithTmp;
+
+    impl LookUp for ProjectWithTmp {
+        fn place(&self, path: &Path) -> Option<NamedPlace> {
+            let scope = if path.starts_with("/tmp") {
+                PathScope::PrivateTmp { depth: 1 }
+            } else {
+                PathScope::Workspace
+            };
+            let target = ResolvedPath { path: path.into(), scope };
+            Some(NamedPlace { target, is_folder: path.ends_with("tmp") })
+        }
+
+        fn names_in(&self, _: &Path) -> Option<Vec<String>> {
+            Some(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_line_that_moves_a_file_out_of_the_project_does_more_than_edit() {
+        for (line, is_edit) in [
+            ("mv a b", true),
+            ("mv /tmp/a b", true),
+            ("mv /tmp/a /tmp/b", true),
+            ("mv a /tmp/b docs", true),
+            ("cp a /tmp/", true),
+            ("cp -r src /tmp/src", true),
+            ("mv a /tmp/", false),
+            ("mv a /tmp/b", false),
+            ("mv a b /tmp", false),
+            ("mv /tmp/a b /tmp", false),
+            ("mv -T src /tmp/src", false),
+            ("git mv a /tmp/a", false),
+            ("cd src && mv a.rs /tmp/a.rs", false),
+            ("cp a b && mv b /tmp/b", false),
+        ] {
+            let script = super::super::parse(line, ShellDialect::Bash);
+            let edited = edited_files(&script, Path::new("/ws"), &ProjectWithTmp);
+            assert_eq!(edited.is_some(), is_edit, "{line}");
         }
     }
 

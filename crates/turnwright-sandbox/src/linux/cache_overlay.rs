@@ -6,14 +6,14 @@
 //! see late, because each mount remembers for itself what it has found.
 
 use std::ffi::{CStr, CString};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
 
 use super::super::PrivateLayer;
@@ -76,11 +76,11 @@ fn lock_work_folder(private: &Path) -> io::Result<(PathBuf, OwnedFd)> {
         let path = private.join(format!("work-{number}"));
         create_private_folder(&path)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&path, how, Mode::empty())?;
-        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok((path, folder)),
-            Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(error) => return Err(error.into()),
+        let folder = File::from(rustix::fs::open(&path, how, Mode::empty())?);
+        match folder.try_lock() {
+            Ok(()) => return Ok((path, folder.into())),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
         }
     }
     Err(io::Error::other("too many programs use this cache"))

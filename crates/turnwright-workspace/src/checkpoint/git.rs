@@ -24,12 +24,10 @@ use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
 use crate::git_repository::GitRepository;
 use crate::nofollow;
 use pack::DeltaBase;
-use turnwright_types::ids::hex;
+use turnwright_types::hash::hex;
 
 /// The most bytes of an object, and of each object that it is built from.
 pub(super) const MAX_OBJECT_BYTES: usize = 10 * 1024 * 1024;
-/// The most bytes of an index.
-const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 /// The most bytes of a small file that points to another.
 const MAX_POINTER_BYTES: u64 = 256 * 1024;
 /// The most object folders, alternates included.
@@ -117,7 +115,7 @@ impl Repository {
         let about = opened.metadata().ok()?;
         let written = modified(&about)?;
         let index_size = about.len();
-        let index = index::parse(&read_limited(opened, MAX_INDEX_BYTES)?)?;
+        let index = index::parse(&read_limited(opened, index::MAX_INDEX_BYTES)?)?;
         let objects = with_alternates(&common.join("objects"));
         Some(Repository {
             root: root.to_path_buf(),

@@ -41,7 +41,8 @@ use turnwright_types::ids::CallId;
 
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
-pub use git::index::{StoredEntry, read_entries};
+pub use git::index::{indexed_files, indexed_submodules, read_index_file};
+pub use git::pack::pack_index_lists;
 pub use live_folders::LiveFolders;
 pub use observe::current_state;
 pub use snapshot::{GitSettings, ObeyedFiles};

@@ -1,16 +1,14 @@
 //! Observes the state of one path, with its content if it is to be stored.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use ring::digest::{Context, SHA256, digest};
-
 use crate::nofollow;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::file_change::FileState;
-use turnwright_types::ids::hex;
+use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
 use turnwright_types::io_error_text::io_error_text;
 
 /// Contents of more bytes are not stored.
@@ -35,7 +33,7 @@ impl From<FileState> for ObservedState {
 impl ObservedState {
     pub(super) fn file(bytes: Vec<u8>, mode: u32) -> ObservedState {
         let is_kept = bytes.len() as u64 <= MAX_STORED_BYTES;
-        let hash = hex(digest(&SHA256, &bytes).as_ref());
+        let hash = sha256_hex(&bytes);
         let state = FileState::File { hash, size: bytes.len() as u64, mode, is_kept };
         ObservedState { state, bytes: is_kept.then(|| bytes.into()) }
     }
@@ -74,7 +72,7 @@ pub(super) fn observe(path: &Path, keeps: bool) -> ObservedState {
 }
 
 fn observe_file(path: &Path, keeps: bool) -> io::Result<ObservedState> {
-    let mut file = nofollow::open_file(path)?;
+    let file = nofollow::open_file(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Ok(ObservedState::unknown("is not a regular file"));
@@ -87,24 +85,10 @@ fn observe_file(path: &Path, keeps: bool) -> io::Result<ObservedState> {
         (&file).take(MAX_STORED_BYTES + 1).read_to_end(&mut bytes)?;
         return Ok(ObservedState::file(bytes, permission_bits(&metadata)));
     }
-    let (hash, size) = hash_file(&mut file)?;
-    Ok(FileState::File { hash, size, mode: permission_bits(&metadata), is_kept: false }.into())
-}
-
-fn hash_file(file: &mut File) -> io::Result<(String, u64)> {
-    let mut hash = Context::new(&SHA256);
-    let mut piece = vec![0; 256 * 1024];
-    let mut size = 0;
     // The file may grow while it is read.
-    let mut rest = file.take(MAX_HASHED_BYTES);
-    loop {
-        let count = rest.read(&mut piece)?;
-        if count == 0 {
-            return Ok((hex(hash.finish().as_ref()), size));
-        }
-        hash.update(&piece[..count]);
-        size += count as u64;
-    }
+    let (hash, size) = sha256_of_reader(file.take(MAX_HASHED_BYTES))?;
+    let mode = permission_bits(&metadata);
+    Ok(FileState::File { hash: hex(&hash), size, mode, is_kept: false }.into())
 }
 
 /// Returns true if this error means that nothing is at the path.

@@ -2,11 +2,10 @@
 //! model sees what it got wrong. Never used to decide what an edit means.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use super::line_changes::clipped;
+use turnwright_types::hash::std_hash;
 use turnwright_types::line_diff::{align, diff_ratio};
 use turnwright_types::look_alike::{first_cluster, is_invisible, is_mark, resemblance};
 use turnwright_types::text;
@@ -129,18 +128,12 @@ fn for_each_word(line: &str, mut visit: impl FnMut(u64)) {
     if line.is_empty() {
         return;
     }
-    visit(hash(line));
+    visit(std_hash(line));
     for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
         if !word.is_empty() && word.len() < line.len() {
-            visit(hash(word));
+            visit(std_hash(word));
         }
     }
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The similarity of two ranges of lines, in percent.

@@ -139,7 +139,7 @@ impl FileWrite {
 /// Creates a file with mode 0600 in folders with mode 0700.
 fn create_private_file(path: &Path) -> io::Result<File> {
     private_file::create_folder(path.parent().unwrap_or(Path::new(".")))?;
-    private_file::options().write(true).create_new(true).open(path)
+    private_file::create_new(path)
 }
 
 /// Deletes files that are older than a week and folders that are empty then. Must not run on the

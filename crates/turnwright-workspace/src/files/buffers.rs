@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::save::WritePrecondition;
 use super::text::{LineEndings, with_crlf, with_lf};
-use super::unsaved::{BufferState, content_hash};
+use super::unsaved::BufferState;
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk, save};
 use crate::nofollow;
 use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::hash::sha256_hex;
 
 /// A text that was read, and how the editor shows it.
 pub(super) struct LoadedText {
@@ -154,7 +155,7 @@ impl Files {
         let path = target.path.clone();
         let preparing = disk::run_blocking(move || {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
-                unsaved.note_replaced(&path, content_hash(&now.text.text));
+                unsaved.note_replaced(&path, sha256_hex(now.text.text.as_bytes()));
             }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))

@@ -12,7 +12,7 @@ use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
-use turnwright_types::ids::hex;
+use turnwright_types::hash::{hex, sha256};
 
 /// The state that a path must have for its content to be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,19 +113,12 @@ impl Files {
         self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
         self.forget_seen(target);
         match sha256_on_disk(&target.path).await {
-            Ok(now) if now == sha256_of(bytes) => Ok(None),
+            Ok(now) if now == sha256(bytes) => Ok(None),
             Ok(now) => Ok(Some(RestorePrecondition::Sha256(now))),
             Err(FileError::NotFound) => Ok(Some(RestorePrecondition::Absent)),
             Err(error) => Err(error),
         }
     }
-}
-
-fn sha256_of(bytes: &[u8]) -> [u8; 32] {
-    let mut sha256 = [0; 32];
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    sha256.copy_from_slice(digest.as_ref());
-    sha256
 }
 
 async fn sha256_on_disk(path: &Path) -> Result<[u8; 32], FileError> {
@@ -153,7 +146,7 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let file = replacement::create(path.parent().unwrap_or(Path::new("/")), 0o600)?;
     file.as_file().write_all(bytes)?;
-    set_file_mode(file.as_file(), mode)?;
+    nofollow::set_permission_bits(file.as_file(), mode)?;
     file.as_file().sync_data()?;
     replacement::place_new(file, path)
 }
@@ -170,7 +163,8 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
         super::disk::ensure_regular(&metadata)?;
         let mode = mode_of(&metadata);
         if metadata.permissions().readonly() {
-            set_file_mode(&file, mode | 0o200).map_err(|error| map_io_error(&error))?;
+            nofollow::set_permission_bits(&file, mode | 0o200)
+                .map_err(|error| map_io_error(&error))?;
         }
         Ok(mode)
     })
@@ -187,7 +181,7 @@ async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
         if mode_of(&metadata) == mode {
             return Ok(());
         }
-        set_file_mode(&file, mode).map_err(|error| map_io_error(&error))
+        nofollow::set_permission_bits(&file, mode).map_err(|error| map_io_error(&error))
     })
     .await
 }
@@ -207,16 +201,4 @@ fn mode_of(metadata: &fs::Metadata) -> u32 {
 #[cfg(not(unix))]
 fn mode_of(_: &fs::Metadata) -> u32 {
     0o644
-}
-
-#[cfg(unix)]
-fn set_file_mode(file: &fs::File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
-}
-
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
-fn set_file_mode(_: &fs::File, _: u32) -> io::Result<()> {
-    Ok(())
 }

@@ -3,15 +3,13 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::{self, File, Metadata};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::{self, Read, Write};
 use std::path::Path;
-
-use ring::digest::{Context, SHA256};
 
 use super::disk::{ensure_regular, map_io_error, map_open_error, run_blocking};
 use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
+use turnwright_types::hash::{sha256_of_reader, std_hash};
 use turnwright_types::io_error_text::io_error_text;
 
 /// The state that the path must have at the moment of writing.
@@ -100,19 +98,9 @@ impl WritePrecondition {
 }
 
 pub(super) fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
-    let mut file =
-        nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
+    let file = nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
     ensure_regular(&file.metadata().map_err(|error| map_io_error(&error))?)?;
-    let mut context = Context::new(&SHA256);
-    let mut chunk = vec![0; 64 * 1024];
-    loop {
-        match file.read(&mut chunk).map_err(|error| map_io_error(&error))? {
-            0 => break,
-            count => context.update(&chunk[..count]),
-        }
-    }
-    let mut sha256 = [0; 32];
-    sha256.copy_from_slice(context.finish().as_ref());
+    let (sha256, _) = sha256_of_reader(file).map_err(|error| map_io_error(&error))?;
     Ok(sha256)
 }
 
@@ -120,8 +108,7 @@ pub(super) fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
 /// each other only by chance, and a disk that hangs does not block all of them.
 pub(super) fn lock_for_write(path: &Path) -> MutexGuard<'static, ()> {
     static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
-    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(path);
-    let lock = &LOCKS[usize::try_from(hash % 64).unwrap_or(0)];
+    let lock = &LOCKS[usize::try_from(std_hash(path) % 64).unwrap_or(0)];
     lock.lock()
 }
 

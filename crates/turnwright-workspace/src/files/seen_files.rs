@@ -4,10 +4,10 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::text::{ContentHash, FileText, lines};
+use turnwright_types::hash::std_hash;
 
 const MAX_FILES: usize = 4_096;
 /// Line hashes are kept for files of at most this many lines.
@@ -105,10 +105,8 @@ fn line_hashes(text: &str) -> Option<Box<[u32]>> {
         if all.len() == MAX_HASHED_LINES {
             return None;
         }
-        let mut hasher = DefaultHasher::new();
-        line.hash(&mut hasher);
         // 32 bits are enough: at worst a changed line is not reported.
-        all.push((hasher.finish() >> 32) as u32);
+        all.push((std_hash(line) >> 32) as u32);
     }
     Some(all.into_boxed_slice())
 }

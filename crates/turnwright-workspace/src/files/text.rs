@@ -1,10 +1,9 @@
 //! A text file with everything that must be preserved when a part of it is changed.
 
-use ring::digest::{SHA256, digest};
-
 use super::FileError;
 pub use super::encoding::TextEncoding;
 use super::encoding::decode;
+use turnwright_types::hash::sha256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
@@ -56,14 +55,11 @@ impl FileText {
     }
 
     pub fn hash(&self) -> ContentHash {
-        let unified = if self.text.contains('\r') {
-            digest(&SHA256, self.text.replace("\r\n", "\n").as_bytes())
+        if self.text.contains('\r') {
+            ContentHash(sha256(self.text.replace("\r\n", "\n").as_bytes()))
         } else {
-            digest(&SHA256, self.text.as_bytes())
-        };
-        let mut hash = [0; 32];
-        hash.copy_from_slice(unified.as_ref());
-        ContentHash(hash)
+            ContentHash(sha256(self.text.as_bytes()))
+        }
     }
 
     pub(crate) fn line_endings(&self) -> LineEndings {

@@ -6,13 +6,11 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{SHA256, digest};
-
 use super::text::{ContentHash, FileText, with_crlf, with_lf};
 use super::{FileError, Files};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::file_change::{FileChange, FileState};
-use turnwright_types::ids::hex;
+use turnwright_types::hash::sha256_hex;
 
 const MAX_REMEMBERED: usize = 256;
 /// The most files that were changed on the disk alone, and the most earlier contents of each.
@@ -118,17 +116,15 @@ impl UnsavedFiles {
     }
 }
 
-/// The SHA-256 of a text in hexadecimal.
-pub(super) fn content_hash(text: &str) -> String {
-    hex(digest(&SHA256, text.as_bytes()).as_ref())
-}
-
 /// The hashes of the forms in which an editor may show this text: with other line ends, or without the last one.
 fn forms(shown: &str) -> Vec<String> {
     let lines = with_lf(shown);
     let open = lines.strip_suffix('\n').unwrap_or(&lines);
     let texts = [open.to_owned(), format!("{open}\n")];
-    texts.iter().flat_map(|text| [content_hash(text), content_hash(&with_crlf(text))]).collect()
+    let forms = texts
+        .iter()
+        .flat_map(|text| [sha256_hex(text.as_bytes()), sha256_hex(with_crlf(text).as_bytes())]);
+    forms.collect()
 }
 
 impl Files {
@@ -140,7 +136,7 @@ impl Files {
         for FileChange { path, before, .. } in changes {
             match before {
                 FileState::File { hash, .. } => self.unsaved.note_replaced(path, hash.clone()),
-                FileState::Absent => self.unsaved.note_replaced(path, content_hash("")),
+                FileState::Absent => self.unsaved.note_replaced(path, sha256_hex(b"")),
                 _ => {}
             }
         }

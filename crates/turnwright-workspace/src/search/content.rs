@@ -2,7 +2,6 @@
 //! only the few files of the requested page, so memory stays bounded however many matches there
 //! are.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +16,7 @@ use super::walk::{walk_builder, walk_parallel};
 use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::hash::std_hash;
 use turnwright_types::secret_file::notice_other_name;
 
 /// Matches per page, or files if only files are listed.
@@ -229,7 +229,7 @@ impl GrepWalk<'_> {
             counts.secrets += 1;
             return;
         }
-        let hash = path_hash(path);
+        let hash = std_hash(path.as_os_str());
         if already_searched.binary_search(&hash).is_ok() {
             return;
         }
@@ -255,12 +255,6 @@ impl GrepWalk<'_> {
             counts.hits.push(FileHit { path: entry.into_path(), count: count.count });
         }
     }
-}
-
-fn path_hash(path: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    path.as_os_str().hash(&mut hasher);
-    hasher.finish()
 }
 
 struct MatchCounter {

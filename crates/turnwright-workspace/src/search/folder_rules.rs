@@ -2,7 +2,6 @@
 //! They are the rules of [`ignore_rules`](super::walk::ignore_rules).
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use super::has_unsafe_ignore_files;
 use super::walk::parent_rules_apply;
 use crate::files::read_head;
 use crate::git_repository::GitRepository;
+use turnwright_types::hash::std_hash;
 
 /// The entries of a folder that have rules. Those of an earlier one come first, whatever folders they are in.
 const RULE_ENTRIES: [&str; 3] = [".ignore", ".gitignore", ".git"];
@@ -53,7 +53,7 @@ impl FolderRules {
         }
         rules.global = Arc::new(GitignoreBuilder::new(root).build_global().0);
         rules.origin =
-            hash((0, root, gitconfig_excludes_path().and_then(|path| fs::read(path).ok())));
+            std_hash((0, root, gitconfig_excludes_path().and_then(|path| fs::read(path).ok())));
         let none = RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
         rules.files = Some(Arc::new(none));
         if parent_rules_apply(root) {
@@ -82,7 +82,7 @@ impl FolderRules {
         let mut origin = self.origin;
         let mut found = paths.into_iter().zip(present).map(|(path, is_present)| {
             let Some(path) = path.filter(|_| is_present) else { return Gitignore::empty() };
-            origin = hash((origin, &path, fs::read(&path).ok()));
+            origin = std_hash((origin, &path, fs::read(&path).ok()));
             read(folder, &path)
         });
         let own = std::array::from_fn(|_| found.next().unwrap_or_else(Gitignore::empty));
@@ -106,12 +106,6 @@ impl FolderRules {
         }
         self.global.matched(path, is_folder).is_ignore()
     }
-}
-
-fn hash(origin: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    origin.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The rules of one file, of which those that are not understood are left out.

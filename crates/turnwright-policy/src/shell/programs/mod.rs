@@ -1,6 +1,6 @@
 //! The table of programs. Each has one row, in the file of its topic, that says with which
 //! arguments it only reads, what it destroys, whether it uses the network, which other commands it
-//! runs, and what a lasting permission for it covers. Nothing is ruled out unless a row rules it out.
+//! runs, and what a lasting permission for it covers. A program may do anything that its row does not exclude.
 
 mod files;
 mod git;
@@ -47,14 +47,14 @@ pub(super) struct Program {
     /// The arguments with each of which it prints its version, and runs nothing from the current
     /// folder. Others, such as yarn, Maven and .NET, run the version that the folder names.
     pub(super) version: WordList,
-    /// The work that it destroys or publishes.
+    /// Arguments with which it destroys or publishes something.
     pub(super) dangers: &'static [Danger],
     pub(super) catastrophe: CatastropheCheck,
     /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
     pub(super) targets: FindTargets,
     /// The use that it makes of the files that its operands name.
     pub(super) operand_use: OperandUse,
-    /// Its destruction that every mode asks about.
+    /// Destruction that every mode asks about.
     pub(super) ruins: &'static [Danger],
     pub(super) network: NetworkUse,
     /// Words with which it works without the network all the same.

@@ -1,7 +1,13 @@
-//! Parses the entries of a git index of version 2 to 4, as `gitformat-index(5)` describes them. Pure.
+//! Reads the entries of a git index of version 2 to 4, as `gitformat-index(5)` describes them.
 
-use super::{FileStat, ObjectId};
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
+use super::{FileStat, ObjectId, read_limited};
+
+/// The most bytes of an index, which has about a hundred for each file.
+pub(super) const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 /// The most bytes of a path, and of all paths.
 const MAX_PATH_BYTES: usize = 4096;
 const MAX_PATH_BYTES_TOTAL: usize = 128 * 1024 * 1024;
@@ -79,9 +85,9 @@ fn low_bits(value: u64) -> u32 {
 }
 
 /// An entry as it is stored: a file, a link, a submodule or, in a sparse index, a folder.
-pub struct StoredEntry<'a> {
+struct StoredEntry<'a> {
     /// The path below the top of the working tree.
-    pub name: &'a [u8],
+    name: &'a [u8],
     ctime: (u32, u32),
     mtime: (u32, u32),
     ino: u32,
@@ -93,13 +99,28 @@ pub struct StoredEntry<'a> {
 }
 
 impl StoredEntry<'_> {
+    #[cfg(unix)]
+    fn path(&self) -> Cow<'_, Path> {
+        use std::os::unix::ffi::OsStrExt;
+        Cow::Borrowed(Path::new(std::ffi::OsStr::from_bytes(self.name)))
+    }
+
+    /// Git writes UTF-8 there.
+    #[cfg(not(unix))]
+    fn path(&self) -> Cow<'_, Path> {
+        match String::from_utf8_lossy(self.name) {
+            Cow::Borrowed(name) => Cow::Borrowed(Path::new(name)),
+            Cow::Owned(name) => Cow::Owned(name.into()),
+        }
+    }
+
     /// Returns true if the entry is a commit of another repository.
-    pub fn is_submodule(&self) -> bool {
+    fn is_submodule(&self) -> bool {
         self.mode == SUBMODULE_MODE
     }
 
     /// Returns true if git takes the file in the working tree for unchanged, or does not look at it.
-    pub fn is_assumed_unchanged(&self) -> bool {
+    fn is_assumed_unchanged(&self) -> bool {
         self.flags & ASSUME_UNCHANGED != 0 || self.further_flags & SKIP_WORKTREE != 0
     }
 
@@ -110,6 +131,55 @@ impl StoredEntry<'_> {
             && matches!(self.mode & TYPE_MASK, FILE | LINK)
             && !self.name.is_empty()
     }
+}
+
+/// Reads the file of an index, which may be a link. Returns `None` if it is no regular file, or too long. Blocks.
+pub fn read_index_file(path: &Path) -> Option<Vec<u8>> {
+    // Opening a FIFO could block for ever.
+    let metadata = fs::metadata(path).ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_INDEX_BYTES {
+        return None;
+    }
+    read_limited(File::open(path).ok()?, MAX_INDEX_BYTES)
+}
+
+/// Returns the paths of the submodules, relative to the top of the working tree. `None` and `hash_bytes` are as for
+/// [`indexed_files`].
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is for one lifetime")]
+pub fn indexed_submodules(index: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
+    paths(index, hash_bytes, |entry| entry.is_submodule())
+}
+
+/// Returns the paths of the wanted files, or only the ones that git assumes to be unchanged. Returns `None` if the
+/// bytes are no index, or one whose entries are elsewhere. `hash_bytes` is the length of an object's name: 20 for SHA-1,
+/// 32 for SHA-256.
+pub fn indexed_files(
+    index: &[u8],
+    hash_bytes: usize,
+    only_unchanged: bool,
+    is_wanted: impl Fn(&Path) -> bool,
+) -> Option<Vec<PathBuf>> {
+    paths(index, hash_bytes, |entry| {
+        !entry.is_submodule()
+            && (entry.is_assumed_unchanged() || !only_unchanged)
+            && is_wanted(&entry.path())
+    })
+}
+
+/// Returns the paths of the entries that are wanted.
+fn paths(
+    index: &[u8],
+    hash_bytes: usize,
+    is_wanted: impl Fn(&StoredEntry<'_>) -> bool,
+) -> Option<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    read_entries(index, hash_bytes, &mut |entry| {
+        if is_wanted(entry) {
+            found.push(entry.path().into_owned());
+        }
+        Some(())
+    })?;
+    Some(found)
 }
 
 /// Parses the files and links of an index that are committed or added. Entries in a conflict,
@@ -137,9 +207,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Index> {
 }
 
 /// Calls `visit` with each entry of an index until it returns `None`. Returns `None` then, and if the bytes are no
-/// index or one whose entries are elsewhere. `hash_bytes` is the length of an object's name: 20 for SHA-1, 32 for
-/// SHA-256.
-pub fn read_entries(
+/// index or one whose entries are elsewhere.
+fn read_entries(
     bytes: &[u8],
     hash_bytes: usize,
     visit: &mut dyn FnMut(&StoredEntry<'_>) -> Option<()>,
@@ -241,5 +310,103 @@ impl<'a> ByteReader<'a> {
         let (value, length) = super::pack::read_offset_varint(self.0)?;
         self.take(length)?;
         usize::try_from(value).ok()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests compare with git")]
+mod tests {
+    use std::process::Command;
+
+    use proptest::prelude::*;
+    use turnwright_types::effect::is_secret_path;
+
+    use super::*;
+
+    fn git(folder: &Path, arguments: &[&str]) -> bool {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b.example"]).args(arguments);
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(folder);
+        command.output().is_ok_and(|output| output.status.success())
+    }
+
+    #[test]
+    fn the_submodules_and_secrets_of_every_version_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path();
+        if !git(top, &["init", "-q"]) {
+            eprintln!("NOT TESTED: git is not installed");
+            return;
+        }
+        let commit = "160000,1234567890123456789012345678901234567890,";
+        for name in
+            ["a", "app/.env", ".env.example", "deep/er/file", "deep/er/filed", "key.pem", "z"]
+        {
+            fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
+            fs::write(top.join(name), name).unwrap();
+        }
+        assert!(git(top, &["add", "."]));
+        for name in ["deep/er/sub", "zz"] {
+            assert!(git(
+                top,
+                &["update-index", "--add", "--cacheinfo", &format!("{commit}{name}")]
+            ));
+        }
+        // An entry with extended flags.
+        assert!(git(top, &["update-index", "--skip-worktree", "a"]));
+        let index = || read_index_file(&top.join(".git/index")).unwrap();
+        let secrets = |only_unchanged| indexed_files(&index(), 20, only_unchanged, is_secret_path);
+        for version in ["2", "3", "4"] {
+            assert!(git(top, &["update-index", "--index-version", version]));
+            let submodules = indexed_submodules(&index(), 20);
+            assert_eq!(submodules, Some(vec!["deep/er/sub".into(), "zz".into()]), "{version}");
+            let both = Some(vec!["app/.env".into(), "key.pem".into()]);
+            assert_eq!(secrets(false), both, "{version}");
+        }
+        assert_eq!(secrets(true), Some(Vec::new()));
+        assert!(git(top, &["update-index", "--assume-unchanged", "key.pem", "z"]));
+        assert_eq!(secrets(true), Some(vec!["key.pem".into()]));
+        assert!(git(top, &["update-index", "--skip-worktree", "app/.env"]));
+        assert_eq!(secrets(true), Some(vec!["app/.env".into(), "key.pem".into()]));
+        assert!(git(top, &["update-index", "--split-index"]));
+        assert_eq!(indexed_submodules(&index(), 20), None);
+    }
+
+    #[test]
+    fn only_regular_files_of_a_bounded_length_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("index"), "DIRC").unwrap();
+        for (name, length) in [("longest", MAX_INDEX_BYTES), ("longer", MAX_INDEX_BYTES + 1)] {
+            File::create(path(name)).unwrap().set_len(length).unwrap();
+        }
+        #[cfg(unix)]
+        for (name, target) in [("link", "index"), ("device", "/dev/zero")] {
+            std::os::unix::fs::symlink(target, path(name)).unwrap();
+        }
+        for (name, expected) in [
+            ("index", Some(4)),
+            ("longest", usize::try_from(MAX_INDEX_BYTES).ok()),
+            ("longer", None),
+            ("link", cfg!(unix).then_some(4)),
+            ("device", None),
+            ("missing", None),
+            (".", None),
+        ] {
+            assert_eq!(read_index_file(&path(name)).map(|bytes| bytes.len()), expected, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            version in 0_u8..6,
+        ) {
+            if let Some(header) = bytes.first_chunk_mut::<12>() {
+                *header = [b'D', b'I', b'R', b'C', 0, 0, 0, version, 0, 0, 0, 9];
+            }
+            indexed_submodules(&bytes, 20);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Reads pack files: finds the offset of an object in the pack index, reads the entry there and
 //! applies deltas. Nothing is trusted: numbers are checked before they are used.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use super::zlib::inflate;
 use super::{MAX_OBJECT_BYTES, ObjectId};
@@ -17,10 +19,15 @@ pub(crate) trait ReadAt {
     /// A reader that starts at the offset.
     fn reader_at(&self, offset: u64) -> Option<impl Read>;
 
+    /// Reads until the buffer is full.
+    fn fill(&self, offset: u64, bytes: &mut [u8]) -> Option<()> {
+        self.reader_at(offset)?.read_exact(bytes).ok()
+    }
+
     /// Reads a fixed number of bytes.
     fn read_array<const COUNT: usize>(&self, offset: u64) -> Option<[u8; COUNT]> {
         let mut bytes = [0; COUNT];
-        self.reader_at(offset)?.read_exact(&mut bytes).ok()?;
+        self.fill(offset, &mut bytes)?;
         Some(bytes)
     }
 }
@@ -52,32 +59,47 @@ pub(crate) enum DeltaBase {
 
 /// Finds the offset of an object in a pack index of version 2.
 pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
+    let range = id_range(index, hash)?;
+    let count = read_number(index, 8 + 255 * 4)?;
+    if range.end > count {
+        return None;
+    }
+    let position = find_id(index, hash, range)?;
+    // After the ids follow 4-byte checksums, then 4-byte offsets, then 8-byte offsets.
+    let places = IDS_OFFSET + count * 24;
+    let place = read_number(index, places + position * 4)?;
+    if place >> 31 == 0 {
+        return Some(place);
+    }
+    let far = places + count * 4 + (place & 0x7fff_ffff) * 8;
+    Some(u64::from_be_bytes(index.read_array(far)?))
+}
+
+/// Returns true if a pack index of version 2 lists the object with this id of 20 or 32 bytes. Blocks.
+pub fn pack_index_lists(index: &File, id: &[u8]) -> bool {
+    id_range(index, id).and_then(|range| find_id(index, id, range)).is_some()
+}
+
+/// Reads the positions of the ids that begin with the same byte.
+fn id_range(index: &impl ReadAt, id: &[u8]) -> Option<Range<u64>> {
     if index.read_array(0)? != *b"\xfftOc\0\0\0\x02" {
         return None;
     }
-    let first = u64::from(hash[0]);
-    let mut low = if first == 0 { 0 } else { read_number(index, 8 + (first - 1) * 4)? };
-    let mut high = read_number(index, 8 + first * 4)?;
-    let count = read_number(index, 8 + 255 * 4)?;
-    if high > count {
-        return None;
-    }
-    while low < high {
-        let middle = u64::midpoint(low, high);
-        let found: ObjectId = index.read_array(IDS_OFFSET + middle * 20)?;
-        match found.cmp(hash) {
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-            std::cmp::Ordering::Equal => {
-                // After the ids follow 4-byte checksums, then 4-byte offsets, then 8-byte offsets.
-                let places = IDS_OFFSET + count * 24;
-                let place = read_number(index, places + middle * 4)?;
-                if place >> 31 == 0 {
-                    return Some(place);
-                }
-                let far = places + count * 4 + (place & 0x7fff_ffff) * 8;
-                return Some(u64::from_be_bytes(index.read_array(far)?));
-            }
+    let first = u64::from(*id.first()?);
+    let start = if first == 0 { 0 } else { read_number(index, 8 + (first - 1) * 4)? };
+    Some(start..read_number(index, 8 + first * 4)?)
+}
+
+/// Finds the position of an id. The ids are sorted.
+fn find_id(index: &impl ReadAt, id: &[u8], mut range: Range<u64>) -> Option<u64> {
+    let mut found = vec![0; id.len()];
+    while range.start < range.end {
+        let middle = u64::midpoint(range.start, range.end);
+        index.fill(IDS_OFFSET + middle * id.len() as u64, &mut found)?;
+        match found.as_slice().cmp(id) {
+            Ordering::Less => range.start = middle + 1,
+            Ordering::Greater => range.end = middle,
+            Ordering::Equal => return Some(middle),
         }
     }
     None
@@ -188,4 +210,68 @@ fn read_sparse_number(rest: &mut &[u8], bits: u8, count: u8) -> Option<usize> {
         *rest = after;
     }
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The beginning of an index, up to the ids.
+    fn index_of(ids: &[Vec<u8>]) -> Vec<u8> {
+        let mut index = b"\xfftOc\0\0\0\x02".to_vec();
+        for byte in 0..=255 {
+            let count = ids.iter().filter(|id| id[0] <= byte).count();
+            index.extend(u32::try_from(count).unwrap().to_be_bytes());
+        }
+        index.extend(ids.concat());
+        index
+    }
+
+    #[test]
+    fn an_id_is_found_in_an_index_with_names_of_either_length() {
+        for length in [20, 32] {
+            let id = |first: u8, last: u8| {
+                let mut id = vec![first; length];
+                id[length - 1] = last;
+                id
+            };
+            let listed = [id(0, 0), id(0, 1), id(7, 7), id(7, 9), id(255, 255)];
+            for ids in [&listed[..], &listed[..1], &listed[4..], &[]] {
+                let index = index_of(ids);
+                let position = |id: &[u8]| {
+                    let index = index.as_slice();
+                    find_id(&index, id, id_range(&index, id)?)
+                };
+                for (expected, id) in ids.iter().enumerate() {
+                    assert_eq!(position(id), Some(expected as u64), "{id:?}");
+                }
+                for other in [id(0, 2), id(7, 8), id(8, 8), id(255, 254)] {
+                    assert_eq!(position(&other), None, "{other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_index_or_only_a_part_of_one_lists_nothing() {
+        let id = vec![7; 20];
+        let whole = index_of(std::slice::from_ref(&id));
+        let mut newer = whole.clone();
+        newer[7] = 3;
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        for (bytes, expected) in [
+            (&whole[..], true),
+            (&newer[..], false),
+            (&whole[..whole.len() - 1], false),
+            (&whole[..8], false),
+            (&b""[..], false),
+        ] {
+            File::create(&path).unwrap().write_all(bytes).unwrap();
+            let index = File::open(&path).unwrap();
+            assert_eq!(pack_index_lists(&index, &id), expected, "{}", bytes.len());
+            assert!(!pack_index_lists(&index, &[]));
+        }
+    }
 }

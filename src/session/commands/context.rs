@@ -1,0 +1,113 @@
+//! `/context` shows what fills the model's window, how much of it was in the provider's cache, and which
+//! changes made it miss.
+
+use super::{CommandCall, PromptWork, SessionActor};
+use crate::turn::{self, TurnServices};
+use turnwright_types::message::{History, Message, PromptPart};
+use turnwright_types::token_meter::{json_weight, message_weight, text_weight};
+
+/// The tools whose results are files.
+const FILE_TOOLS: [&str; 1] = ["read_file"];
+
+/// The weights of the parts of a request (see `token_meter`).
+#[derive(Debug, Default, PartialEq, Eq)]
+struct WindowParts {
+    system: u64,
+    built_in_tools: u64,
+    mcp_tools: u64,
+    /// Instructions, notes, the list of skills, and everything else that we add.
+    context: u64,
+    files: u64,
+    results: u64,
+    words: u64,
+}
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |session| report(&session.history, &session.services))
+}
+
+/// The text for the user.
+fn report(history: &History, services: &TurnServices) -> String {
+    let model = services.selection.get().model;
+    let window = turn::window(model.as_ref(), history);
+    let parts = window_parts(history, services, window);
+    let fixed = parts.system + parts.built_in_tools + parts.mcp_tools;
+    let used = history.meter.estimate(&history.messages, || fixed);
+    let is_assumed = turn::is_window_assumed(model.as_ref(), history);
+    let assumed = if is_assumed { ", which is assumed" } else { "" };
+    let percent = used.saturating_mul(100) / window.max(1);
+    let mut text = format!(
+        "About {used} of {window} tokens ({percent} %) of the window of `{}`{assumed}:\n\n",
+        model.name()
+    );
+    for (name, weight) in [
+        ("System prompt", parts.system),
+        ("Tools", parts.built_in_tools),
+        ("Tools of MCP servers", parts.mcp_tools),
+        ("Instructions, notes and other context", parts.context),
+        ("Files", parts.files),
+        ("Other results of tools", parts.results),
+        ("Conversation", parts.words),
+    ] {
+        if weight > 0 {
+            text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
+        }
+    }
+    let (requests, usage, breaks) = services.cache_guard.report();
+    if let Some(usage) = usage.filter(|usage| usage.input > 0) {
+        let percent = usage.cached.saturating_mul(100) / usage.input;
+        text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));
+    }
+    if let Some(cost) = history.cost {
+        text.push_str(&format!(" This session has cost ${cost:.4} so far."));
+    }
+    if !breaks.is_empty() {
+        text.push_str("\n\nRequests that the provider had to read anew:\n\n");
+    }
+    for found in breaks {
+        text.push_str(&format!("* Request {} of {requests}: {}\n", found.request, found.why));
+    }
+    text
+}
+
+fn window_parts(history: &History, services: &TurnServices, window: u64) -> WindowParts {
+    let mut parts =
+        WindowParts { system: text_weight(&services.system_prompt), ..WindowParts::default() };
+    let offer = services.offer();
+    let (built_in, _) = services.tools.overview(&offer);
+    for spec in services.tools.specs(&offer, Some(window)).iter() {
+        let weight = text_weight(&spec.name)
+            + text_weight(&spec.description)
+            + json_weight(&spec.parameters);
+        if built_in.iter().any(|name| *name == spec.name) {
+            parts.built_in_tools += weight;
+        } else {
+            parts.mcp_tools += weight;
+        }
+    }
+    for message in &history.messages {
+        let weight = message_weight(message);
+        match message.as_ref() {
+            Message::Assistant(_) => parts.words += weight,
+            Message::Tool(tool) if FILE_TOOLS.contains(&tool.name.as_str()) => {
+                parts.files += weight;
+            }
+            Message::Tool(_) => parts.results += weight,
+            Message::User(user) => {
+                let mut context = 0;
+                let mut files = 0;
+                for part in &user.parts {
+                    match part {
+                        PromptPart::Context(text) => context += text_weight(text),
+                        PromptPart::Resource { text, .. } => files += text_weight(text),
+                        _ => {}
+                    }
+                }
+                parts.context += context;
+                parts.files += files;
+                parts.words += weight.saturating_sub(context + files);
+            }
+        }
+    }
+    parts
+}

@@ -1,0 +1,190 @@
+//! Commands that files bring: custom commands and skills, which the user runs as `/name`, and the built-in
+//! prompts. Each stands for a text that the model gets with the user's words. The text is data: nothing in
+//! it is executed, and it may come from a project that the user does not trust, because only what the user
+//! types runs it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::split;
+use crate::tools::{self, ToolEnv};
+use tokio::task::spawn_blocking;
+use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::text;
+use turnwright_types::update::SlashCommand;
+use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
+use turnwright_workspace::skills::Skill;
+
+/// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(in crate::session) struct CustomCommands(Arc<Mutex<LastScan>>);
+
+#[derive(Debug, Default)]
+struct LastScan {
+    files: Arc<FileCommands>,
+    /// True after a scan until somebody asks for its result.
+    is_new: bool,
+}
+
+#[derive(Debug, Default)]
+struct FileCommands {
+    commands: Vec<CustomCommand>,
+    skills: Vec<Skill>,
+}
+
+/// The text that a slash command stands for.
+#[derive(Clone, Debug)]
+pub(in crate::session) enum CommandText {
+    BuiltIn(&'static str),
+    File(CustomCommand),
+    Skill(Skill),
+}
+
+impl CustomCommands {
+    /// Searches the files. If that takes too long, what was known before stays.
+    pub(in crate::session) async fn rescan(&self, env: &Arc<ToolEnv>) {
+        let env = Arc::clone(env);
+        let stop = CancellationToken::new();
+        let scan = {
+            let stop = stop.clone();
+            move || tools::custom_commands(&env, &stop)
+        };
+        let scanning = spawn_blocking(scan);
+        let scanned = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await;
+        if let Ok(Ok((commands, skills))) = scanned {
+            let files = Arc::new(FileCommands { commands, skills });
+            *self.0.lock() = LastScan { files, is_new: true };
+        }
+        // A search that is still going on stops at the next file.
+        stop.cancel();
+    }
+
+    /// Returns true if the files were searched since the last call.
+    pub(in crate::session) fn take_news(&self) -> bool {
+        std::mem::take(&mut self.0.lock().is_new)
+    }
+
+    /// Returns the command that the user has typed, if it is known.
+    pub(in crate::session) fn find_typed(&self, typed: &str) -> Option<CommandText> {
+        self.find(parse(typed)?.0)
+    }
+
+    pub(in crate::session) fn find(&self, name: &str) -> Option<CommandText> {
+        let files = Arc::clone(&self.0.lock().files);
+        if let Some(command) = named(&files.commands, name, |command| &command.name) {
+            return Some(CommandText::File(command.clone()));
+        }
+        named(&files.skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
+    }
+
+    /// The commands for the client's menu. A name that is `taken` keeps its meaning.
+    pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
+        let files = Arc::clone(&self.0.lock().files);
+        let commands = files.commands.iter().map(|command| SlashCommand {
+            name: command.name.clone(),
+            description: if command.is_of_project() {
+                format!("{} (project)", command.description)
+            } else {
+                command.description.clone()
+            },
+            hint: command.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+        });
+        let skills = files.skills.iter().map(|skill| SlashCommand {
+            name: skill.name.clone(),
+            description: format!(
+                "{} (skill)",
+                text::clip(&skill.description, MAX_DESCRIPTION_CHARS)
+            ),
+            hint: skill.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+        });
+        let mut menu: Vec<SlashCommand> = Vec::new();
+        for command in commands.chain(skills) {
+            if taken.iter().chain(&menu).all(|other| other.name != command.name) {
+                menu.push(command);
+            }
+        }
+        menu
+    }
+}
+
+/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored.
+fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
+    let lower = name.to_lowercase();
+    let exact = all.iter().find(|item| name_of(item) == name);
+    exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
+}
+
+/// The most characters of a skill's description in the menu. It is written for models.
+const MAX_DESCRIPTION_CHARS: usize = 200;
+
+/// The name and the arguments of a prompt that may be a custom command.
+pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
+    let (name, rest) = split(typed)?;
+    let is_word = !name.is_empty() && name.chars().all(|char| is_name_char(char) || char == ':');
+    is_word.then_some((name, rest.trim()))
+}
+
+impl CommandText {
+    /// The text for the model. Blocks.
+    pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
+        let text = match self {
+            CommandText::BuiltIn(text) => {
+                let args = if args.is_empty() {
+                    String::new()
+                } else {
+                    format!("\nThe user adds: {args}\n")
+                };
+                format!(
+                    "The user has run the built-in command `/{name}`, which asks for this:\n{text}{args}"
+                )
+            }
+            CommandText::File(command) => {
+                let path = escape_hidden_line(&command.path.to_string_lossy());
+                let whose = if command.is_of_project() { "project" } else { "user" };
+                let text = fenced(&command.load(args)?);
+                format!(
+                    "The user has run the command `/{name}`. It asks for what its text says, from the \
+                     {whose}'s {path}:\n{text}\n"
+                )
+            }
+            CommandText::Skill(skill) => {
+                let text = skill.load(args)?;
+                env.skills.mark_loaded(&skill.name);
+                // The skill's text refers to the files in its folder.
+                env.files.roots().allow_read(skill.folder.clone());
+                format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
+            }
+        };
+        // The text must not be able to close the `<context>` element around it.
+        Some(text.replace("</context", "< /context"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_word_may_be_a_command() {
+        let table = [
+            ("/deploy", Some(("deploy", ""))),
+            (" /db:seed  a b \n", Some(("db:seed", "a b"))),
+            ("/x\ny", Some(("x", "y"))),
+            ("/usr/bin/env", None),
+            ("/ x", None),
+            ("/", None),
+            ("deploy", None),
+            ("/部署 生产", Some(("部署", "生产"))),
+            ("／deploy　x", Some(("deploy", "x"))),
+            ("/é", Some(("é", ""))),
+            ("/路径/文件", None),
+            ("、然后", Some(("然后", ""))),
+        ];
+        for (typed, expected) in table {
+            assert_eq!(parse(typed), expected, "{typed:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `/mcp` lists the MCP servers of the session, `/mcp NAME` shows one, and `/mcp restart NAME` restarts it.
+
+use std::sync::Arc;
+
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
+use crate::config::McpSettings;
+use crate::mcp::SessionServers;
+use turnwright_mcp::{
+    ListedTool, ServerPhase, ServerSource, ServerSpec, ServerState, ServerTransport,
+};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::text;
+
+/// The most tools, prompts or servers that are listed.
+const MAX_LISTED: usize = 200;
+/// The most characters of a server's text about one thing.
+const MAX_LINE_CHARS: usize = 160;
+/// The most characters of a failure's text.
+const MAX_FAILURE_CHARS: usize = 1000;
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let CommandCall { arguments: words, cancel, .. } = call;
+    let servers = session.servers.as_ref();
+    let restarted = words.strip_prefix("restart ").map(str::trim).map(|name| {
+        let is_there = servers.is_some_and(|servers| servers.restart(name));
+        (name.to_owned(), is_there)
+    });
+    let states: Vec<_> = session
+        .servers
+        .iter()
+        .flat_map(|servers| servers.states())
+        .map(|(spec, state)| (spec.clone(), state))
+        .collect();
+    let prompts = servers.map(SessionServers::commands).unwrap_or_default();
+    let host = Arc::clone(&session.host);
+    answer_from_files(session, message, cancel, move || match restarted {
+        Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
+        Some((name, false)) => unknown_server(&name),
+        None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
+        None => match states.iter().find(|(spec, _)| spec.name == words) {
+            Some((spec, state)) => {
+                let begin = format!("/{words}:");
+                let prompts = prompts.iter().map(|prompt| format!("/{}", prompt.name));
+                let ours: Vec<_> = prompts.filter(|name| name.starts_with(&begin)).collect();
+                details(spec, state, &ours)
+            }
+            None => unknown_server(&words),
+        },
+    })
+}
+
+fn unknown_server(name: &str) -> String {
+    format!("This session has no MCP server `{}`. Run `/mcp` to list them.", short_line(name))
+}
+
+fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -> String {
+    let mut lines: Vec<_> = states.iter().map(|(spec, state)| summary(spec, state)).collect();
+    lines.extend(settings.disabled.iter().map(|name| settings_line(name, "turned off")));
+    let broken = settings.broken.iter();
+    lines.extend(broken.map(|(name, why)| settings_line(name, &format!("not used: {why}"))));
+    // Servers that were added to the settings since are available in the next session.
+    let later = settings
+        .servers
+        .iter()
+        .filter(|server| states.iter().all(|(spec, _)| spec.name != server.name));
+    lines.extend(later.map(|server| settings_line(&server.name, "available in the next session")));
+    if lines.is_empty() {
+        return "This session has no MCP servers: neither the editor nor the settings name any."
+            .to_owned();
+    }
+    let more = lines.len().saturating_sub(MAX_LISTED);
+    lines.truncate(MAX_LISTED);
+    if more > 0 {
+        lines.push(format!("* and {more} more\n"));
+    }
+    lines.concat()
+}
+
+fn settings_line(name: &str, what: &str) -> String {
+    format!("* `{}` (settings) – {what}\n", escape_hidden_line(name))
+}
+
+fn summary(spec: &ServerSpec, state: &ServerState) -> String {
+    let from = match (spec.source, &spec.transport) {
+        (ServerSource::Client, ServerTransport::Linked(_)) => "within the editor",
+        (ServerSource::Client, _) => "editor",
+        (ServerSource::User, _) => "settings",
+        (ServerSource::Project, _) => "project",
+    };
+    let phase = match &state.phase {
+        ServerPhase::Starting => "starting".to_owned(),
+        ServerPhase::Ready => ready(spec, state),
+        ServerPhase::Failed(why) => format!("failed: {}", failure_text(why)),
+        ServerPhase::NeedsLogin => "needs a login".to_owned(),
+        ServerPhase::Stopped => "ended".to_owned(),
+    };
+    let failure = state.last_end.as_ref().filter(|_| state.phase == ServerPhase::Ready);
+    let trouble = failure.map(|why| format!("; before that it failed: {}", failure_text(why)));
+    format!("* `{}` ({from}) – {phase}{}\n", short_line(&spec.name), trouble.unwrap_or_default())
+}
+
+fn ready(spec: &ServerSpec, state: &ServerState) -> String {
+    let mut text = "ready".to_owned();
+    if !state.title.is_empty() {
+        text.push_str(&format!(": {}", short_line(&state.title)));
+    }
+    text.push_str(&format!(", revision {}", short_line(&state.revision)));
+    let wanted =
+        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).count();
+    text.push_str(&counted(wanted, "tool"));
+    if wanted < state.tools.len() {
+        text.push_str(&format!(" of {}", state.tools.len()));
+    }
+    if !state.prompts.is_empty() {
+        text.push_str(&counted(state.prompts.len(), "prompt"));
+    }
+    text
+}
+
+fn counted(number: usize, one: &str) -> String {
+    match number {
+        1 => format!(", 1 {one}"),
+        number => format!(", {number} {one}s"),
+    }
+}
+
+fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {
+    let mut text = summary(spec, state);
+    let tools: Vec<_> =
+        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).collect();
+    if !tools.is_empty() {
+        text.push_str("\nTools, as permission rules name them:\n\n");
+    }
+    for tool in tools.iter().take(MAX_LISTED) {
+        text.push_str(&client_state(&spec.name, tool));
+    }
+    if let Some(more) = tools.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        text.push_str(&format!("* and {more} more\n"));
+    }
+    if !prompts.is_empty() {
+        let shown: Vec<_> =
+            prompts.iter().take(MAX_LISTED).map(|prompt| format!("`{prompt}`")).collect();
+        text.push_str(&format!("\nPrompts: {}.\n", shown.join(", ")));
+    }
+    text
+}
+
+fn client_state(server: &str, listed: &ListedTool) -> String {
+    let tool = &listed.tool;
+    let said = short_line(text::first_line(&listed.description));
+    let claims = tool.annotations.as_ref();
+    let claim = match claims.and_then(|claims| claims.read_only_hint) {
+        Some(true) => " (says that it only reads)",
+        _ if claims.and_then(|claims| claims.destructive_hint) == Some(true) => {
+            " (says that it may destroy something)"
+        }
+        _ => "",
+    };
+    let dash = if said.is_empty() { "" } else { " – " };
+    format!("* `mcp({}/{})`{dash}{said}{claim}\n", short_line(server), short_line(&tool.name))
+}
+
+/// A bounded, visible line of text from a server.
+fn short_line(text: &str) -> String {
+    escape_hidden_line(&text::clip(text, MAX_LINE_CHARS))
+}
+
+fn failure_text(why: &str) -> String {
+    escape_hidden(text::first_chars(why, MAX_FAILURE_CHARS))
+}

@@ -1,0 +1,255 @@
+//! `/permissions` shows what is allowed in this session and project, and changes it.
+//! The rules are those that `turnwright policy` shows.
+
+use super::status::sandbox_state;
+use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use crate::turn::TurnServices;
+use tokio::task::spawn_blocking;
+use turnwright_policy::permission::{
+    Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
+    StoredRule, StoredRules, describe_effect,
+};
+use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::message::StopReason;
+use turnwright_types::text;
+
+const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
+                     project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
+                     `/permissions keep` makes rules of the answers of this session, so that they last; \
+                     `/permissions forget` clears them.";
+
+/// The most characters of an answer in the list. A command line may have 64 KiB.
+const MAX_ROW_CHARS: usize = 200;
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let CommandCall { arguments, cancel, .. } = call;
+    let services = session.services.clone();
+    let history = session.history.clone();
+    let mut grants = session.grants.clone();
+    if arguments == "forget" {
+        grants = Grants::default();
+    }
+    PromptWork::of_command(async move {
+        let keeps = arguments == "keep";
+        let own_services = services.clone();
+        let own_grants = grants.clone();
+        let working = spawn_blocking(move || execute(&own_services, &own_grants, &arguments));
+        let Some(done) = cancel.run_until_cancelled(working).await else {
+            return finish_command(services.log(), history, grants, StopReason::Cancelled).await;
+        };
+        let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
+            Ok(Ok(text)) => {
+                if keeps {
+                    grants.forget_kept();
+                }
+                text
+            }
+            Ok(Err(error)) | Err(error) => error.to_string(),
+        };
+        services.say(message, text);
+        finish_command(services.log(), history, grants, StopReason::EndTurn).await
+    })
+}
+
+fn execute(
+    services: &TurnServices,
+    grants: &Grants,
+    arguments: &str,
+) -> Result<String, RuleChangeError> {
+    let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
+    Ok(match (verb, rest.trim()) {
+        ("", _) => show(services, grants),
+        ("keep", "") => keep(services, grants)?,
+        ("forget", "") => "The answers of this session were cleared.".to_owned(),
+        ("allow", rule) if !rule.is_empty() => add(services, RuleAction::Allow, rule),
+        ("deny", rule) if !rule.is_empty() => add(services, RuleAction::Deny, rule),
+        ("revoke", ids) if !ids.is_empty() => revoke(services, ids),
+        _ => USAGE.to_owned(),
+    })
+}
+
+/// Why the rules of the project were not changed.
+#[derive(Debug, thiserror::Error)]
+enum RuleChangeError {
+    #[error("There is no state folder, so rules cannot be saved.")]
+    NoStateFolder,
+    #[error("This failed: {0}.")]
+    Failed(String),
+    #[error("Nothing was changed: {0}.")]
+    Store(#[from] RuleStoreError),
+}
+
+fn rule_store(services: &TurnServices) -> Result<ProjectRuleStore, RuleChangeError> {
+    let state = &services.env.shared.folders.state;
+    if !state.is_absolute() {
+        return Err(RuleChangeError::NoStateFolder);
+    }
+    Ok(ProjectRuleStore::new(state, services.env.files.roots().real_cwd()))
+}
+
+fn add(services: &TurnServices, action: RuleAction, rule: &str) -> String {
+    let pattern = match Pattern::parse(rule.trim_matches('`'), action) {
+        Ok(pattern) => pattern,
+        Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
+    };
+    let added = rule_store(services)
+        .and_then(|store| Ok(store.add(&[(action, pattern.clone())], "/permissions")?));
+    match added {
+        Ok(added) => {
+            let mut policy = PolicyRules::clone(&services.policy.get());
+            policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
+            services.policy.set(policy);
+            let added = added.iter().map(row).collect::<String>();
+            format!("Added for this project:\n{}", fenced(&added))
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Makes what was allowed for this session last for the project.
+fn keep(services: &TurnServices, grants: &Grants) -> Result<String, RuleChangeError> {
+    if grants.project_rules().is_empty() {
+        return Ok("No answer of this session can be kept for the project.".to_owned());
+    }
+    let mut kept = String::new();
+    for (rule, origin) in grants.project_rules() {
+        let rules = [(rule.action, rule.pattern.clone())];
+        kept.extend(rule_store(services)?.add(&rules, origin)?.iter().map(row));
+    }
+    let mut policy = PolicyRules::clone(&services.policy.get());
+    let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
+    let new: Vec<_> = rules.filter(|rule| !policy.rules.contains(rule)).collect();
+    policy.rules.extend(new);
+    services.policy.set(policy);
+    Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
+}
+
+fn revoke(services: &TurnServices, ids: &str) -> String {
+    let ids: Vec<_> =
+        ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
+    let revoked = rule_store(services).and_then(|book| {
+        let gone = book.revoke(&ids)?;
+        reload(services, &book, &gone);
+        Ok(gone)
+    });
+    match revoked {
+        Ok(gone) if gone.is_empty() => "There is no such rule.".to_owned(),
+        Ok(gone) => format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>())),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Removes rules from the current policy. The removed rules may have hidden others of the store,
+/// which are added then.
+fn reload(services: &TurnServices, book: &ProjectRuleStore, gone: &[StoredRule]) {
+    if gone.is_empty() {
+        return;
+    }
+    let mut policy = PolicyRules::clone(&services.policy.get());
+    policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
+    for rule in book.load().rules() {
+        if !policy.rules.contains(&rule) {
+            policy.rules.push(rule);
+        }
+    }
+    services.policy.set(policy);
+}
+
+fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
+    rule.scope == Scope::Local
+        && rule.action == RuleAction::from(entry.action)
+        && entry.rule == rule.pattern.to_string()
+}
+
+fn show(services: &TurnServices, grants: &Grants) -> String {
+    let policy = services.policy.get();
+    let mode = services.mode.get();
+    let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
+    text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
+    let page = rule_store(services).map(|store| store.load()).unwrap_or_default();
+    let given = answer_rows(grants, &policy);
+    text.push_str(&section("Answers of this session", &given));
+    text.push_str(&section(
+        "Rules for this project",
+        &page.entries.iter().map(row).collect::<String>(),
+    ));
+    let others = policy
+        .rules
+        .iter()
+        .filter(|rule| !page.entries.iter().any(|entry| is_entry_of(entry, rule)))
+        .map(|rule| format!("{}\n", plain(rule)));
+    text.push_str(&section("Other rules", &others.collect::<String>()));
+    text.push_str(&problem_text(&page));
+    format!("{text}\n{USAGE}")
+}
+
+/// A section of the list. Its rows stay in a code fence, because models have written parts of them.
+fn section(title: &str, rows: &str) -> String {
+    if rows.is_empty() {
+        return format!("* {title}: none\n");
+    }
+    format!("\n{title}:\n{}\n", fenced(rows))
+}
+
+fn problem_text(page: &StoredRules) -> String {
+    page.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")).unwrap_or_default()
+}
+
+fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
+    let rules = grants.rules().iter().map(|rule| format!("allow  {}", rule.pattern));
+    let exact = grants
+        .exact_effects()
+        .map(|effect| format!("allow  {}", describe_effect(effect, &policy.bases)));
+    let access =
+        grants.access().iter().map(|grant| format!("allow  {}", grant.describe(&policy.bases)));
+    let all_commands =
+        grants.allows_all_commands().then(|| "allow  all commands in the sandbox".to_owned());
+    let rejected = grants
+        .rejected_effects()
+        .map(|effect| format!("reject {}", describe_effect(effect, &policy.bases)));
+    let mut rows: Vec<_> = rules
+        .chain(exact)
+        .chain(access)
+        .chain(all_commands)
+        .chain(rejected)
+        .map(|line| text::clip_within(escape_hidden_line(&line), MAX_ROW_CHARS))
+        .collect();
+    rows.sort();
+    rows.join("\n")
+}
+
+fn row(entry: &StoredRule) -> String {
+    let action = RuleAction::from(entry.action).as_str();
+    let rule = escape_hidden_line(&entry.rule);
+    let origin = escape_hidden_line(&entry.origin);
+    format!("{}  {action:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)
+}
+
+fn plain(rule: &Rule) -> String {
+    let why = rule.why.as_ref().map(|why| format!("  ({why})")).unwrap_or_default();
+    escape_hidden_line(&format!(
+        "{:5}  {}  {}{why}",
+        rule.action.as_str(),
+        rule.pattern,
+        rule.scope.as_str()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_policy::shell;
+    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::Effect;
+
+    #[test]
+    fn a_long_command_is_listed_by_its_beginning() {
+        let line = format!("echo {}", "x".repeat(60_000));
+        let mut grants = Grants::default();
+        grants.allow_exactly(Effect::Exec(Box::new(shell::command(line, "/", ShellDialect::Bash))));
+        let rows = answer_rows(&grants, &PolicyRules::default());
+        assert!(rows.starts_with("allow  run echo xxx") && rows.ends_with('…'), "{rows}");
+        assert_eq!(rows.chars().count(), MAX_ROW_CHARS);
+    }
+}

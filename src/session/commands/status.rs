@@ -1,0 +1,65 @@
+//! `/status` and `/cost` show the state of the session and what it has used up.
+
+use super::{CommandCall, PromptWork, SessionActor};
+use crate::turn::{self, TurnServices};
+use turnwright_policy::permission::Mode;
+use turnwright_types::message::{History, Message, PromptPart};
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |session| status(&session.history, &session.services))
+}
+
+pub(super) fn cost(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |session| usage(&session.history, &session.services))
+}
+
+fn status(history: &History, services: &TurnServices) -> String {
+    let typed = history.messages.iter().filter(|message| match message.as_ref() {
+        Message::User(user) => {
+            user.parts.iter().any(|part| !matches!(part, PromptPart::Context(_)))
+        }
+        Message::Assistant(_) | Message::Tool(_) => false,
+    });
+    let prompts = typed.count();
+    let mode = services.mode.get();
+    let roots = services.env.files.roots();
+    let others = roots
+        .additional_folders()
+        .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
+    let can_confine = services.policy.get().can_confine;
+    format!(
+        "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
+         so far: {prompts}\n{}",
+        services.env.session,
+        services.selection.get().model.name(),
+        mode.name(),
+        mode.description(can_confine),
+        sandbox_state(mode, can_confine),
+        roots.cwd().display(),
+        others.collect::<String>(),
+        usage(history, services),
+    )
+}
+
+/// The tokens in use and the cost.
+fn usage(history: &History, services: &TurnServices) -> String {
+    let model = services.selection.get().model;
+    let window = turn::window(model.as_ref(), history);
+    let is_assumed = turn::is_window_assumed(model.as_ref(), history);
+    let size = if is_assumed { ", which is assumed" } else { "" };
+    let context = match history.meter.last_count() {
+        Some(used) => format!("{used} of {window} tokens{size}"),
+        None => format!("a window of {window} tokens{size}; not counted yet"),
+    };
+    let cost = history.cost.map_or("not known".to_owned(), |cost| format!("${cost:.4}"));
+    format!("* Context: {context}\n* Cost: {cost}")
+}
+
+/// Describes what the sandbox does in this mode.
+pub(super) fn sandbox_state(mode: Mode, can_confine: bool) -> &'static str {
+    match (mode, can_confine) {
+        (Mode::Full, _) => "off in this mode",
+        (_, true) => "commands run in it unless you allow one without",
+        (_, false) => "not available, so no command is allowed because of it",
+    }
+}

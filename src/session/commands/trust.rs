@@ -1,0 +1,191 @@
+//! `/trust` shows the settings of a project that need trust, and applies exactly those when the user
+//! types their code. It is never a question, because some editors answer questions on
+//! their own.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
+use crate::session::SessionHost;
+use crate::session::effective_policy::helper_files::HELPER_FILES;
+use crate::session::effective_policy::project_servers::SERVERS_FILE;
+use crate::session::effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy,
+};
+use crate::trust::Fingerprint;
+use crate::turn::TurnServices;
+use turnwright_types::effect::{escape_hidden, fenced};
+use turnwright_types::io_error_text::io_error_text;
+
+/// The largest file that can be trusted, in bytes. Nobody would read more.
+const MAX_SHOWN_BYTES: usize = 32 * 1024;
+
+/// The content hashes of the files that the user was last shown. The code is only the beginning of
+/// a hash, so comparing codes would not be enough.
+// Held only to copy a few bytes.
+pub(in crate::session) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
+
+/// Shows or trusts files. After a cancel the work continues in the background.
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let CommandCall { arguments, cancel, .. } = call;
+    let host = Arc::clone(&session.host);
+    let services = session.services.clone();
+    let shown = Arc::clone(&session.shown_prints);
+    answer_from_files(session, message, cancel, move || {
+        let command = TrustCommand { host: &host, services: &services, shown: &shown };
+        match arguments.as_str() {
+            "" => command.show(),
+            "forget" => command.forget(),
+            code => command.trust(code),
+        }
+    })
+}
+
+struct TrustCommand<'a> {
+    host: &'a SessionHost,
+    services: &'a TurnServices,
+    shown: &'a ShownPrints,
+}
+
+impl TrustCommand<'_> {
+    fn resolve(&self) -> EffectivePolicy {
+        resolve_policy(self.host.config(), &self.host.trust, self.services.env.files.roots())
+    }
+
+    fn shown(&self, prints: Vec<Fingerprint>) -> Vec<Fingerprint> {
+        std::mem::replace(&mut self.shown.lock(), prints)
+    }
+
+    fn show(&self) -> String {
+        let policy = self.resolve();
+        self.shown(policy.project_files.iter().map(print_of).collect());
+        let files: Vec<_> = policy.project_files.iter().map(file_text).collect();
+        let mut text = files.join("\n\n");
+        if files.is_empty() {
+            text = format!(
+                "Nothing to trust in {PROJECT_FILE}, {SERVERS_FILE} or {} of this project.",
+                HELPER_FILES.join(" or ")
+            );
+        }
+        add_problems(&mut text, &policy);
+        text
+    }
+
+    fn trust(&self, code: &str) -> String {
+        let again = "Nothing was trusted. Run `/trust` to review the files.";
+        let mut shown = self.shown(Vec::new());
+        let files: Vec<_> = self.resolve().project_files.into_iter().filter(can_be_shown).collect();
+        if files.is_empty() || shown.is_empty() {
+            return again.to_owned();
+        }
+        let is_shown = |file: &ProjectFile| shown.contains(&print_of(file));
+        let mut shown_files = files.iter().filter(|file| is_shown(file));
+        let Some(file) =
+            shown_files.find(|file| code.eq_ignore_ascii_case(print_of(file).short_code()))
+        else {
+            let changed = files.iter().find(|file| !is_shown(file));
+            return match changed {
+                Some(file) => format!("{} has changed since it was shown. {again}", file.name),
+                None => format!("That is not the code. {again}"),
+            };
+        };
+        let trust = &self.host.trust;
+        let roots = self.services.env.files.roots();
+        if let Err(error) = trust.trust(roots.real_cwd(), file.name, file.text.as_bytes()) {
+            return format!(
+                "The decision could not be saved: {}. Nothing was trusted.",
+                io_error_text(&error)
+            );
+        }
+        let trusted = print_of(file);
+        shown.retain(|print| *print != trusted);
+        self.shown(shown);
+        let policy = self.resolve();
+        let effect = match file.name {
+            SERVERS_FILE => "Its servers are started in new sessions.",
+            name if HELPER_FILES.contains(&name) => "Its helpers can be used in new sessions.",
+            _ => {
+                "Its rules and checks apply from now on; its mode and sandbox settings apply to new \
+                 sessions."
+            }
+        };
+        let mut text = format!(
+            "{} is trusted as it is now. {effect} Run `/trust forget` to revoke this.",
+            file.name
+        );
+        add_problems(&mut text, &policy);
+        self.services.checks.set(policy.checks);
+        self.services.policy.set(policy.rules);
+        text
+    }
+
+    fn forget(&self) -> String {
+        self.shown(Vec::new());
+        let folder = self.services.env.files.roots().real_cwd();
+        let text = match self.host.trust.forget(folder) {
+            Ok(0) => "Nothing of this project was trusted.".to_owned(),
+            Ok(_) => "Nothing of this project is trusted any more, and its rules allow nothing. \
+                      From the next session on its mode and sandbox settings are ignored, and its \
+                      MCP servers are not started and its helpers cannot be used."
+                .to_owned(),
+            Err(error) => format!("That could not be removed: {}.", io_error_text(&error)),
+        };
+        let policy = self.resolve();
+        self.services.checks.set(policy.checks);
+        self.services.policy.set(policy.rules);
+        text
+    }
+}
+
+/// Returns true if a problem is about files that can be trusted.
+pub(crate) fn is_about_project_files(problem: &str) -> bool {
+    let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
+    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|name| problem.contains(name))
+}
+
+fn can_be_shown(project: &ProjectFile) -> bool {
+    project.text.len() <= MAX_SHOWN_BYTES
+}
+
+fn print_of(file: &ProjectFile) -> Fingerprint {
+    Fingerprint::of(file.text.as_bytes())
+}
+
+/// The text about one file.
+fn file_text(file: &ProjectFile) -> String {
+    let what = file.name;
+    if file.is_trusted {
+        return format!(
+            "{what} of this project is trusted as it is now. Run `/trust forget` to revoke this."
+        );
+    }
+    if !file.needs_trust() {
+        return format!(
+            "{what} of this project asks for nothing that needs your trust. Its settings only \
+             make things stricter, and they apply."
+        );
+    }
+    if !can_be_shown(file) {
+        return format!(
+            "{what} is larger than {MAX_SHOWN_BYTES} bytes. That is too long to review, so it cannot be \
+             trusted."
+        );
+    }
+    let requests = match file.full_requests.as_slice() {
+        [] => format!("Ignored until trusted: {}.", file.requests.join(", ")),
+        lines => format!("Not started until trusted:\n\n{}", fenced(&lines.join("\n"))),
+    };
+    format!(
+        "{what} of this project says:\n\n{}\n\n{requests}\n\nIf you trust exactly this, run \
+         `/trust {}`. If the file changes, it is no longer trusted.",
+        fenced(&escape_hidden(&file.text)),
+        print_of(file).short_code(),
+    )
+}
+
+fn add_problems(text: &mut String, policy: &EffectivePolicy) {
+    for problem in policy.problems.iter().filter(|problem| is_about_project_files(problem)) {
+        text.push_str(&format!("\n\n{problem}."));
+    }
+}

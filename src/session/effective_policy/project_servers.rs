@@ -1,0 +1,361 @@
+//! Reads the MCP servers of a project's `.mcp.json`. None is started before the user trusts exactly
+//! the content of the file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use url::Url;
+
+use super::ProjectFile;
+use crate::config::{Config, VariableLookup, expand_variables};
+use crate::jsonc;
+use crate::trust::{self, TrustStore};
+use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::secret::Secret;
+use turnwright_types::text;
+use turnwright_workspace::exec::Environment;
+
+/// The project's file of MCP servers.
+pub(crate) const SERVERS_FILE: &str = ".mcp.json";
+
+/// The most servers of one file.
+const MAX_SERVERS: usize = 50;
+/// The longest name of a server, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// The most characters of a command in a short description.
+const MAX_COMMAND_CHARS: usize = 80;
+
+/// The content of the file.
+#[derive(Debug, Default)]
+pub(super) struct ProjectServers {
+    /// The file, if it exists and is valid.
+    pub(super) file: Option<ProjectFile>,
+    /// Its servers if it is trusted, otherwise none.
+    pub(super) servers: Vec<ServerSpec>,
+    /// One sentence for each problem in it.
+    pub(super) problems: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ServersFile {
+    #[serde(default, rename = "mcpServers", alias = "servers")]
+    servers: BTreeMap<String, Value>,
+}
+
+/// A server, in the forms that editors have for it.
+#[derive(Debug, Deserialize)]
+struct ServerEntry {
+    #[serde(rename = "type", alias = "transport", alias = "transportType")]
+    kind: Option<String>,
+    command: Option<String>,
+    args: Option<Vec<String>>,
+    env: Option<BTreeMap<String, String>>,
+    #[serde(alias = "workingDirectory")]
+    cwd: Option<String>,
+    #[serde(alias = "serverUrl", alias = "httpUrl")]
+    url: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    disabled: Option<bool>,
+    enabled: Option<bool>,
+}
+
+impl ServerEntry {
+    fn is_off(&self) -> bool {
+        self.disabled == Some(true) || self.enabled == Some(false)
+    }
+}
+
+/// Why a servers file, or one server of it, cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum EntryError {
+    #[error("{0}")]
+    Json(String),
+    #[error("that is no object")]
+    NotAnObject,
+    #[error("its name is empty, too long or has invisible characters")]
+    InvalidName,
+    #[error("the type `{}` is not known", escape_hidden_line(.0))]
+    UnknownType(String),
+    #[error("it must have either a `command` or a `url`")]
+    NoTarget,
+    #[error("its address is not a URL ({0})")]
+    InvalidUrl(#[from] url::ParseError),
+    #[error("its address is not http or https")]
+    NotHttp,
+    #[error("variables may stand in `args`, `env` and `headers` only")]
+    MisplacedVariable,
+    #[error("{0} (a variable that looks like a key is withheld)")]
+    Variable(String),
+}
+
+/// Reads the servers of the project in this folder, a real path. Starts nothing.
+pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> ProjectServers {
+    let mut found = ProjectServers::default();
+    let text = match trust::read_project_file(folder, SERVERS_FILE) {
+        Ok(None) => return found,
+        Ok(Some(text)) => text,
+        Err(why) => {
+            found.problems.push(format!("{SERVERS_FILE} {why} and is ignored"));
+            return found;
+        }
+    };
+    let entries = match parse(&text) {
+        Ok((entries, problems)) => {
+            found.problems.extend(problems);
+            entries
+        }
+        Err(why) => {
+            found.problems.push(format!("{SERVERS_FILE} is invalid ({why}) and is ignored"));
+            return found;
+        }
+    };
+    let is_trusted = trust.is_trusted(folder, SERVERS_FILE, text.as_bytes());
+    let (requests, full_requests) =
+        entries.iter().map(|(name, entry)| describe_entry(name, entry)).unzip();
+    found.file =
+        Some(ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests });
+    if is_trusted && !entries.is_empty() {
+        let keys = config.secrets();
+        let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
+        let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+        let variable = |name: &str| {
+            let found = environment.iter().find(|pair| pair.0 == name);
+            Ok(found.and_then(|pair| pair.1.to_str()).map(str::to_owned))
+        };
+        for (name, entry) in entries {
+            match server(&name, entry, folder, &variable) {
+                Ok(server) => found.servers.push(server),
+                Err(why) => found.problems.push(problem(&name, &why)),
+            }
+        }
+    }
+    found
+}
+
+fn problem(name: &str, why: &EntryError) -> String {
+    let visible = escape_hidden_line(name).replace('`', "'");
+    let name = text::first_chars(&visible, MAX_NAME_BYTES);
+    format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
+}
+
+type NamedEntries = Vec<(String, ServerEntry)>;
+
+fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
+    let value = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
+    let whole: ServersFile = from_object(&value)?;
+    let mut entries = Vec::new();
+    let mut problems = Vec::new();
+    let count = whole.servers.len();
+    for (name, value) in whole.servers.into_iter().take(MAX_SERVERS) {
+        let understood = if name.is_empty()
+            || name.len() > MAX_NAME_BYTES
+            || escape_hidden_line(&name) != name
+        {
+            Err(EntryError::InvalidName)
+        } else {
+            parse_entry(&value)
+        };
+        match understood {
+            Ok(entry) if entry.is_off() => {}
+            Ok(entry) => entries.push((name, entry)),
+            Err(why) => problems.push(problem(&name, &why)),
+        }
+    }
+    if count > MAX_SERVERS {
+        problems.push(format!("{SERVERS_FILE}: only {MAX_SERVERS} of {count} servers are used"));
+    }
+    Ok((entries, problems))
+}
+
+/// Deserializes an object. Serde would also accept an array for a struct.
+fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, EntryError> {
+    if !value.is_object() {
+        return Err(EntryError::NotAnObject);
+    }
+    read_json(&value.to_string())
+}
+
+fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, EntryError> {
+    serde_json::from_str(text).map_err(|error| EntryError::Json(json_error_text(text, &error)))
+}
+
+fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
+    let entry: ServerEntry = from_object(value)?;
+    if entry.is_off() {
+        return Ok(entry);
+    }
+    let is_http = match entry.kind.as_deref() {
+        None | Some("stdio") => false,
+        Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") => true,
+        Some(other) => return Err(EntryError::UnknownType(other.to_owned())),
+    };
+    match (&entry.command, &entry.url) {
+        (Some(command), None) if !is_http && !command.is_empty() => {
+            check_literal(command)?;
+            check_literal(entry.cwd.as_deref().unwrap_or_default())?;
+        }
+        (None, Some(url)) if entry.kind.as_deref() != Some("stdio") => {
+            check_literal(url)?;
+            if !matches!(Url::parse(url)?.scheme(), "http" | "https") {
+                return Err(EntryError::NotHttp);
+            }
+        }
+        _ => return Err(EntryError::NoTarget),
+    }
+    Ok(entry)
+}
+
+/// Fails if a text depends on a variable: what is started must be what was shown.
+fn check_literal(text: &str) -> Result<(), EntryError> {
+    if text.contains("${") { Err(EntryError::MisplacedVariable) } else { Ok(()) }
+}
+
+/// Describes what an entry would start, briefly and in full.
+fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
+    let argv: Vec<_> = entry.command.iter().chain(entry.args.iter().flatten()).collect();
+    let folder = entry.cwd.as_ref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
+    let does = match &entry.url {
+        Some(url) => format!("asks {url}"),
+        None => format!("runs {}{folder}", serde_json::to_string(&argv).unwrap_or_default()),
+    };
+    let short = match &entry.url {
+        Some(url) => url.clone(),
+        None => {
+            let words: Vec<_> = argv.iter().map(|word| word.as_str()).collect();
+            format!("{}{folder}", words.join(" "))
+        }
+    };
+    let variables = with_names("the variables", entry.env.as_ref());
+    let headers = with_names("the headers", entry.headers.as_ref());
+    let full = escape_hidden_line(&format!("{name} {does}{variables}{headers}"));
+    let visible = escape_hidden_line(&short).replace('`', "'");
+    let short = text::first_chars(&visible, MAX_COMMAND_CHARS);
+    (
+        format!(
+            "the MCP server {} (`{short}`)",
+            turnwright_policy::permission::escape_markdown(name)
+        ),
+        full,
+    )
+}
+
+fn with_names(what: &str, names: Option<&BTreeMap<String, String>>) -> String {
+    let names: Vec<_> = names.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(", with {what} {}", names.join(", ")) }
+}
+
+fn server(
+    name: &str,
+    entry: ServerEntry,
+    folder: &Path,
+    variable: &VariableLookup<'_>,
+) -> Result<ServerSpec, EntryError> {
+    let expand = |text: &String| expand_variables(text, variable).map_err(EntryError::Variable);
+    let hidden = |them: Option<BTreeMap<String, String>>| {
+        let filled =
+            them.into_iter().flatten().map(|(key, value)| Ok((key, Secret::from(expand(&value)?))));
+        filled.collect::<Result<Vec<_>, EntryError>>()
+    };
+    let reach = match entry.url {
+        Some(url) => {
+            let url = Url::parse(&url)?;
+            ServerTransport::Http { url, headers: hidden(entry.headers)? }
+        }
+        None => ServerTransport::Stdio {
+            command: PathBuf::from(entry.command.unwrap_or_default()),
+            arguments: entry
+                .args
+                .iter()
+                .flatten()
+                .map(expand)
+                .collect::<Result<_, EntryError>>()?,
+            environment: hidden(entry.env)?,
+        },
+    };
+    let cwd = entry.cwd.map(|cwd| folder.join(cwd));
+    Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, reach) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_is_not_started_and_said() {
+        let table = [
+            (r#"{"command":"x"}"#, ""),
+            (r#"{"type":"stdio","command":"x","args":["a"],"env":{"A":"b"},"more":1}"#, ""),
+            (r#"{"type":"http","url":"https://example.com/mcp","headers":{"A":"${B}"}}"#, ""),
+            (r#"{"url":"http://localhost:1/"}"#, ""),
+            (r#"{"type":"streamable-http","serverUrl":"http://localhost:1/"}"#, ""),
+            (r#"{"transport":"streamableHttp","httpUrl":"http://localhost:1/"}"#, ""),
+            (r#"{"command":"x","cwd":"tools"}"#, ""),
+            (r#"{"command":"x","args":null,"env":null,"headers":null,"cwd":null}"#, ""),
+            (r#"{"command":"x","disabled":false,"enabled":true}"#, ""),
+            (r#"{"command":"x","cwd":"${HOME}"}"#, "variables may stand"),
+            (r#"{"command":"x","disabled":"yes"}"#, "`disabled` must be true or false, not text"),
+            (r#"{"command":"x","env":{"A":null}}"#, "`env.A`"),
+            (r#"{"type":"sse","url":"https://example.com"}"#, "`sse` is not known"),
+            (r#"{"type":"http","command":"x"}"#, "either"),
+            (r#"{"type":"stdio","url":"https://x"}"#, "either"),
+            (r#"{"command":"x","url":"https://x"}"#, "either"),
+            (r#"{"command":""}"#, "either"),
+            (r"{}", "either"),
+            (r#"{"url":"file:///etc/passwd"}"#, "not http"),
+            (r#"{"url":"x"}"#, "address"),
+            (r#"{"command":"${HOME}/x"}"#, "variables may stand"),
+            (r#"{"command":["x"]}"#, "`command` must be text, not a list"),
+            ("7", "no object"),
+            ("[\"stdio\", \"x\"]", "no object"),
+        ];
+        for (entry, expected) in table {
+            let (entries, problems) =
+                parse(&format!(r#"{{"mcpServers":{{"notes":{entry}}}}}"#)).unwrap();
+            let problem = problems.concat();
+            assert_eq!(entries.is_empty(), !expected.is_empty(), "{entry}");
+            assert!(problem.contains(expected), "{entry}: {problem}");
+        }
+        let (entries, problems) =
+            parse(r#"{"mcpServers":{"":{"command":"x"},"a\u202eb":{"command":"x"}}}"#).unwrap();
+        assert_eq!((entries.len(), problems.len()), (0, 2));
+        assert!(parse("[]").is_err() && parse("{\"mcpServers\": 1}").is_err());
+    }
+
+    #[test]
+    fn a_file_of_an_editor_is_read_and_what_is_off_is_not_started() {
+        let text = "\u{feff}{\n  // my servers\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", },\n\
+                    /* off */ \"b\": { \"command\": \"y\", \"disabled\": true },\n\
+                    \"c\": { \"enabled\": false },\n  },\n}\n";
+        let (entries, problems) = parse(text).unwrap();
+        let names: Vec<_> = entries.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, problems), (vec!["a"], Vec::new()));
+        assert_eq!(parse(r#"{"servers":{"a":{"command":"x"}}}"#).unwrap().0.len(), 1);
+        assert!(parse("{\"mcpServers\": {").unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn a_program_runs_in_its_folder_which_is_shown() {
+        let text = r#"{"mcpServers":{"n":{"command":"./run","args":["1"],"cwd":"tools/mcp"}}}"#;
+        let (mut entries, _) = parse(text).unwrap();
+        let (name, entry) = entries.remove(0);
+        let (short, full) = describe_entry(&name, &entry);
+        assert_eq!(full, r#"n runs ["./run","1"] in tools/mcp"#);
+        assert_eq!(short, "the MCP server n (`./run 1 in tools/mcp`)");
+        let spec = server(&name, entry, Path::new("/project"), &|_| Ok(None)).unwrap();
+        assert_eq!(spec.folder.as_deref(), Some(Path::new("/project/tools/mcp")));
+    }
+
+    #[test]
+    fn what_would_run_is_shown_as_it_is() {
+        let text = r#"{"mcpServers":{"n":{"command":"\u0073h","args":["-c","a b\n\u202e"],"env":{"K":"v"}}}}"#;
+        let (entries, _) = parse(text).unwrap();
+        let (short, full) = describe_entry(&entries[0].0, &entries[0].1);
+        assert_eq!(full, r#"n runs ["sh","-c","a b\n\u{202e}"], with the variables K"#);
+        assert_eq!(short, "the MCP server n (`sh -c a b\\n\\u{202e}`)");
+    }
+}

@@ -1,0 +1,291 @@
+//! Opens a session: loads what it needs off the runtime's thread, starts or restores it, and then runs it.
+//! Meanwhile cancels, the end of the opening request and the end of the process are handled at once.
+//!
+//! An [`OpenRequest`] is everything that comes from the client, a [`load::LoadedSession`] everything that is
+//! read from the disk for it. Their parts are moved as they are.
+
+pub(super) mod client_options;
+pub(super) mod early_messages;
+pub(super) mod lifecycle;
+mod load;
+mod recovery;
+pub(super) mod replay;
+pub(super) mod restore;
+mod running_work;
+mod services;
+mod start;
+
+use std::mem::take;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::SessionActor;
+use super::announcements::Announcements;
+use super::servers::ServerLaunch;
+use super::{SessionHost, SessionMessage, settings};
+use crate::completion::Completion;
+use crate::config::with_one_reading;
+use crate::error::Error;
+use crate::tools::{ServerWatch, ToolEnv};
+use tokio::task::spawn_blocking;
+use turnwright_llm::Modalities;
+use turnwright_mcp::{ServerEnv, ServerSpec};
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::ids::SessionId;
+use turnwright_types::update::ConfigOption;
+
+use client_options::ClientOptions;
+use early_messages::EarlyMessages;
+use lifecycle::{CancelFlag, Lifecycle};
+
+/// A request to open a session.
+pub(crate) struct OpenRequest {
+    pub wanted: WantedSession,
+    pub client: ClientSide,
+    /// The kinds of prompt content that were advertised to the client, once that is known. The session
+    /// is loaded then.
+    pub advertised_modalities: BoxFuture<'static, Modalities>,
+    /// Cancelled when the previous task of the same session has ended; the session starts only
+    /// then.
+    pub start_after: CancellationToken,
+    /// Cancels the opening. It has no effect once the session is open.
+    pub cancel: CancellationToken,
+    /// Reported when the session can be prompted, after all updates about its past.
+    pub opened: Completion<Vec<ConfigOption>>,
+}
+
+/// The session that a client wants opened.
+#[derive(Debug)]
+pub(crate) struct WantedSession {
+    pub id: SessionId,
+    /// The working folder, as the client names it.
+    pub cwd: PathBuf,
+    /// The additional folders of the workspace, as the client names them.
+    pub folders: Vec<PathBuf>,
+    /// The MCP servers that the client requests.
+    pub servers: Vec<ServerSpec>,
+    /// The client's wishes besides the protocol, if any.
+    pub options: Option<ClientOptions>,
+    /// The origin of the session: new, stored or a copy.
+    pub origin: SessionOrigin,
+}
+
+/// Where a session's conversation comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SessionOrigin {
+    /// A new, empty conversation.
+    New,
+    /// The stored conversation of this session.
+    Stored {
+        /// True if the whole conversation is replayed to the client.
+        replay: bool,
+    },
+    /// A copy of another session as it is now.
+    Fork {
+        /// The session to copy.
+        source: SessionId,
+    },
+}
+
+/// How a session reaches its client.
+pub(crate) struct ClientSide {
+    /// The client that gets the updates.
+    pub client: Arc<dyn Client>,
+    /// Access to the client's open buffers, if it provides any.
+    pub buffers: Option<Arc<dyn EditorBuffers>>,
+    /// How the client displays commands.
+    pub display: CommandDisplay,
+}
+
+/// A session that is opening.
+pub(super) struct Opening {
+    inbox: mpsc::Receiver<SessionMessage>,
+    early: EarlyMessages,
+    cancelling: CancelFlag,
+    /// Stops the session.
+    stop: CancellationToken,
+    /// Cancels the opening.
+    cancel: CancellationToken,
+    /// Cancelled when the previous task of the same session has ended.
+    start_after: CancellationToken,
+}
+
+/// Opens the session and runs it to its end.
+pub(super) async fn open_and_run(
+    host: Arc<SessionHost>,
+    request: OpenRequest,
+    inbox: mpsc::Receiver<SessionMessage>,
+    cancelling: CancelFlag,
+) {
+    let OpenRequest { mut wanted, client, advertised_modalities, start_after, cancel, opened } =
+        request;
+    let mut opening =
+        Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
+    let id = wanted.id.clone();
+    let origin = wanted.origin.clone();
+    let options = wanted.options.take();
+    let reader = Arc::clone(&host);
+    let loading = async {
+        let advertised = advertised_modalities.await;
+        let loaded = spawn_blocking(move || with_one_reading(|| reader.load_session(wanted))).await;
+        Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
+    };
+    let (advertised, mut loaded) = match opening.wait_for(loading).await {
+        Ok(loaded) => loaded,
+        Err(error) => return opening.fail(error, opened).await,
+    };
+    let notices = take(&mut loaded.notices);
+    let servers = take(&mut loaded.servers);
+    let lock = loaded.lock.take();
+    let services = host.turn_services(id, loaded, client);
+    let announcements = Announcements::new(notices, advertised, settings::all(&host, &services));
+    let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
+    let actor = SessionActor::new(host, services, announcements, lifecycle);
+    // A large future: it is moved into its task as a pointer.
+    Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
+}
+
+/// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.
+fn prepare_servers(
+    actor: &SessionActor,
+    servers: &ServerLaunch,
+    is_stored: bool,
+) -> impl Future<Output = Result<(ServerEnv, Option<ServerWatch>), Error>> + use<> {
+    let host = Arc::clone(&actor.host);
+    let services = actor.services.clone();
+    let has_servers = !servers.specs.is_empty();
+    let has_programs = turnwright_sandbox::can_confine()
+        && servers.specs.iter().any(ServerSpec::is_confined_program);
+    let commands = actor.commands.clone();
+    async move {
+        // A stored session has announced its commands already.
+        if !is_stored {
+            commands.rescan(&services.env).await;
+        }
+        // The servers must not read the database, which is only hidden once it exists.
+        if has_servers {
+            services.log().flush().written().await;
+        }
+        let preparing = spawn_blocking(move || {
+            let watch = has_programs.then(|| ServerWatch::begin(&services.env));
+            let ToolEnv { confinement, files, client, .. } = services.env.as_ref();
+            let rules = services.policy.get();
+            let env = host.server_env(confinement, files.roots(), &rules, has_servers);
+            (ServerEnv { supports_forms: client.supports_forms(), ..env }, watch)
+        });
+        preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })
+    }
+}
+
+impl Opening {
+    pub(super) fn new(
+        inbox: mpsc::Receiver<SessionMessage>,
+        cancelling: CancelFlag,
+        stop: CancellationToken,
+        start_after: CancellationToken,
+        cancel: CancellationToken,
+    ) -> Opening {
+        let early = EarlyMessages::default();
+        Opening { inbox, early, cancelling, stop, cancel, start_after }
+    }
+
+    /// Starts or restores the session, answers the opening request, and runs the session to its end.
+    pub(super) async fn start_and_run(
+        mut self,
+        mut actor: SessionActor,
+        origin: SessionOrigin,
+        options: Option<ClientOptions>,
+        servers: ServerLaunch,
+        opened: Completion<Vec<ConfigOption>>,
+    ) {
+        let is_copy = matches!(origin, SessionOrigin::Fork { .. });
+        let is_stored = matches!(origin, SessionOrigin::Stored { .. });
+        let start_after = self.start_after.clone();
+        let starting = async {
+            start_after.cancelled().await;
+            actor.start(origin, options).await
+        };
+        if let Err(error) = self.wait_for(starting).await {
+            // From now on the session is not found.
+            self.inbox.close();
+            if is_copy {
+                actor.delete_copy().await;
+            }
+            opened.complete(Err(error));
+            // Whoever waits for this session's end also waits for the end of the previous task.
+            start_after.cancelled().await;
+            return actor.close(self.inbox, self.early).await;
+        }
+        opened.complete(Ok(actor.announcements.settings()));
+        actor.host.store_client();
+        // The servers start after the answer, so that none delays it.
+        actor.announcements.delay_commands();
+        let preparing = prepare_servers(&actor, &servers, is_stored);
+        // A prompt that is cancelled here gets its answer after the commands, like every other prompt.
+        let prepared = self.wait_while(preparing, || actor.announce_commands()).await;
+        match prepared {
+            Ok((env, watch)) => {
+                let offers = actor.start_servers(servers, &env, watch);
+                if self.early.has_cancelled_prompt {
+                    // Only the first turn waits for the servers, and that one was cancelled.
+                    actor.services.tools.remote_tools().take_wait_limit();
+                }
+                actor.run(self.inbox, offers, self.early).await;
+            }
+            Err(_) => actor.close(self.inbox, self.early).await,
+        }
+    }
+
+    /// Waits for a part of the opening. Receives messages meanwhile.
+    async fn wait_for<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.wait_while(work, || ()).await
+    }
+
+    /// Waits for a part of the opening. Receives messages meanwhile, and calls `before_cancel` before a
+    /// prompt may be cancelled.
+    async fn wait_while<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Error>>,
+        mut before_cancel: impl FnMut(),
+    ) -> Result<T, Error> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(Error::Cancelled),
+                () = self.cancel.cancelled() => return Err(Error::Cancelled),
+                result = &mut work => return result,
+                message = self.inbox.recv() => message.ok_or(Error::Cancelled)?,
+            };
+            if matches!(message, SessionMessage::Cancel) {
+                self.cancelling.clear();
+            }
+            let is_cancel =
+                matches!(message, SessionMessage::Cancel | SessionMessage::CancelPrompt(_));
+            if is_cancel && self.early.has_prompts() {
+                before_cancel();
+            }
+            self.early.receive(message);
+        }
+    }
+
+    /// Answers everything, because the session cannot be loaded.
+    async fn fail(self, error: Error, opened: Completion<Vec<ConfigOption>>) {
+        let Opening { mut inbox, early, start_after, .. } = self;
+        inbox.close();
+        opened.complete(Err(error));
+        let closings = early.end(&mut inbox);
+        // Whoever waits for this session's end also waits for the end of the previous task.
+        start_after.cancelled().await;
+        for done in closings {
+            done.complete(Ok(()));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Loads what a session needs from the disk: folders, settings, rules, the model and the MCP servers. It
+//! blocks, so it runs off the runtime's thread; what it returns is turned into services without any I/O.
+
+use std::io;
+use std::mem::take;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{SessionOrigin, WantedSession};
+use crate::error::Error;
+use crate::session::SessionHost;
+use crate::session::effective_policy::{EffectivePolicy, command_confinement, resolve_policy_with};
+use crate::session::recorded_project::{recorded_project, recorded_roots, restore_project};
+use crate::session::servers::ServerLaunch;
+use crate::tools::{ConfinementSettings, report_unfinished};
+use crate::turn::{SpendingLimits, system_prompt};
+use turnwright_llm::{Model, ReasoningEffort};
+use turnwright_policy::permission::Mode;
+use turnwright_store::SessionLock;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::SessionId;
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::secret_file;
+use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::files::Roots;
+
+/// The most folders that a session may have besides its working folder.
+const MAX_FOLDERS: usize = 64;
+
+/// Everything that opening a session reads before the session exists.
+#[derive(Debug)]
+pub(super) struct LoadedSession {
+    pub(super) roots: Roots,
+    pub(super) policy: EffectivePolicy,
+    pub(super) confinement: ConfinementSettings,
+    /// Notices for the user.
+    pub(super) notices: Vec<String>,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) effort: ReasoningEffort,
+    pub(super) max_requests: u32,
+    pub(super) limits: SpendingLimits,
+    /// The instructions for the model without those of the client.
+    pub(super) system_prompt: Arc<str>,
+    pub(super) servers: ServerLaunch,
+    /// The lock of a new session. A stored session's lock is taken when its previous task has ended.
+    pub(super) lock: Option<SessionLock>,
+}
+
+impl SessionHost {
+    /// Loads everything that a session needs. Blocks.
+    pub(super) fn load_session(&self, wanted: WantedSession) -> Result<LoadedSession, Error> {
+        let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
+        let is_stored = matches!(origin, SessionOrigin::Stored { .. });
+        let mut gone = Vec::new();
+        let named = match self.recording().playback() {
+            Some(playback) => {
+                let others = &folders[..folders.len().min(MAX_FOLDERS)];
+                recorded_roots(playback.project(), &cwd, others)
+            }
+            None => roots(&cwd, &folders, is_stored, &mut gone)?,
+        };
+        let roots = self.with_own_folders(&id, named);
+        let mut notices = Vec::new();
+        let (mut policy, confinement) = self.load_policy(&id, &roots, &mut notices);
+        notices.extend(gone);
+        let model = self.model()?;
+        let specs = servers.into_iter().chain(take(&mut policy.servers)).collect();
+        let servers = self.load_servers(specs, roots.real_cwd());
+        let agent = self.config().agent();
+        Ok(LoadedSession {
+            effort: self.config().effort(),
+            max_requests: self.config().max_turn_requests(),
+            limits: self.spending_limits(),
+            system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
+            // No one else can have the lock of a new identifier.
+            lock: (!is_stored).then(|| self.store().lock_session(&id)).transpose()?,
+            roots,
+            policy,
+            confinement,
+            notices,
+            model,
+            servers,
+        })
+    }
+
+    /// The limits of the settings and of the command line. Reads files.
+    fn spending_limits(&self) -> SpendingLimits {
+        let settings = self.config().limits();
+        let mut limits = SpendingLimits::new(settings.stop_loops);
+        for (name, number) in &settings.numbers {
+            limits.set(name, *number);
+        }
+        limits
+    }
+
+    /// The folders of a session together with our own. Opening a session in the home folder must not give the
+    /// model access to the keys or the permission rules.
+    pub(super) fn with_own_folders(&self, id: &SessionId, roots: Roots) -> Roots {
+        let paths = &self.config().paths;
+        roots
+            .with_private_folder(&paths.config)
+            .with_private_folder(&paths.state)
+            .with_readable_folder(&Jobs::output_folder(&paths.state, id))
+    }
+
+    /// Loads the settings and rules for these folders, and adds what the user has to know about them to
+    /// `notices`. Blocks.
+    pub(super) fn load_policy(
+        &self,
+        id: &SessionId,
+        roots: &Roots,
+        notices: &mut Vec<String>,
+    ) -> (EffectivePolicy, ConfinementSettings) {
+        let refused = self.reload_settings().err();
+        let paths = &self.config().paths;
+        secret_file::learn_shared(&paths.state);
+        let playback = self.recording().playback();
+        // A replay reads nothing of the project, even if there is one.
+        let nowhere = paths.state.join("project");
+        let project_folder = playback.map_or(roots.real_cwd(), |_| &nowhere);
+        self.record_or_restore_project(id, roots, project_folder);
+        let mut policy = resolve_policy_with(self.config(), &self.trust, roots, project_folder);
+        let missing = match playback {
+            Some(playback) => {
+                policy.rules.can_confine = playback.could_confine();
+                // It may have been so where the recording was made, and its answers tell.
+                policy.rules.protected_exposed = || false;
+                playback.missing_sandbox().to_owned()
+            }
+            None => missing_sandbox(),
+        };
+        let is_missing = !policy.rules.can_confine && policy.mode != Mode::Full;
+        notices.extend(paths.note.as_ref().map(|note| format!("{note}.")));
+        notices.extend(policy.notice());
+        notices.extend(is_missing.then(|| sandbox_notice(&missing)));
+        notices.extend(
+            refused.map(|error| format!("The models of the settings cannot be used: {error}.")),
+        );
+        let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
+        if playback.is_none() {
+            notices.extend(report_unfinished(&confinement, roots));
+        }
+        (policy, confinement)
+    }
+
+    /// Records the facts that decide about the project's questions, or takes them from the recording.
+    fn record_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
+        let config = self.config();
+        let recorder = self.recording().recorder();
+        if recorder.is_on() {
+            let project = recorded_project(config, &self.trust, roots);
+            recorder.record_project(id, project);
+        }
+        if let Some(playback) = self.recording().playback() {
+            let project = playback.project();
+            let cwd = roots.real_cwd();
+            let restored = restore_project(config, &self.trust, project, cwd, project_folder);
+            if let Err(error) = restored {
+                tracing::error!(%error, "the recorded project could not be restored");
+            }
+        }
+    }
+}
+
+/// Names what the sandbox lacks here; empty if it lacks nothing.
+fn missing_sandbox() -> String {
+    if turnwright_sandbox::can_confine() {
+        return String::new();
+    }
+    turnwright_sandbox::sandbox_support().missing.join(" ")
+}
+
+/// The notice for a session that starts without a sandbox.
+fn sandbox_notice(why: &str) -> String {
+    format!(
+        "The sandbox is not available here. {why} In `auto` mode you are asked about commands as in `auto-edit`."
+    )
+}
+
+fn gone_notice(folder: &Path) -> String {
+    format!(
+        "The folder `{}` does not exist any more. The conversation can be read, and nothing can be done there.",
+        escape_hidden_line(&folder.to_string_lossy())
+    )
+}
+
+/// The folders of a session. Folders of a stored session may be gone; notices about them are added to `gone`.
+fn roots(
+    cwd: &Path,
+    folders: &[PathBuf],
+    is_stored: bool,
+    gone: &mut Vec<String>,
+) -> Result<Roots, Error> {
+    if !cwd.is_absolute() {
+        let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
+        return Err(Error::InvalidParams(text));
+    }
+    let is_gone = |error: &io::Error| is_stored && error.kind() == io::ErrorKind::NotFound;
+    let mut roots = match Roots::new(cwd) {
+        Err(error) if is_gone(&error) => {
+            gone.push(gone_notice(cwd));
+            Roots::gone(cwd)
+        }
+        roots => roots.map_err(|error| Error::InvalidFolder {
+            path: cwd.to_path_buf(),
+            why: io_error_text(&error),
+        })?,
+    };
+    if folders.len() > MAX_FOLDERS {
+        let text = format!("`additionalDirectories` has more than {MAX_FOLDERS} entries");
+        return Err(Error::InvalidParams(text));
+    }
+    for folder in folders {
+        if !folder.is_absolute() {
+            return Err(unusable_folder(folder, "it is not an absolute path"));
+        }
+        roots = match roots.clone().with_folder(folder) {
+            Err(error) if is_gone(&error) => {
+                gone.push(gone_notice(folder));
+                roots
+            }
+            more => more.map_err(|error| unusable_folder(folder, &error.to_string()))?,
+        };
+    }
+    Ok(roots)
+}
+
+fn unusable_folder(folder: &Path, why: &str) -> Error {
+    let text = format!("`additionalDirectories`: `{}` cannot be used: {why}", folder.display());
+    Error::InvalidParams(text)
+}

@@ -1,0 +1,128 @@
+//! Makes the services of a session from what was loaded for it.
+
+use std::mem::take;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ClientSide;
+use super::load::LoadedSession;
+use crate::session::SessionHost;
+use crate::session::effective_policy::EffectivePolicy;
+use crate::tools::{ConfinementSettings, HelperSet, RemoteTools, SharedRules, ToolEnv, Toolbox};
+use crate::turn::{
+    AdmissionQueue, AnnouncedMode, CacheGuard, CancellableCalls, FolderInstructions, ModelFinder,
+    SharedChecks, SharedModelSelection, SharedSpending, StandaloneCalls, TurnServices,
+};
+use turnwright_policy::permission::{Mode, SharedMode};
+use turnwright_store::SessionLog;
+use turnwright_types::client::{Client, CommandDisplay};
+use turnwright_types::ids::SessionId;
+use turnwright_workspace::files::{Files, Roots, SessionTmp};
+
+impl SessionHost {
+    /// Creates the services of a session.
+    pub(super) fn turn_services(
+        self: &Arc<Self>,
+        id: SessionId,
+        loaded: LoadedSession,
+        client: ClientSide,
+    ) -> TurnServices {
+        let LoadedSession { roots, mut policy, confinement, model, effort, .. } = loaded;
+        let checks = SharedChecks::default();
+        checks.set(take(&mut policy.checks));
+        let log = SessionLog::new(self.store().clone(), id.clone());
+        let mut env = self.tool_env(id, roots, policy, confinement, client);
+        env.log = log;
+        let host = Arc::clone(self);
+        TurnServices {
+            spending: SharedSpending::default(),
+            queue: AdmissionQueue::default(),
+            cancellable: CancellableCalls::default(),
+            models: ModelFinder::new(move |name| host.model_named(name)),
+            system_prompt: loaded.system_prompt,
+            selection: SharedModelSelection::new(model, effort),
+            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
+            mode: env.mode.clone(),
+            policy: env.rules.clone(),
+            env: Arc::new(env),
+            announced_mode: AnnouncedMode::default(),
+            folder_instructions: FolderInstructions::default(),
+            checks,
+            max_requests: loaded.max_requests,
+            cache_guard: CacheGuard::default(),
+            limits: loaded.limits,
+            truncation_reported: Arc::default(),
+            small_window_told: Arc::default(),
+            assumed_window_told: Arc::default(),
+            base_url_reported: Arc::default(),
+            context_missing: Arc::default(),
+        }
+    }
+
+    /// Creates a runner for calls without a conversation, for clients of our own MCP server. It
+    /// follows the policy of these folders and stores nothing. Also returns the notices for the
+    /// user. Blocks.
+    pub(crate) fn standalone_calls(
+        &self,
+        roots: Roots,
+        client: Arc<dyn Client>,
+        mode: Option<Mode>,
+    ) -> (StandaloneCalls, Vec<String>) {
+        self.prepare_for_commands();
+        let id = SessionId::random();
+        let own_roots = self.with_own_folders(&id, roots);
+        let mut notices = Vec::new();
+        let (policy, confinement) = self.load_policy(&id, &own_roots, &mut notices);
+        let client = ClientSide { client, buffers: None, display: CommandDisplay::default() };
+        let env = self.tool_env(id, own_roots, policy, confinement, client);
+        let shared = env.mode.clone();
+        if let Some(mode) = mode {
+            shared.set(mode);
+        }
+        let rules = env.rules.clone();
+        (StandaloneCalls::new(env, shared, rules), notices)
+    }
+
+    /// Creates the environment of the tools in these folders.
+    fn tool_env(
+        &self,
+        id: SessionId,
+        roots: Roots,
+        policy: EffectivePolicy,
+        confinement: ConfinementSettings,
+        ClientSide { client, buffers, display }: ClientSide,
+    ) -> ToolEnv {
+        let mode = SharedMode::new(policy.mode, policy.max_mode);
+        let rules = SharedRules::default();
+        rules.set(policy.rules);
+        let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
+        let environment = self.environment.clone();
+        let shared = Arc::clone(&self.shared_env);
+        let mut env = ToolEnv::new(id, files, environment, client, display, shared);
+        env.mode = mode;
+        env.rules = rules;
+        env.confinement = confinement;
+        env.helpers = HelperSet::new(policy.helper_types);
+        env
+    }
+}
+
+/// The folders of a session. Its commands get their own `/tmp` where the sandbox can provide one.
+fn with_session_tmp(
+    roots: Roots,
+    confinement: &ConfinementSettings,
+    mode: &SharedMode,
+    rules: &SharedRules,
+) -> Roots {
+    let tmp = Path::new("/tmp");
+    if confinement.writable.iter().any(|path| tmp.starts_with(path)) {
+        return roots;
+    }
+    let mode = mode.clone();
+    let rules = rules.clone();
+    roots.with_session_tmp(SessionTmp::new(move || {
+        mode.get() != Mode::Full
+            && rules.get().can_confine
+            && turnwright_sandbox::namespace_support().mounts
+    }))
+}

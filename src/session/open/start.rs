@@ -1,0 +1,218 @@
+//! Starts a session: creates its row in the store, or loads the stored conversation. Then its MCP servers.
+
+use std::mem::take;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::client_options::{ClientOptions, restore_client_options};
+use super::restore::{RestoredSession, restore_session};
+use crate::error::{Error, error_chain};
+use crate::session::SessionOrigin;
+use crate::session::actor::SessionActor;
+use crate::session::commands::record::stored_conversation;
+use crate::session::servers::ServerLaunch;
+use crate::session::undo::undo_news;
+use crate::tools::ServerWatch;
+use tokio::task::spawn_blocking;
+use turnwright_llm::ReasoningEffort;
+use turnwright_mcp::ServerEnv;
+use turnwright_policy::permission::Mode;
+use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_types::ids::SessionId;
+use turnwright_types::update::Update;
+
+impl SessionActor {
+    /// Creates or loads the session. All updates that this sends precede the answer to the opening
+    /// request.
+    pub(super) async fn start(
+        &mut self,
+        origin: SessionOrigin,
+        options: Option<ClientOptions>,
+    ) -> Result<(), Error> {
+        let host = Arc::clone(&self.host);
+        if !self.lifecycle.is_locked() {
+            let taking = host.store().lock_session_when_released(&self.services.env.session);
+            self.lifecycle.hold(taking.await?);
+        }
+        match origin {
+            SessionOrigin::New => {
+                let row = self.row();
+                // Nothing has been said yet that could be lost. Listing the sessions waits for this
+                // write.
+                self.services.log().create_session(row).in_background();
+                match options {
+                    Some(options) => options.set(&mut self.services, &mut self.announcements),
+                    None => Ok(()),
+                }
+            }
+            SessionOrigin::Stored { replay } => {
+                self.restore(replay, options).await?;
+                self.record_stored(None).await;
+                self.commands.rescan(&self.services.env).await;
+                self.announce_commands();
+                Ok(())
+            }
+            SessionOrigin::Fork { source } => {
+                let host = Arc::clone(&self.host);
+                let to = self.services.env.session.clone();
+                let from = source.clone();
+                let copying = host.store().write(Durability::ProcessCrash, move |connection| {
+                    sessions::fork(connection, &from, &to)
+                });
+                match copying.await {
+                    Ok(()) => {
+                        self.restore(false, options).await?;
+                        self.record_stored(Some(source)).await;
+                        Ok(())
+                    }
+                    Err(StoreError::NoSuchSession) => {
+                        Err(Error::SessionNotFound(source.to_string()))
+                    }
+                    Err(error) => Err(Error::Store(error)),
+                }
+            }
+        }
+    }
+
+    fn row(&self) -> SessionRow {
+        let env = &self.services.env;
+        let selection = self.services.selection.get();
+        let id = env.session.clone();
+        let cwd = env.files.roots().cwd().to_path_buf();
+        SessionRow {
+            real_cwd: env.files.roots().real_cwd().to_path_buf(),
+            additional_folders: env
+                .files
+                .roots()
+                .additional_folders()
+                .map(Path::to_path_buf)
+                .collect(),
+            mode: Some(self.services.mode.get().id().to_owned()),
+            model: Some(selection.model.name().to_owned()),
+            effort: Some(selection.effort.id().to_owned()),
+            ..SessionRow::new(id, cwd)
+        }
+    }
+
+    /// Records the conversation that the session begins with. A copied conversation is recorded as its
+    /// source's, which a replay copies again.
+    async fn record_stored(&mut self, source: Option<SessionId>) {
+        let recorder = self.host.recording().recorder();
+        if !recorder.is_on() {
+            return;
+        }
+        let id = &self.services.env.session;
+        let mut stored = stored_conversation(self.host.store(), id).await;
+        if let (Ok(stored), Some(source)) = (&mut stored, source) {
+            stored["session"]["id"] = source.as_str().into();
+        }
+        recorder.record_stored(id, stored);
+    }
+
+    /// Deletes the copy that was made for a session that could not be opened.
+    pub(super) async fn delete_copy(&mut self) {
+        let id = self.services.env.session.clone();
+        let deleting = self
+            .host
+            .store()
+            .write(Durability::ProcessCrash, move |connection| sessions::delete(connection, &id));
+        deleting.await.ok();
+    }
+
+    async fn restore(&mut self, replay: bool, options: Option<ClientOptions>) -> Result<(), Error> {
+        let host = Arc::clone(&self.host);
+        let services = self.services.clone();
+        let id = services.env.session.clone();
+        let stop = self.lifecycle.stop.clone();
+        let restored = restore_session(host.store(), &services, &id, replay, &stop).await?;
+        let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
+        self.context.unfinished = unfinished;
+        self.context.unsent.add(ended_work);
+        // Job numbers continue after the last identifier, so that no number is used twice.
+        self.services.env.jobs.continue_numbering_after(history.minted);
+        self.history = history;
+        self.services.log().set_session_row(row.clone());
+        restore_client_options(
+            client_options.as_deref(),
+            options,
+            &mut self.services,
+            &mut self.announcements,
+        )?;
+        self.title.is_set = row.title.is_some();
+        self.save_new_folders(&row).await;
+        self.context.undo_news.set(undo_news(host.store(), &id).await);
+        self.restore_settings(&row).await;
+        self.services.restore_announced_mode(&self.history);
+        if replay {
+            let title = row.title.clone();
+            let updated = row.updated_at;
+            self.services.client().update(Update::SessionInfo { title, updated });
+            self.services.client().update(Update::Mode(self.services.mode.get().id()));
+        }
+        self.refresh_settings();
+        Ok(())
+    }
+
+    /// Stores the session's folders if it was opened elsewhere than it was left (R-LOAD-5).
+    async fn save_new_folders(&mut self, row: &SessionRow) {
+        let now = self.row();
+        if (&now.cwd, &now.real_cwd, &now.additional_folders)
+            == (&row.cwd, &row.real_cwd, &row.additional_folders)
+        {
+            return;
+        }
+        self.context.folders_changed = true;
+        let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
+        let moving = self.host.store().write(Durability::ProcessCrash, move |connection| {
+            sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)
+        });
+        // Stored before the client is told that the session is open, so that a list shows the new
+        // folders.
+        moving.await.ok();
+    }
+
+    /// Restores mode, effort and model of the stored session, as far as they are available.
+    async fn restore_settings(&mut self, row: &SessionRow) {
+        let most = self.services.mode.max_mode();
+        if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
+            self.services.mode.set(mode);
+        }
+        if let Some(effort) = row.effort.as_deref().and_then(ReasoningEffort::parse) {
+            self.services.selection.set_effort(effort);
+        }
+        let now = self.services.selection.get().model.name().to_owned();
+        let Some(name) = row.model.clone().filter(|name| *name != now) else { return };
+        let host = Arc::clone(&self.host);
+        let wanted = name.clone();
+        match spawn_blocking(move || host.model_named(&wanted)).await {
+            Ok(Ok(model)) => self.services.selection.restore_model(model),
+            Ok(Err(error)) => self.announcements.add_notices([format!(
+                "This session used {name}, which is not available now: {}. It continues with \
+                 {now}.",
+                error_chain(&error)
+            )]),
+            Err(error) => tracing::error!(%error, "the model was not found"),
+        }
+    }
+
+    /// Starts the servers. The returned notifier fires when their state changes.
+    pub(super) fn start_servers(
+        &mut self,
+        mut launch: ServerLaunch,
+        env: &ServerEnv,
+        watch: Option<ServerWatch>,
+    ) -> Arc<Notify> {
+        self.announcements.add_notices(take(&mut launch.notices));
+        let remote_tools = self.services.tools.remote_tools().clone();
+        let servers =
+            self.host.launch_servers(&launch, env, remote_tools, self.services.env.session.clone());
+        if let Some(watch) = watch {
+            self.services.env.guard.watch_servers(watch.of(servers.confined_programs()));
+        }
+        let changes = servers.changes();
+        self.servers = Some(servers);
+        changes
+    }
+}

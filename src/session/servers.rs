@@ -1,0 +1,227 @@
+//! The MCP servers of a session: those of the client, of the settings and of the project.
+
+mod sandbox;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{SessionHost, effective_policy};
+use crate::config::{Config, McpServerSettings, McpSettings};
+use crate::mcp::SessionServers;
+use crate::tools::RemoteTools;
+use turnwright_mcp::{
+    ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState, ServerTimeouts,
+    ToolFilter,
+};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::ids::SessionId;
+use turnwright_types::redact;
+use turnwright_workspace::files::Roots;
+
+/// The MCP servers that a session starts.
+#[derive(Debug, Default)]
+pub(super) struct ServerLaunch {
+    pub(super) specs: Vec<ServerSpec>,
+    /// How long the first turn waits for them.
+    wait: Duration,
+    /// Notices about invalid servers of the settings.
+    pub(super) notices: Vec<String>,
+}
+
+/// The servers of the settings, and notices about invalid ones.
+fn settings(config: &Config) -> (McpSettings, Vec<String>) {
+    let mut settings = config.mcp_settings();
+    let secrets = settings.secrets.iter().map(|secret| secret.expose().to_owned());
+    if let Err(error) = redact::register_keys(secrets) {
+        let refused = settings.servers.drain(..).map(|server| (server.name, error.to_string()));
+        settings.broken.extend(refused);
+    }
+    let notices = settings
+        .broken
+        .iter()
+        .map(|(name, why)| {
+            format!(
+                "The MCP server {} of the settings is not used: {why}.",
+                escape_hidden_line(name)
+            )
+        })
+        .collect();
+    (settings, notices)
+}
+
+/// The client's servers, and those of the settings with other names.
+fn with_configured(
+    servers: Vec<ServerSpec>,
+    settings: &McpSettings,
+    folder: &Path,
+) -> Vec<ServerSpec> {
+    let configured = settings.servers.iter().map(|server| configured(server, folder));
+    servers.into_iter().chain(configured).collect()
+}
+
+fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
+    let usual = ServerTimeouts::default();
+    let call = server.idle_call_timeout.unwrap_or(usual.call);
+    ServerSpec {
+        timeouts: ServerTimeouts {
+            start: server.start_timeout,
+            call,
+            call_total: server.max_call_time.unwrap_or(usual.call_total).max(call),
+        },
+        sandbox: ServerSandbox {
+            is_enabled: server.sandbox,
+            network: server.network,
+            write: server.write.iter().map(|path| folder.join(path)).collect(),
+            read: server.read.iter().map(|path| folder.join(path)).collect(),
+        },
+        is_shared: server.is_shared,
+        tool_filter: ToolFilter {
+            only: server.tools.clone(),
+            without: server.without_tools.clone(),
+        },
+        ..ServerSpec::new(server.name.clone(), ServerSource::User, server.transport.clone())
+    }
+}
+
+/// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
+/// project's.
+fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
+    servers.sort_by_key(|server| match server.source {
+        ServerSource::Client => 0,
+        ServerSource::User => 1,
+        ServerSource::Project => 2,
+    });
+    let mut names = HashSet::new();
+    // The editor may give two servers the same name.
+    servers.retain(|server| {
+        names.insert(server.name.clone()) || server.source == ServerSource::Client
+    });
+    servers
+}
+
+/// The result of connecting to a server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerCheck {
+    pub name: String,
+    /// The facts about the server, or why it cannot be used.
+    pub outcome: Result<ServerInfo, ServerProblem>,
+    pub took: Duration,
+}
+
+/// The reason why a server of the settings cannot be used, in words.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ServerProblem(String);
+
+/// The facts about a connected server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerInfo {
+    /// Its title, as it states it.
+    pub title: String,
+    /// The protocol revision in use.
+    pub revision: String,
+    /// The number of its tools that are used.
+    pub tools: usize,
+    pub prompts: usize,
+}
+
+impl SessionHost {
+    /// Adds the servers of the settings that have other names. Blocks.
+    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
+        let (settings, notices) = settings(self.config());
+        let specs = unique_by_name(with_configured(servers, &settings, folder));
+        ServerLaunch { specs, wait: settings.wait, notices }
+    }
+
+    /// Starts the MCP servers of a session.
+    pub(super) fn launch_servers(
+        &self,
+        launch: &ServerLaunch,
+        env: &ServerEnv,
+        remote_tools: RemoteTools,
+        session: SessionId,
+    ) -> SessionServers {
+        let ServerLaunch { specs, wait, .. } = launch;
+        let recording = (self.recording(), session);
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
+    }
+
+    /// Connects to each server of the settings as a session in this folder would.
+    pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
+        let broken = self.config().mcp_settings().broken.into_iter();
+        let mut checks: Vec<_> = broken.map(|(name, why)| unusable(name, why)).collect();
+        let roots = match Roots::new(folder) {
+            Ok(roots) => roots,
+            Err(error) => {
+                checks.push(unusable(folder.display().to_string(), error.to_string()));
+                return checks;
+            }
+        };
+        let policy = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
+        let confinement =
+            effective_policy::command_confinement(self.config(), &policy, roots.real_cwd());
+        let launch = self.load_servers(Vec::new(), roots.real_cwd());
+        let env = self.server_env(&confinement, &roots, &policy.rules, true);
+        // Without a session nothing is recorded.
+        let no_session = SessionId::from("");
+        let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
+        let times = servers.wait_until_settled().await;
+        checks.extend(servers.states().into_iter().zip(times).map(|((spec, state), took)| {
+            ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
+        }));
+        servers.close().await;
+        checks
+    }
+}
+
+fn unusable(name: String, why: String) -> ServerCheck {
+    ServerCheck { name, outcome: Err(ServerProblem(why)), took: Duration::ZERO }
+}
+
+fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, ServerProblem> {
+    match &state.phase {
+        ServerPhase::Ready => Ok(ServerInfo {
+            title: state.title.clone(),
+            revision: state.revision.clone(),
+            tools: state
+                .tools
+                .iter()
+                .filter(|listed| spec.tool_filter.matches(&listed.tool.name))
+                .count(),
+            prompts: state.prompts.len(),
+        }),
+        ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),
+        ServerPhase::NeedsLogin => Err(ServerProblem(spec.login_instructions())),
+        ServerPhase::Starting | ServerPhase::Stopped => {
+            Err(ServerProblem("it has ended".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_mcp::ServerTransport;
+
+    #[test]
+    fn of_a_name_the_editors_server_counts_then_the_users() {
+        let spec = |source, command: &str| {
+            let command = command.into();
+            let reach =
+                ServerTransport::Stdio { command, arguments: Vec::new(), environment: Vec::new() };
+            ServerSpec::new("notes", source, reach)
+        };
+        let all = vec![
+            spec(ServerSource::Project, "p"),
+            spec(ServerSource::User, "u"),
+            spec(ServerSource::Client, "c"),
+            ServerSpec { name: "other".to_owned(), ..spec(ServerSource::Project, "p") },
+        ];
+        let servers = unique_by_name(all.clone());
+        let left: Vec<_> =
+            servers.iter().map(|server| (server.name.as_str(), server.source)).collect();
+        assert_eq!(left, [("notes", ServerSource::Client), ("other", ServerSource::Project)]);
+        assert_eq!(unique_by_name(all[..2].to_vec())[0].source, ServerSource::User);
+    }
+}

@@ -92,7 +92,8 @@ impl Config {
     ) -> Result<String, ConfigError> {
         let schema = schema::root();
         let node = schema::find(&schema, path).map_err(|place| unknown(key, path, &place))?;
-        if typed.iter().any(|word| looks_like_key(word) || self.holds_known_key(word)) {
+        let known_keys = self.snapshot().secrets();
+        if typed.iter().any(|word| looks_like_key(word) || holds_known_key(word, &known_keys)) {
             return Err(ConfigError::new(format!(
                 "The value of `{key}` looks like a key, and keys do not belong in the file: put it into a \
              variable or a file that `key_env` or `key_file` names"
@@ -116,12 +117,6 @@ impl Config {
         })
     }
 
-    /// Returns true if a text contains a key of this process.
-    fn holds_known_key(&self, text: &str) -> bool {
-        let secrets = self.secrets();
-        secrets.iter().any(|key| key.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(key.as_str()))
-    }
-
     fn overriding_variable(&self, key: &str) -> Option<&'static str> {
         let row = ConfigFile::ROWS.iter().find(|row| row.key == key)?;
         self.variables.get(row.variable).map(|_| row.variable)
@@ -133,6 +128,11 @@ impl SettingChange {
     pub(crate) fn save(&self) -> io::Result<()> {
         private_file::write(&self.path, self.text.as_bytes())
     }
+}
+
+/// Returns true if a text contains one of the keys of this process.
+fn holds_known_key(text: &str, keys: &[String]) -> bool {
+    keys.iter().any(|key| key.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(key.as_str()))
 }
 
 fn is_variable_name(text: &str) -> bool {

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde::Deserialize;
 
 use super::table::{Row, SettingType, settings};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, SettingsSnapshot};
 
 /// The limits of turns and sessions.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,20 +91,22 @@ fn is_limit(number: f64) -> bool {
     number.is_finite() && number > 0.0
 }
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// The limits of turns and sessions. A flag takes precedence over the file.
     pub(crate) fn limits(&self) -> LimitSettings {
-        let section = self.file.load().map(|file| file.limits).unwrap_or_default();
+        let section = self.file().map(|file| file.limits).unwrap_or_default();
         let of_file = section
             .numbers()
             .filter(|limit| is_limit(limit.1))
             .map(|(name, number)| (name.to_owned(), number));
         LimitSettings {
             stop_loops: section.stop_loops.unwrap_or(true),
-            numbers: of_file.chain(self.flags.limits.iter().cloned()).collect(),
+            numbers: of_file.chain(self.config.flags.limits.iter().cloned()).collect(),
         }
     }
+}
 
+impl Config {
     /// The limit of requests in one turn that the flag sets.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
     pub(super) fn requests_flag(&self) -> Option<u32> {

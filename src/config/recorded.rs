@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE};
 use super::file::ConfigFile;
 use super::{
-    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, UserFile,
+    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, SettingsSnapshot,
+    UserFile,
 };
 use turnwright_types::private_file;
 use turnwright_types::redact;
@@ -31,25 +32,27 @@ impl Config {
     pub(crate) fn record_path(&self) -> Option<PathBuf> {
         self.variables.get(RECORD_VARIABLE).map(PathBuf::from)
     }
+}
 
+impl SettingsSnapshot<'_> {
     /// The settings that a replay needs. Blocks.
     pub(crate) fn recorded_facts(&self) -> Value {
-        let keys: Vec<_> = self.variables.keys.keys().collect();
-        let variables: Map<_, _> = recorded_variables()
-            .map(|name| (name.to_owned(), json!(self.variables.get(name))))
+        let Config { paths, flags, variables, .. } = self.config;
+        let keys: Vec<_> = variables.keys.keys().collect();
+        let settings: Map<_, _> = recorded_variables()
+            .map(|name| (name.to_owned(), json!(variables.get(name))))
             .collect();
-        let limits: Vec<_> =
-            self.flags.limits.iter().map(|limit| json!([limit.0, limit.1])).collect();
+        let limits: Vec<_> = flags.limits.iter().map(|limit| json!([limit.0, limit.1])).collect();
         json!({
-            "variables": variables,
+            "variables": settings,
             "flags": {
-                "model": self.flags.model, "base_url": self.flags.base_url, "limits": limits,
+                "model": flags.model, "base_url": flags.base_url, "limits": limits,
             },
             "keys": keys,
-            "folders": { "config": self.paths.config, "state": self.paths.state },
+            "folders": { "config": paths.config, "state": paths.state },
             "files": {
-                SETTINGS: replayable_settings(&read_redacted(self.user_file_path())),
-                LOGIN: read_redacted(&Logins::path(&self.paths)),
+                SETTINGS: replayable_settings(&read_redacted(self.config.user_file_path())),
+                LOGIN: read_redacted(&Logins::path(paths)),
             },
             "profile": self.recorded_profile(),
         })
@@ -60,10 +63,12 @@ impl Config {
         let Ok(Provider::Endpoint(endpoint)) = self.provider() else { return None };
         let base_url = endpoint.base_url.clone();
         let model = endpoint.model.clone()?;
-        let learned = ModelProfiles::new(&self.paths).load(&base_url, &model)?;
+        let learned = ModelProfiles::new(&self.config.paths).load(&base_url, &model)?;
         Some(json!({ "base_url": base_url, "model": model, "learned": learned }))
     }
+}
 
+impl Config {
     /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
     pub(crate) fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);

@@ -318,11 +318,12 @@ mod tests {
         let variables = EnvironmentVariables::default();
         let file = UserFile::at_default_path(&paths);
         let config = Config::new(variables, Flags::default(), file, paths);
+        let settings = config.snapshot();
         let schema = root();
         for (place, value) in [
-            ("/properties/list_models", json!(config.list_models())),
-            ("/properties/acp/properties/v2", json!(config.allows_acp_v2())),
-            ("/properties/limits/properties/stop_loops", json!(config.limits().stop_loops)),
+            ("/properties/list_models", json!(settings.list_models())),
+            ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
+            ("/properties/limits/properties/stop_loops", json!(settings.limits().stop_loops)),
         ] {
             assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
         }

@@ -8,7 +8,8 @@ use super::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MODEL_VARIA
 use super::file::ConfigFile;
 use super::table::{Row, SettingType, full_key};
 use super::{
-    Config, EndpointSettings, Logins, PermissionSection, Provider, StoredLogin, request_fields,
+    Config, EndpointSettings, Logins, PermissionSection, Provider, SettingsSnapshot, StoredLogin,
+    request_fields,
 };
 
 /// A setting with its effective value.
@@ -34,19 +35,19 @@ impl EffectiveSetting {
 
 pub(super) const BUILT_IN: &str = "built in";
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// All effective settings. The value of an invalid one is the error message.
     pub(crate) fn settings(&self) -> Vec<EffectiveSetting> {
-        let file = match self.file.load() {
+        let file = match self.file() {
             Ok(file) => file,
-            Err(error) => return vec![EffectiveSetting::new("file", &error, self.file_path())],
+            Err(error) => return vec![self.of_file("file", &error)],
         };
-        let mut settings = self.model_settings(&file);
-        settings.extend(self.other_settings(&file));
+        let mut settings = self.model_settings(file);
+        settings.extend(self.other_settings(file));
         for (name, section) in &file.providers {
             // Base URL and key do not depend on the model.
             let model = section.models.first().map_or("-", String::as_str);
-            let named = self.sources(&file).provider(Some(&format!("{name}/{model}")));
+            let named = self.sources(file).provider(Some(&format!("{name}/{model}")));
             let value = match named {
                 Ok(Provider::Endpoint(endpoint)) => {
                     format!("{}, key {}", endpoint.redacted_url(), key_state(&endpoint))
@@ -54,107 +55,82 @@ impl Config {
                 Ok(_) => "nothing".to_owned(),
                 Err(error) => error.to_string(),
             };
-            settings.push(EffectiveSetting::new(
-                &format!("providers.{name}"),
-                &value,
-                self.file_path(),
-            ));
+            settings.push(self.of_file(&format!("providers.{name}"), &value));
         }
         for (place, fields) in file.request_tables().iter().filter(|table| !table.1.is_empty()) {
             let value = request_fields::describe(fields);
-            let key = format!("{place}.request");
-            settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
+            settings.push(self.of_file(&format!("{place}.request"), &value));
         }
-        settings.extend(self.logins().all().iter().map(|login| self.login_setting(login)));
-        if let Some(seconds) = file.mcp.wait() {
-            settings.push(EffectiveSetting::new("mcp.wait_seconds", &seconds, self.file_path()));
-        }
+        settings.extend(self.logins.all().iter().map(|login| self.login_setting(login)));
+        settings.extend(file.mcp.wait().map(|wait| self.of_file("mcp.wait_seconds", &wait)));
         let servers = file.mcp.descriptions().into_iter();
         settings.extend(servers.map(|(name, value)| {
-            let name = format!("mcp.servers.{}", name.escape_debug());
-            EffectiveSetting::new(&name, &value, self.file_path())
+            self.of_file(&format!("mcp.servers.{}", name.escape_debug()), &value)
         }));
         settings
     }
 
+    fn of_file(&self, name: &str, value: &(impl ToString + ?Sized)) -> EffectiveSetting {
+        EffectiveSetting::new(name, value, self.config.file_path())
+    }
+
     fn model_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
+        let model = |name: &str, is_section| {
+            EffectiveSetting::new("model", name, self.model_origin(file, is_section))
+        };
         let endpoint = match self.provider() {
             Ok(Provider::Endpoint(endpoint)) => endpoint,
-            Ok(Provider::Offline) => {
-                return vec![EffectiveSetting::new(
-                    "model",
-                    "offline",
-                    self.model_origin(file, false),
-                )];
-            }
+            Ok(Provider::Offline) => return vec![model("offline", false)],
             Ok(Provider::Unconfigured) => {
-                let named = self.model_without_provider().unwrap_or_else(|| "none".to_owned());
-                return vec![EffectiveSetting::new(
-                    "model",
-                    &named,
-                    self.model_origin(file, false),
-                )];
+                let named = self.model_without_provider();
+                return vec![model(named.as_deref().unwrap_or("none"), false)];
             }
-            Err(error) => {
-                return vec![EffectiveSetting::new("model", &error, self.model_origin(file, true))];
-            }
+            Err(error) => return vec![model(&error.to_string(), true)],
         };
-        let model = endpoint.full_name().unwrap_or_else(|| "none".to_owned());
+        let url = endpoint.redacted_url();
         let mut settings = vec![
-            EffectiveSetting::new(
-                "model",
-                &model,
-                self.model_origin(file, endpoint.name.is_some()),
-            ),
-            EffectiveSetting::new(
-                "base_url",
-                &endpoint.redacted_url(),
-                self.base_url_origin(file, &endpoint),
-            ),
+            model(endpoint.full_name().as_deref().unwrap_or("none"), endpoint.name.is_some()),
+            EffectiveSetting::new("base_url", &url, self.base_url_origin(file, &endpoint)),
             EffectiveSetting::new("key", key_state(&endpoint), key_origin(&endpoint)),
         ];
         if let Some(window) = endpoint.window {
-            let variable = (self.context_window().is_some(), CONTEXT_WINDOW_VARIABLE);
-            let from = first_match(&[variable, (true, &self.file_path())]);
+            let variable = (self.config.context_window().is_some(), CONTEXT_WINDOW_VARIABLE);
+            let from = first_match(&[variable, (true, &self.config.file_path())]);
             settings.push(EffectiveSetting::new("window", &window, from));
         }
         let assumed = endpoint.assumed_window;
-        let from = first_match(&[(assumed.is_some(), &self.file_path())]);
+        let from = first_match(&[(assumed.is_some(), &self.config.file_path())]);
         let assumed = assumed.unwrap_or(DEFAULT_ASSUMED_WINDOW);
         settings.push(EffectiveSetting::new("models.assumed_window", &assumed, from));
         let silence = endpoint.silence_limit().as_secs();
-        let from = first_match(&[(file.silence_seconds.is_some(), &self.file_path())]);
+        let from = first_match(&[(file.silence_seconds.is_some(), &self.config.file_path())]);
         settings.push(EffectiveSetting::new("silence_seconds", &silence, from));
         settings
     }
 
     fn model_origin(&self, file: &ConfigFile, is_section: bool) -> String {
-        let logins = self.logins();
-        let is_from_login = self.login_model(&logins).is_some()
-            || !is_section
-                && self.endpoint_login(&logins).is_some_and(|login| login.model.is_some());
+        let is_from_login = self.login_model().is_some()
+            || !is_section && self.endpoint_login().is_some_and(|login| login.model.is_some());
         first_match(&[
-            (self.flags.model.is_some(), "--model"),
-            (self.variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
-            (file.model.is_some(), &self.file_path()),
-            (is_from_login, &self.login_path()),
+            (self.config.flags.model.is_some(), "--model"),
+            (self.config.variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
+            (file.model.is_some(), &self.config.file_path()),
+            (is_from_login, &self.config.login_path()),
             // Without a name, the model is the first of a section.
-            (is_section, &self.file_path()),
+            (is_section, &self.config.file_path()),
         ])
     }
 
     fn base_url_origin(&self, file: &ConfigFile, endpoint: &EndpointSettings) -> String {
         if let Some(name) = &endpoint.name {
             let own = file.providers.get(name).is_some_and(|section| section.base_url.is_some());
-            return first_match(&[(own, &self.file_path())]);
+            return first_match(&[(own, &self.config.file_path())]);
         }
-        let logins = self.logins();
-        let is_from_login =
-            self.endpoint_login(&logins).is_some_and(|login| login.base_url.is_some());
+        let is_from_login = self.endpoint_login().is_some_and(|login| login.base_url.is_some());
         first_match(&[
-            (self.flags.base_url.is_some(), "--base-url"),
-            (self.variables.get(BASE_URL_VARIABLE).is_some(), BASE_URL_VARIABLE),
-            (is_from_login, &self.login_path()),
+            (self.config.flags.base_url.is_some(), "--base-url"),
+            (self.config.variables.get(BASE_URL_VARIABLE).is_some(), BASE_URL_VARIABLE),
+            (is_from_login, &self.config.login_path()),
         ])
     }
 
@@ -166,12 +142,8 @@ impl Config {
         EffectiveSetting::new(
             &format!("login.{}", login.name()),
             &format!("{server}, {key}{model}"),
-            self.login_path(),
+            self.config.login_path(),
         )
-    }
-
-    fn login_path(&self) -> String {
-        Logins::path(&self.paths).display().to_string()
     }
 
     /// The settings that do not depend on the model, by sections.
@@ -179,9 +151,9 @@ impl Config {
         let mut settings = self.section_settings("", file);
         settings.retain(|setting| !["model", "silence_seconds"].contains(&setting.name.as_str()));
         settings.extend(self.section_settings("agent", &file.agent));
-        settings.extend(file.checks.iter().map(|(name, command)| {
-            EffectiveSetting::new(&format!("checks.{name}"), command, self.file_path())
-        }));
+        let checks = file.checks.iter();
+        settings
+            .extend(checks.map(|(name, command)| self.of_file(&format!("checks.{name}"), command)));
         settings.extend(self.section_settings("web", &file.web));
         settings.extend(self.section_settings("acp", &file.acp));
         settings.push(self.rules_setting(&file.permissions));
@@ -191,7 +163,8 @@ impl Config {
         settings.extend(sandbox);
         settings.extend(self.section_settings("sessions", &file.sessions));
         let limits = self.section_settings("limits", &file.limits).into_iter();
-        let limit_flags = self.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
+        let limit_flags =
+            self.config.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
         let flags: Vec<_> = limit_flags
             .map(|(name, number)| {
                 EffectiveSetting::new(&format!("limits.{name}"), number, "--budget")
@@ -231,27 +204,35 @@ impl Config {
     /// The origin of a setting's value.
     fn origin(&self, row: &Row, is_in_file: bool) -> String {
         let (is_flag, is_variable) = match row.key {
-            "max_turn_requests" => {
-                (self.requests_flag().is_some(), self.process_max_turn_requests().is_some())
-            }
-            _ => (false, self.variables.get(row.variable).is_some()),
+            "max_turn_requests" => (
+                self.config.requests_flag().is_some(),
+                self.config.process_max_turn_requests().is_some(),
+            ),
+            _ => (false, self.config.variables.get(row.variable).is_some()),
         };
         first_match(&[
             (is_flag, row.flag),
             (is_variable, row.variable),
-            (is_in_file, &self.file_path()),
+            (is_in_file, &self.config.file_path()),
         ])
     }
 
     fn rules_setting(&self, rules: &PermissionSection) -> EffectiveSetting {
         let own = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
         let plural = if own == 1 { "" } else { "s" };
-        let from = first_match(&[(own > 0, &self.file_path())]);
+        let from = first_match(&[(own > 0, &self.config.file_path())]);
         EffectiveSetting::new("permissions", &format!("{own} rule{plural} of your file"), from)
     }
+}
 
+impl Config {
+    /// The path of the user's file, for messages.
     pub(super) fn file_path(&self) -> String {
         self.user_file_path().display().to_string()
+    }
+
+    fn login_path(&self) -> String {
+        Logins::path(&self.paths).display().to_string()
     }
 }
 

@@ -10,47 +10,43 @@ use url::Url;
 use super::environment::{CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE};
 use super::file::is_agent_name;
 use super::table::SettingType;
-use super::{Config, Logins, parse_number};
+use super::{Logins, SettingsSnapshot, parse_number};
 use turnwright_llm::Protocol;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// The errors in the environment, the user's file and the files that it names, a sentence each with
     /// the place, the value and what is allowed.
     pub(crate) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = self.wrong_variables();
-        match Logins::load(&self.paths) {
-            Ok(logins) if logins.all().iter().any(|login| login.key.is_some()) => {
-                wrong.extend(exposed(&Logins::path(&self.paths)));
-            }
-            Ok(_) => {}
-            Err(error) => wrong.push(error.to_string()),
+        wrong.extend(self.logins_error.as_ref().map(ToString::to_string));
+        if self.logins.all().iter().any(|login| login.key.is_some()) {
+            wrong.extend(exposed(&Logins::path(&self.config.paths)));
         }
-        if let Ok(file) = self.file.load() {
-            let place = self.user_file_path().display().to_string();
+        if let Ok(file) = self.file() {
+            let place = self.config.file_path();
             wrong.extend(
                 file.wrong_values("").into_iter().map(|problem| format!("{place}: {problem}")),
             );
-            wrong.extend(
-                file.providers.values().filter_map(|provider| {
-                    exposed(self.key_file(provider.key_file.as_ref()?).path())
-                }),
-            );
+            wrong.extend(file.providers.values().filter_map(|provider| {
+                exposed(self.config.key_file(provider.key_file.as_ref()?).path())
+            }));
         }
         wrong
     }
 
     fn wrong_variables(&self) -> Vec<String> {
-        let mode = self.variables.get(MODE_VARIABLE);
+        let variables = &self.config.variables;
+        let mode = variables.get(MODE_VARIABLE);
         let wrong_mode = mode.filter(|word| Mode::parse_lenient(word).is_none()).map(|word| {
             let in_force = self.mode().id();
             format!("{MODE_VARIABLE} {}. Sessions begin in `{in_force}`", expected_mode(word))
         });
         let numbers = [MAX_TURN_REQUESTS_VARIABLE, CONTEXT_WINDOW_VARIABLE];
         let wrong_numbers = numbers.iter().filter_map(|name| {
-            let text = self.variables.get(name)?;
+            let text = variables.get(name)?;
             let is_right = parse_number::<u32>(Some(text)).is_some_and(|number| number > 0);
             let text = (!is_right).then(|| text.escape_debug())?;
             Some(format!("{name} is `{text}`, expected a whole number ≥ 1. It is ignored"))
@@ -145,7 +141,7 @@ fn exposed(_: &Path) -> Option<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
-    use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
+    use super::super::{Config, EnvironmentVariables, Flags, Paths, UserFile};
     use super::*;
 
     fn wrong(variables: EnvironmentVariables, file: &str) -> (Vec<String>, Mode) {
@@ -155,7 +151,8 @@ mod tests {
         std::fs::create_dir_all(own.path().parent().unwrap()).unwrap();
         std::fs::write(own.path(), file).unwrap();
         let config = Config::new(variables, Flags::default(), own, paths);
-        (config.wrong_values(), config.mode())
+        let settings = config.snapshot();
+        (settings.wrong_values(), settings.mode())
     }
 
     #[test]
@@ -261,7 +258,8 @@ mod tests {
         std::fs::write(&file, r#"{ "logins": [{ "provider": "groq", "key": "k" }] }"#).unwrap();
         for (mode, expected) in [(0o644, 1), (0o600, 0)] {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(config.wrong_values().len(), expected, "{:?}", config.wrong_values());
+            let wrong = config.snapshot().wrong_values();
+            assert_eq!(wrong.len(), expected, "{wrong:?}");
         }
     }
 }

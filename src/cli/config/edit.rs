@@ -56,8 +56,9 @@ pub(super) fn edit(config: &Config) -> Result<(), CliError> {
 }
 
 fn problems(config: &Config) -> Vec<String> {
-    let mut problems = config.file_problems();
-    let rules = config.user_permissions().unwrap_or_default();
+    let settings = config.snapshot();
+    let mut problems = settings.file_problems();
+    let rules = settings.user_permissions().unwrap_or_default();
     let of_rules = user_rule_problems(config, &rules);
     problems.extend(of_rules.iter().map(|problem| config.locate_problem(problem)));
     problems

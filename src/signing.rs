@@ -7,6 +7,12 @@
 #[cfg(unix)]
 mod service;
 #[cfg(unix)]
+mod signer;
+#[cfg(unix)]
+mod user_programs;
+#[cfg(unix)]
+mod user_settings;
+#[cfg(unix)]
 pub(crate) mod wire;
 
 #[cfg(unix)]
@@ -19,8 +25,10 @@ pub(crate) use unsupported::NoSigning as SigningService;
 mod unsupported {
     use std::io;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
 
     use turnwright_workspace::exec::Environment;
+    use turnwright_workspace::fixed_places::OpenedPlaces;
 
     #[derive(Debug)]
     pub(crate) enum NoSigning {}
@@ -28,8 +36,9 @@ mod unsupported {
     impl NoSigning {
         pub(crate) fn create(
             _: &Environment,
+            _: &Path,
             _: Vec<PathBuf>,
-            _: Option<&Path>,
+            _: Arc<OpenedPlaces>,
         ) -> io::Result<NoSigning> {
             Err(io::ErrorKind::Unsupported.into())
         }

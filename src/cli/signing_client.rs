@@ -11,14 +11,16 @@ use std::io::{self, BufRead, BufReader, Read, Write, stderr, stdin, stdout};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
+use crate::config::own_variable;
 use crate::signing::wire::{
-    LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer, SigningRequest,
+    COMMON_SETTINGS, COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat,
+    SigningAnswer, SigningRequest, TOKEN_VARIABLE,
 };
 use turnwright_types::io_error_text::io_error_text;
 
-/// A request of git for a signature.
+/// git's request for a signature.
 struct Work {
     key: OsString,
     literal_key: Option<String>,
@@ -37,7 +39,7 @@ pub(super) fn run() -> Option<ExitCode> {
     let work = match work(format, &arguments) {
         // It verifies, or looks for a key: that needs no key of the user.
         Ok(None) => {
-            let error = Command::new(format.default_program()).args(arguments).exec();
+            let error = Command::new(usual_program(format)).args(arguments).exec();
             return Some(failed(&error));
         }
         Ok(Some(work)) => work,
@@ -45,6 +47,28 @@ pub(super) fn run() -> Option<ExitCode> {
     };
     let socket = link.with_file_name(SOCKET);
     Some(sign(format, &work, &socket).unwrap_or_else(|error| failed(&error)))
+}
+
+/// The program that git would run without this one: the one in its settings, or the default.
+fn usual_program(format: SignatureFormat) -> String {
+    let mut command = Command::new("git");
+    command.args(["config", "--null", "--type=path", "--get-regexp", format.settings_pattern()]);
+    // The settings after these make git run this program.
+    command.env(COUNT_VARIABLE, COMMON_SETTINGS).stdin(Stdio::null()).stderr(Stdio::null());
+    let printed = command.output().map(|output| output.stdout).unwrap_or_default();
+    let settings = String::from_utf8_lossy(&printed);
+    let mut programs =
+        settings.split_terminator('\0').filter_map(|setting| setting.split_once('\n'));
+    match programs.next_back() {
+        Some((_, program)) if !is_link(program) => program.to_owned(),
+        _ => format.default_program().to_owned(),
+    }
+}
+
+/// Returns true for a link to this program, which would start itself for ever.
+fn is_link(program: &str) -> bool {
+    let name = Path::new(program).file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with(LINK_PREFIX))
 }
 
 fn failed(error: &io::Error) -> ExitCode {
@@ -97,6 +121,7 @@ fn sign(format: SignatureFormat, work: &Work, socket: &Path) -> io::Result<ExitC
         io::Error::other(format!("the agent does not answer: {}", io_error_text(&error)))
     })?;
     let request = SigningRequest {
+        token: own_variable(TOKEN_VARIABLE).unwrap_or_default(),
         format,
         key: work.key.to_string_lossy().into_owned(),
         literal_key: work.literal_key.clone(),

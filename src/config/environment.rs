@@ -64,6 +64,12 @@ pub(crate) fn has_variable(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
+/// A variable that a program of ours has set for this process, which needs nothing else of the environment.
+#[cfg(unix)]
+pub(crate) fn own_variable(name: &str) -> Option<String> {
+    read_variable(name)?.into_string().ok()
+}
+
 /// The name under which a variable is kept: Windows ignores the case of names.
 pub(super) fn variable_name(name: &str) -> Cow<'_, str> {
     if cfg!(windows) { name.to_ascii_uppercase().into() } else { name.into() }

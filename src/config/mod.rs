@@ -42,9 +42,9 @@ use turnwright_types::private_file;
 pub(crate) use change::{SettingChange, looks_like_key};
 pub(crate) use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
 pub(crate) use client_provider::{AccountStatus, ClientProvider, SignIn};
-#[cfg(unix)]
-pub(crate) use environment::has_variable;
 pub(crate) use environment::take_environment;
+#[cfg(unix)]
+pub(crate) use environment::{has_variable, own_variable};
 pub(crate) use file::{AgentSection, SessionRetention};
 pub(crate) use key::{KeyOrigin, ProviderKey};
 pub(crate) use layers::{ManagedSettings, ProjectSettings};

@@ -1,16 +1,276 @@
-//! Tools of MCP servers as a turn sees them: the same checks, questions and audit as built-in tools.
-//! `turnwright-mcp` holds the connections.
+//! The MCP servers of one session. Adds their tools to the session's [`RemoteTools`] as they become
+//! available, and reports servers that fail. A turn sees these tools with the same checks, questions and audit
+//! as built-in ones. `turnwright-mcp` holds the connections.
 //!
-//!   session_servers  the servers of one session and the tools that they add to it
 //!   remote_tool      one tool of a server
 //!   tool_pins        what a tool looked like when the user allowed it
 //!   question         what the user is shown before a call
 //!   tool_outcome     the result of a call, for the model and for its card
 
-mod session_servers;
 mod tool_pins;
 mod question;
 mod tool_outcome;
 mod remote_tool;
 
-pub(crate) use session_servers::SessionServers;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::recording::{Recorder, Recording, in_session};
+use crate::tools::{AnyTool, RemoteTools, ServerStatus};
+use remote_tool::RemoteTool;
+use turnwright_mcp::{
+    ListedTool, PromptRequest, Server, ServerEnv, ServerPhase, ServerPool, ServerSpec, ServerState,
+    ServerTransport, ToolNames, played_server, prompts, server_json,
+};
+use turnwright_types::ids::SessionId;
+use turnwright_types::update::SlashCommand;
+use turnwright_workspace::exec::ProgramActivity;
+
+/// The servers of a session. Dropping it releases them.
+#[derive(Debug)]
+pub(crate) struct SessionServers {
+    servers: Vec<Arc<Server>>,
+    remote_tools: RemoteTools,
+    changed: Arc<Notify>,
+    stop: DropGuard,
+    tracker: TaskTracker,
+}
+
+impl SessionServers {
+    /// Starts or joins the servers and begins to collect their tools. Never waits.
+    pub(crate) fn launch(
+        pool: &ServerPool,
+        specs: &[ServerSpec],
+        env: &ServerEnv,
+        remote_tools: RemoteTools,
+        patience: Duration,
+        recording: (&Recording, SessionId),
+    ) -> SessionServers {
+        let (recording, session) = recording;
+        let stop = CancellationToken::new();
+        let tracker = TaskTracker::new();
+        // Nothing is started for a replay.
+        let servers: Vec<_> = match recording.playback() {
+            Some(playback) => {
+                let servers = playback.servers().iter();
+                servers.map(|server| played_server(server, env.clone())).collect()
+            }
+            None => specs.iter().map(|spec| pool.get(spec, env)).collect(),
+        };
+        remote_tools.expect_servers(
+            servers.iter().map(|server| server.spec.name.clone()).collect(),
+            patience,
+        );
+        let changed = Arc::new(Notify::new());
+        let collector = ToolCollector {
+            servers: servers.clone(),
+            remote_tools: remote_tools.clone(),
+            names: ToolNames::default(),
+            changed: Arc::clone(&changed),
+            recorder: Arc::clone(recording.recorder()),
+        };
+        let token = stop.clone();
+        tracker.spawn(in_session(session, async move {
+            token.run_until_cancelled(collector.run()).await;
+        }));
+        SessionServers { servers, remote_tools, changed, stop: stop.drop_guard(), tracker }
+    }
+
+    /// Returns each server with its current state.
+    pub(crate) fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
+        self.servers.iter().map(|server| (&server.spec, server.state())).collect()
+    }
+
+    /// The servers' state, for the beginning of a recording that starts now.
+    pub(crate) fn recording_json(&self) -> Value {
+        servers_json(&self.servers)
+    }
+
+    /// The programs of the servers that run in the sandbox.
+    pub(crate) fn confined_programs(&self) -> Vec<ProgramActivity> {
+        let confined = self.servers.iter().filter(|server| server.is_confined());
+        confined.map(|server| server.activity.clone()).collect()
+    }
+
+    /// Notified when the state of a server has changed.
+    pub(crate) fn changes(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// Waits until each server is ready or has failed. Returns how long each took.
+    pub(crate) async fn wait_until_settled(&self) -> Vec<Duration> {
+        let started = Instant::now();
+        let waits = self.servers.iter().map(|server| async move {
+            // An error means that the task has ended, which its last state says already.
+            server.watch().wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
+            started.elapsed()
+        });
+        futures_util::future::join_all(waits).await
+    }
+
+    /// Restarts the server of that name. Returns false if there is none.
+    pub(crate) fn restart(&self, name: &str) -> bool {
+        let server = self.servers.iter().find(|server| server.spec.name == name);
+        server.inspect(|server| server.restart()).is_some()
+    }
+
+    /// Reaches the servers within the client through another client, which has servers of the same names.
+    /// Those that it does not have are gone.
+    pub(crate) fn use_links_of(&self, others: &[ServerSpec]) {
+        for server in &self.servers {
+            let ServerTransport::Linked(own) = &server.spec.transport else { continue };
+            let other = others.iter().find_map(|other| match &other.transport {
+                ServerTransport::Linked(link) if other.name == server.spec.name => Some(link),
+                _ => None,
+            });
+            if let Some(other) = other {
+                own.use_link_of(other);
+                server.restart();
+            }
+        }
+    }
+
+    /// Returns the current prompts of the servers as commands.
+    pub(crate) fn commands(&self) -> Vec<SlashCommand> {
+        prompts::commands(&self.servers)
+    }
+
+    /// Finds the prompt of a command `server:prompt`, if the command names one.
+    pub(crate) fn find_prompt(&self, command: &str, arguments: &str) -> Option<PromptRequest> {
+        PromptRequest::find(&self.servers, command, arguments)
+    }
+
+    /// Releases the servers, and waits for the end of the ones that no other session uses.
+    pub(crate) async fn close(self) {
+        let SessionServers { servers, remote_tools, stop, tracker, .. } = self;
+        drop(stop);
+        tracker.close();
+        tracker.wait().await;
+        // The tools hold handles of their servers.
+        remote_tools.set_tools(Vec::new());
+        // Releases all before waiting for the first, so that they end concurrently.
+        let released = servers.into_iter().filter_map(|server| {
+            let ended = server.ended();
+            Arc::into_inner(server).map(|_| ended)
+        });
+        let ends: Vec<_> = released.collect();
+        for end in ends {
+            end.cancelled().await;
+        }
+    }
+}
+
+fn servers_json(servers: &[Arc<Server>]) -> Value {
+    servers.iter().map(|server| server_json(server)).collect()
+}
+
+/// Collects the tools of the servers.
+struct ToolCollector {
+    servers: Vec<Arc<Server>>,
+    remote_tools: RemoteTools,
+    names: ToolNames,
+    changed: Arc<Notify>,
+    recorder: Arc<Recorder>,
+}
+
+impl ToolCollector {
+    async fn run(mut self) {
+        let mut watches: Vec<_> = self.servers.iter().map(|server| server.watch()).collect();
+        let mut lists: Vec<_> = self.servers.iter().map(|_| ServerTools::default()).collect();
+        loop {
+            self.collect(&mut watches, &mut lists);
+            self.changed.notify_one();
+            let mut changes: FuturesUnordered<_> =
+                watches.iter_mut().map(watch::Receiver::changed).collect();
+            // An error means that a task has ended, which its last state says already.
+            match changes.next().await {
+                Some(Ok(())) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+
+    fn collect(
+        &mut self,
+        watches: &mut [watch::Receiver<Arc<ServerState>>],
+        lists: &mut [ServerTools],
+    ) {
+        let mut tools: Vec<Arc<dyn AnyTool>> = Vec::new();
+        let mut statuses = Vec::new();
+        for ((server, watch), list) in self.servers.iter().zip(watches).zip(lists) {
+            let state = Arc::clone(&watch.borrow_and_update());
+            list.update(server, &state.tools, &mut self.names);
+            tools.extend(list.tools.iter().map(|tool| Arc::clone(tool) as Arc<dyn AnyTool>));
+            statuses
+                .extend(server_status(server, &state).map(|status| (&server.spec.name, status)));
+        }
+        // Stopping at the end of the session is not an external event, so it is not recorded.
+        if self.recorder.is_on()
+            && !self.servers.is_empty()
+            && !self.servers.iter().any(|server| server.state().phase == ServerPhase::Stopped)
+        {
+            self.recorder.record_servers(servers_json(&self.servers));
+        }
+        // Set before the statuses, so that the tools of a ready server can be found.
+        self.remote_tools.set_tools(tools);
+        for (name, status) in statuses {
+            self.remote_tools.set_server_status(name, &status);
+        }
+    }
+}
+
+fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
+    match &state.phase {
+        ServerPhase::Starting => None,
+        ServerPhase::Ready => {
+            let filter = &server.spec.tool_filter;
+            let tools = state.tools.iter().filter(|tool| filter.matches(&tool.tool.name));
+            Some(ServerStatus::Ready(tools.count()))
+        }
+        ServerPhase::Failed(why) if !state.is_restarting => Some(ServerStatus::Failed(why.clone())),
+        ServerPhase::Failed(why) => Some(ServerStatus::Down(why.clone())),
+        ServerPhase::NeedsLogin => Some(ServerStatus::Failed(server.spec.login_instructions())),
+        ServerPhase::Stopped => Some(ServerStatus::Down("it was stopped".to_owned())),
+    }
+}
+
+/// The tools of one server. An unchanged tool stays the same object.
+#[derive(Default)]
+struct ServerTools {
+    list: Arc<Vec<Arc<ListedTool>>>,
+    tools: Vec<Arc<RemoteTool>>,
+}
+
+impl ServerTools {
+    fn update(
+        &mut self,
+        server: &Arc<Server>,
+        list: &Arc<Vec<Arc<ListedTool>>>,
+        names: &mut ToolNames,
+    ) {
+        if Arc::ptr_eq(&self.list, list) {
+            return;
+        }
+        let known: HashMap<_, _> =
+            self.tools.drain(..).map(|tool| (tool.name.clone(), tool)).collect();
+        let filter = &server.spec.tool_filter;
+        let selected = list.iter().filter(|listed| filter.matches(&listed.tool.name));
+        let tools = selected.map(|listed| {
+            let name = names.name_of(&server.spec.name, &listed.tool.name);
+            match known.get(&name).filter(|tool| tool.listed.tool == listed.tool) {
+                Some(known) => Arc::clone(known),
+                None => Arc::new(RemoteTool::new(name, Arc::clone(server), Arc::clone(listed))),
+            }
+        });
+        self.tools = tools.collect();
+        self.list = Arc::clone(list);
+    }
+}

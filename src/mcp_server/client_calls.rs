@@ -1,7 +1,7 @@
-//! The calls that a client is making. Sends progress to the right call, and asks the client's user for
-//! permission in the way that the client's protocol version has.
+//! The calls that a client is making. Sends progress to the right call, asks the client's user for permission
+//! in the way that the client's protocol version has, and makes results: bounded, and without control characters
+//! that a terminal would interpret.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-
-use super::call_result::to_safe_text;
-use crate::undo::{DiffLimits, DiffSide, unified_diff};
 use tokio::task::spawn_blocking;
+
+use crate::tools::ToolOutcome;
+use crate::undo::{DiffLimits, DiffSide, unified_diff};
 use turnwright_rpc::{Outbox, Peer};
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
-use turnwright_types::effect::CallContent;
+use turnwright_types::effect::{self, CallContent};
 use turnwright_types::ids::CallId;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, Update};
@@ -37,6 +38,9 @@ pub(super) const ELICITATION: &str = "elicitation/create";
 const DECISION_FIELD: &str = "decision";
 /// The reason given to the model if the client does not support elicitation.
 const CANNOT_ASK: &str = "it needs the user's permission, and this client cannot ask for it";
+/// Maximum size of the text in one result. Tools bound their own output and put the rest into a file;
+/// this is the limit for anything that is not bounded otherwise.
+const MAX_TEXT_BYTES: usize = 512 * 1024;
 
 /// All calls that a client is making.
 #[derive(Debug)]
@@ -265,6 +269,25 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
     }
 }
 
+pub(super) fn call_result(outcome: ToolOutcome) -> Value {
+    let mut content = vec![json!({ "type": "text", "text": to_safe_text(&outcome.text) })];
+    let images = outcome.images.into_iter();
+    content.extend(
+        images.map(|image| json!({ "type": "image", "data": image.data, "mimeType": image.mime })),
+    );
+    json!({ "content": content, "isError": !outcome.ok })
+}
+
+/// The result of a call that was not made.
+pub(super) fn error_result(why: &str) -> Value {
+    call_result(ToolOutcome::failed(why))
+}
+
+/// Truncates a text and replaces its control characters with control pictures.
+fn to_safe_text(text: &str) -> String {
+    text::clip_bytes(effect::terminal_safe(text.to_owned()), MAX_TEXT_BYTES, "\n[truncated]")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,5 +348,11 @@ mod tests {
         assert_eq!(params["message"], "Allow this call of write_file?\n\nWrite a\n\nwhy");
         let field = &params["requestedSchema"]["properties"]["decision"];
         assert_eq!(field["enum"], json!(["Allow once", "Reject"]));
+    }
+
+    #[test]
+    fn a_result_is_truncated_and_its_control_characters_become_pictures() {
+        assert_eq!(to_safe_text("a\tb\n\u{1b}[2Jé"), "a\tb\n␛[2Jé");
+        assert!(to_safe_text(&"é".repeat(MAX_TEXT_BYTES)).len() < MAX_TEXT_BYTES + 100);
     }
 }

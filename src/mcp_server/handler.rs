@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::McpServerOptions;
 use super::call_limits::{CallLimits, LimitExceeded};
-use super::call_result::{call_result, error_result};
 use super::client_calls::{
     AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, elicitation, parse_answer,
 };
+use super::client_calls::{call_result, error_result};
 use super::offered_tools::{OfferedTools, PAGE_SIZE};
 use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;

@@ -5,7 +5,6 @@ mod client_calls;
 mod handler;
 mod call_limits;
 mod offered_tools;
-mod call_result;
 mod requests;
 
 use std::path::PathBuf;

@@ -76,9 +76,52 @@ pub(super) struct RequestLoop {
     tasks: JoinSet<()>,
 }
 
-/// The requests without an answer.
+/// The requests without an answer. Clones share them.
+// Held only for one map operation.
 #[derive(Clone, Default)]
-struct RequestTokens(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
+struct RequestTokens(Arc<Mutex<RequestTable>>);
+
+#[derive(Default)]
+struct RequestTable {
+    /// The number of the last request, because a client may use the id of a withdrawn one again.
+    last_number: u64,
+    by_id: HashMap<RequestId, (u64, CancellationToken)>,
+}
+
+impl RequestTokens {
+    /// Adds a request. Returns its number, with which it is removed at its end.
+    fn add(&self, id: &RequestId, cancel: CancellationToken) -> Result<u64, RpcError> {
+        let mut table = self.0.lock();
+        if table.by_id.len() >= MAX_RUNNING {
+            return Err(RpcError::internal_error("too many requests are running".to_owned()));
+        }
+        if table.by_id.contains_key(id) {
+            return Err(RpcError::invalid_request("a request with this id is running"));
+        }
+        table.last_number += 1;
+        let number = table.last_number;
+        table.by_id.insert(id.clone(), (number, cancel));
+        Ok(number)
+    }
+
+    /// Cancels a request that the client has withdrawn. It is not answered.
+    fn withdraw(&self, id: &RequestId) {
+        let withdrawn = self.0.lock().by_id.remove(id);
+        if let Some((_, cancel)) = withdrawn {
+            cancel.cancel();
+        }
+    }
+
+    /// Removes a request that has ended. Returns false if it was withdrawn, even if another one has its id now.
+    fn finish(&self, id: &RequestId, number: u64) -> bool {
+        let mut table = self.0.lock();
+        let is_awaited = table.by_id.get(id).is_some_and(|(latest, _)| *latest == number);
+        if is_awaited {
+            table.by_id.remove(id);
+        }
+        is_awaited
+    }
+}
 
 impl RequestLoop {
     pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
@@ -144,9 +187,8 @@ impl RequestLoop {
     fn handle_notification(&mut self, method: &str, params: &Params) {
         match method {
             "notifications/cancelled" => {
-                let id = params.withdrawn_request();
-                if let Some(cancel) = id.and_then(|id| self.running.0.lock().remove(&id)) {
-                    cancel.cancel();
+                if let Some(id) = params.withdrawn_request() {
+                    self.running.withdraw(&id);
                 }
             }
             "notifications/roots/list_changed" => {
@@ -224,25 +266,16 @@ impl RequestLoop {
         cancel: CancellationToken,
         work: impl Future<Output = Result<Option<Value>, RpcError>> + Send + 'static,
     ) -> Result<Option<Value>, RpcError> {
-        {
-            let mut running = self.running.0.lock();
-            if running.len() >= MAX_RUNNING {
-                return Err(RpcError::internal_error("too many requests are running".to_owned()));
-            }
-            if running.contains_key(id) {
-                return Err(RpcError::invalid_request("a request with this id is running"));
-            }
-            running.insert(id.clone(), cancel);
-        }
+        let number = self.running.add(id, cancel)?;
         let running = self.running.clone();
         let outbox = self.outbox.clone();
         let id = id.clone();
         self.tasks.spawn(async move {
             let answer = work.await;
-            let was_withdrawn = running.0.lock().remove(&id).is_none();
+            let is_awaited = running.finish(&id, number);
             match answer {
-                Ok(Some(result)) if !was_withdrawn => outbox.respond(&id, Ok(&result)),
-                Err(error) if !was_withdrawn => outbox.respond::<()>(&id, Err(&error)),
+                Ok(Some(result)) if is_awaited => outbox.respond(&id, Ok(&result)),
+                Err(error) if is_awaited => outbox.respond::<()>(&id, Err(&error)),
                 _ => {}
             }
         });
@@ -347,4 +380,28 @@ fn mark_cacheable(result: Value) -> Value {
     result["ttlMs"] = 0.into();
     result["cacheScope"] = "private".into();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[test]
+    fn a_withdrawn_request_does_not_end_the_next_one_with_its_id() {
+        let running = RequestTokens::default();
+        let id = RequestId::parse(&RawValue::from_string("7".to_owned()).unwrap()).unwrap();
+        let first = CancellationToken::new();
+        let first_number = running.add(&id, first.clone()).unwrap();
+        assert!(running.add(&id, CancellationToken::new()).is_err());
+        running.withdraw(&id);
+        assert!(first.is_cancelled());
+        let second = CancellationToken::new();
+        let second_number = running.add(&id, second.clone()).unwrap();
+        assert!(!running.finish(&id, first_number) && !second.is_cancelled());
+        assert!(running.finish(&id, second_number));
+        running.withdraw(&id);
+        assert!(!second.is_cancelled());
+    }
 }

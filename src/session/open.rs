@@ -36,6 +36,7 @@ use turnwright_mcp::{ServerEnv, ServerSpec};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::ConfigOption;
+use turnwright_workspace::real_path;
 
 use client_options::ClientOptions;
 use early_messages::EarlyMessages;
@@ -159,6 +160,7 @@ fn prepare_servers(
     let has_servers = !servers.specs.is_empty();
     let has_programs = turnwright_sandbox::can_confine()
         && servers.specs.iter().any(ServerSpec::is_confined_program);
+    let opened: Vec<_> = servers.specs.iter().flat_map(|spec| spec.sandbox.write.clone()).collect();
     let commands = actor.commands.clone();
     async move {
         // A stored session has announced its commands already.
@@ -171,9 +173,12 @@ fn prepare_servers(
         }
         let preparing = spawn_blocking(move || {
             let watch = has_programs.then(|| ServerWatch::begin(&services.env));
-            let ToolEnv { confinement, files, client, .. } = services.env.as_ref();
+            let ToolEnv { confinement, files, client, shared, .. } = services.env.as_ref();
             let rules = services.policy.get();
             let env = host.server_env(confinement, files.roots(), &rules, has_servers);
+            let written = env.profile.iter().flat_map(|profile| profile.writable.clone());
+            let also_written = opened.iter().filter_map(|path| real_path(path).ok());
+            shared.opened_places.add(written.chain(also_written));
             (ServerEnv { supports_forms: client.supports_forms(), ..env }, watch)
         });
         preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })

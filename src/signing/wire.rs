@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) const SOCKET: &str = "socket";
 /// The prefix of the links' names.
 pub(crate) const LINK_PREFIX: &str = "sign-";
+/// The variable with the token that a request needs: others may reach the socket, but do not know it.
+pub(crate) const TOKEN_VARIABLE: &str = "TURNWRIGHT_SIGNING_TOKEN";
+/// The variable with the number of git's settings that are in variables.
+pub(crate) const COUNT_VARIABLE: &str = "GIT_CONFIG_COUNT";
+/// The number of those that every command gets. The ones of the service follow them.
+pub(crate) const COMMON_SETTINGS: &str = "3";
 /// The maximum size of a payload, in bytes.
 pub(crate) const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
 /// The maximum length of a request without its payload, and of an answer, in bytes.
@@ -32,6 +38,15 @@ impl SignatureFormat {
         }
     }
 
+    /// A pattern of the settings that name the program. `gpg.program` is another name of the one for OpenPGP.
+    pub(crate) fn settings_pattern(self) -> &'static str {
+        match self {
+            SignatureFormat::OpenPgp => r"^gpg\.(openpgp\.)?program$",
+            SignatureFormat::X509 => r"^gpg\.x509\.program$",
+            SignatureFormat::Ssh => r"^gpg\.ssh\.program$",
+        }
+    }
+
     /// The program that git runs without a setting.
     pub(crate) fn default_program(self) -> &'static str {
         match self {
@@ -43,8 +58,9 @@ impl SignatureFormat {
 }
 
 /// A client's request: one line, followed by the payload.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SigningRequest {
+    pub(crate) token: String,
     pub(crate) format: SignatureFormat,
     /// The key as git names it: an identifier, or the path of a file.
     pub(crate) key: String,

@@ -5,8 +5,9 @@ mod environments;
 mod kept_places;
 mod package_managers;
 mod private_tmp;
-mod signing;
 mod proxy_addresses;
+mod signing;
+mod ssh;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -22,20 +23,22 @@ use super::protected_snapshot::ProtectedSnapshot;
 use super::sandbox_profile::{ProgramAccess, SessionAccess};
 use super::unfinished_commands::RunningMark;
 use super::{ToolEnv, command, confinement_guard, hidden_paths, repository, silent_reads};
-use crate::signing::SigningService;
 use environments::environment_use;
 pub(crate) use environments::makes_environments;
 use proxy_addresses::proxy_addresses;
+pub(super) use signing::CommandSigning;
+use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
-use turnwright_sandbox::{Network, SandboxProfile, SessionNetwork};
-use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};
+use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret_file;
 use turnwright_workspace::exec::{Environment, Jobs};
+use turnwright_workspace::files::ShownOnce;
 use turnwright_workspace::nofollow;
 use turnwright_workspace::{RealPaths, real_path};
 
@@ -64,16 +67,6 @@ pub struct ConfinementSettings {
     /// Paths in the session's folders that commands may not write.
     pub protected: ProtectedPaths,
 }
-
-/// The variable with the socket of the SSH agent.
-const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
-/// The sockets of agents that the settings of SSH may name instead, in the home folder and in the
-/// user's runtime folder.
-const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
-const RUNTIME_AGENTS: &[&str] =
-    &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
-/// Programs that need the SSH agent and use it only to connect.
-const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
 
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
@@ -116,13 +109,13 @@ pub(super) struct CommandConfinement {
     pub(super) history: KeptHistory,
     /// The ports that programs of this machine may reach while it runs.
     pub(super) publishes: Vec<u16>,
-    /// True if git may sign.
-    pub(super) may_sign: bool,
-    /// Signs for it while it runs.
-    pub(super) signing: Option<SigningService>,
+    /// The service that signs for the command while it runs, or the reason why there is none.
+    pub(super) signing: CommandSigning,
     /// The private network that it shares with the session's other commands.
     pub(super) network: Option<Arc<SessionNetwork>>,
     pub(super) running: Option<RunningMark>,
+    /// Lets only this command see places in the machine's `/tmp`.
+    pub(super) shown: Option<ShownOnce>,
 }
 
 /// Builds the confinement of the command that `pass` permits.
@@ -214,7 +207,7 @@ struct ConfinementBuilder<'a> {
     may_write: bool,
     network: bool,
     write: Vec<PathBuf>,
-    /// Its access beyond that.
+    /// Further access that the call asked for.
     further: ExtraAccess,
     denied_paths: DeniedPaths,
     real_paths: RealPaths,
@@ -247,16 +240,17 @@ impl ConfinementBuilder<'_> {
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
-        // Nobody may have been asked about a line that only edits files, either.
-        let is_unasked = self.is_silent || self.command.edits.is_some();
-        let environment = base_environment(self.env, is_unasked, &self.real_paths);
+        let environment = base_environment(self.env, self.may_be_unasked(), &self.real_paths);
         let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
         let shared_note = self.shared_note(&shared);
         let (layers, unchanged) = self.layers(shared);
         if self.may_write && self.env.confinement.can_layer_caches() {
             self.create_missing_caches();
         }
-        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged))?;
+        let (tmp, shown) = self.private_tmp(&environment)?.unzip();
+        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged), tmp)?;
+        // No program or setting there is the user's own from now on.
+        self.env.shared.opened_places.add(profile.writable.iter().cloned());
         let signing = self.add_signing(&mut profile, &mut extra_variables)?;
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
@@ -264,10 +258,7 @@ impl ConfinementBuilder<'_> {
         let snapshot = self.may_write.then(|| self.take_snapshot());
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let allowed = self.allowed_protected_paths();
-        let limits = Some(self.limits(&profile) + &shared_note);
-        let installs_in = self.changed_environments();
-        let environment_use = environment_use(self.command);
-        let makes_environments = environment_use != EnvironmentUse::None;
+        let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
         // Only the check of a snapshot uses them.
         let read_only_inodes = if snapshot.is_some() {
             confinement_guard::read_only_inodes(&profile)
@@ -281,17 +272,17 @@ impl ConfinementBuilder<'_> {
             extra_variables,
             snapshot,
             allowed,
-            installs_in,
-            makes_environments,
+            installs_in: self.changed_environments(),
+            makes_environments: environment_use(self.command) != EnvironmentUse::None,
             read_only_inodes,
             limits,
             layers,
             history,
             publishes: self.further.publishes,
-            may_sign: signing.is_some(),
             signing,
             network: self.env.network.get(),
             running,
+            shown,
         })
     }
 
@@ -360,6 +351,7 @@ impl ConfinementBuilder<'_> {
         uses_ssh: bool,
         environment: &Environment,
         (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
+        private_tmp: Option<PrivateTmp>,
     ) -> Result<SandboxProfile, ToolRefusal> {
         let mut allowed = self.allowed_protected_paths();
         allowed.extend(self.changed_environments());
@@ -398,7 +390,7 @@ impl ConfinementBuilder<'_> {
             read_only: denied.unwritable,
             unhidden: vec![Jobs::output_folder(&self.env.shared.folders.state, &self.env.session)],
             layers: layers.layers(),
-            private_tmp: self.private_tmp(environment),
+            private_tmp,
         });
         self.remove_program_layers(&mut profile);
         profile.read_only.extend(unchanged.into_iter().chain(programs));
@@ -413,14 +405,21 @@ impl ConfinementBuilder<'_> {
         Ok(profile)
     }
 
-    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write.
+    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write. With a
+    /// list in the settings, naming a path outside does not open it.
     fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
-        let named = self.command.reads.iter().map(|target| target.path.clone());
+        let is_open = profile.readable.is_none();
+        let mut reads = self.command.reads.clone();
+        reads.retain(|target| is_open || target.scope != PathScope::Outside);
+        let named = reads.into_iter().map(|target| target.path);
+        let opened = &self.env.shared.opened_places;
+        opened.add(self.session_access().writable_folders());
         let places = silent_reads::readable(
             self.env.files.roots(),
             environment,
             &self.command.script,
             &self.real_paths,
+            &opened.fixed_places(),
         );
         let list = profile.readable.get_or_insert_default();
         list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
@@ -522,9 +521,6 @@ impl ConfinementBuilder<'_> {
         if self.further.debug {
             limits.push_str("; debugging");
         }
-        if self.further.sign {
-            limits.push_str("; signing");
-        }
         limits
     }
 }
@@ -563,21 +559,6 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The sockets of the SSH agents that exist, as real paths.
-fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
-    let named = environment.get(SSH_AGENT_VARIABLE).map(PathBuf::from);
-    let in_home = paths_below(environment, "HOME", HOME_AGENTS);
-    let in_runtime = paths_below(environment, "XDG_RUNTIME_DIR", RUNTIME_AGENTS);
-    let sockets = named.into_iter().chain(in_home).chain(in_runtime);
-    sockets.filter_map(|socket| real_path(socket).ok()).collect()
-}
-
-/// The paths with these names in the folder that a variable names.
-fn paths_below(environment: &Environment, variable: &str, names: &[&str]) -> Vec<PathBuf> {
-    let Some(folder) = environment.get(variable).map(Path::new) else { return Vec::new() };
-    names.iter().map(|name| folder.join(name)).collect()
-}
-
 /// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
 /// else there. Blocks: not for the runtime's thread.
 fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
@@ -600,40 +581,11 @@ fn tracking_config(simple: &shell::SimpleCommand, workdir: &Path) -> Option<Path
     repository::config_of(&folder)
 }
 
-/// Returns true if a command line runs only programs that need the SSH agent.
-fn only_connects(script: &shell::Script) -> bool {
-    script.ambiguity.is_none()
-        && !script.commands.is_empty()
-        && script.commands.iter().all(|command| {
-            let program = command.program();
-            SSH_PROGRAMS.contains(&program)
-                && command.wrappers.is_empty()
-                && (program != "git" || shell::classify(command).starts_no_other)
-        })
-}
-
+#[cfg(unix)]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
 
-    #[test]
-    fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
-        for (line, expected) in [
-            ("git push", true),
-            ("git add -A && git commit -m x && git push -u origin x", true),
-            ("ssh host ls", true),
-            ("git -c alias.x='!cat ~/.ssh/id' x", false),
-            ("git -C sub fetch", false),
-            ("git clone -c core.sshCommand=./x host:y", false),
-            ("git push && sh x", false),
-        ] {
-            let script = shell::parse(line, ShellDialect::Bash);
-            assert_eq!(only_connects(&script), expected, "{line}");
-        }
-    }
-
-    #[cfg(unix)]
     #[test]
     fn a_file_to_be_written_is_made_without_following_a_link() {
         let folder = tempfile::tempdir().unwrap();

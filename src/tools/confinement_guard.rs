@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::confinement::CommandConfinement;
+use super::confinement::{CommandConfinement, CommandSigning};
 use super::hidden_paths::KnownFolders;
 use super::ignored_search::{IgnoredSearch, SearchPlace};
 use super::kept_history::{HistoryKeeper, KeptHistory};
@@ -77,7 +77,7 @@ pub(super) const CALL_HINT: &str = "Other programs run what is there. If the cha
                     tools; the user is asked.";
 
 /// The advice to the model when the sandbox seems to be why a command has failed.
-const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, or \"full\"; the \
+const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
                     user is asked.";
 
 /// Instead of a report if the check itself has failed.
@@ -102,7 +102,7 @@ struct CommandWatch {
     has_extra_access: bool,
     limits: Option<String>,
     has_network: bool,
-    may_sign: bool,
+    signing: CommandSigning,
     /// Where it may write.
     writable: Vec<PathBuf>,
     has_snapshot: bool,
@@ -129,9 +129,7 @@ impl CommandWatch {
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
                 return Some(DenialNote::of_protected(path));
             }
-            if !self.may_sign
-                && let Some(note) = sandbox_denial::failed_signature(output)
-            {
+            if let Some(note) = self.signing.denial(output) {
                 return Some(note);
             }
         }
@@ -170,6 +168,15 @@ impl ConfinementGuard {
                 () = work => {}
                 _ = job.wait_for_end() => {}
             }
+        });
+    }
+
+    /// Keeps something until a job ends. To drop it may block.
+    fn keep_while_running(&self, job: Arc<Job>, kept: impl Send + 'static) {
+        let tracker = self.tracker.clone();
+        self.tracker.spawn(async move {
+            job.wait_for_end().await;
+            tracker.spawn_blocking(move || drop(kept));
         });
     }
 
@@ -241,12 +248,15 @@ impl ConfinementGuard {
         quarantine: PathBuf,
     ) {
         self.servers.allow(confinement.allowed.iter().cloned(), LONGEST_COMMAND);
+        if let Some(shown) = confinement.shown {
+            self.keep_while_running(Arc::clone(job), shown);
+        }
         let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
             is_unconfined: profile.is_none(),
             has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
-            may_sign: confinement.may_sign,
+            signing: confinement.signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),

@@ -73,7 +73,7 @@ pub(super) struct ExecArgs {
     #[serde(default)]
     background: Option<bool>,
     /// Access beyond the sandbox: some of network, path to write, localhost:PORT, publish:PORT, debug,
-    /// full
+    /// sign, full
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     escalate: Escalation,
@@ -336,7 +336,7 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
 
 /// Signs for a command while it runs, if it may sign.
 fn start_signing(confinement: &mut confinement::CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
-    if let Some(signing) = confinement.signing.take() {
+    if let Some(signing) = confinement.signing.take_service() {
         env.guard.run_while_running(Arc::clone(job), signing.serve());
     }
 }

@@ -39,7 +39,7 @@ const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 /// Who has deleted the files that are put back, in reports.
 const BY_COMMAND: &str = "the command had deleted";
 const BEFORE_COMMAND: &str = "before this command began, another program had deleted";
-/// The end of the name of a file that marks a command whose deletions nobody may have undone.
+/// The end of the name of a file that marks a command whose deletions may not have been undone.
 const UNFINISHED: &str = ".unfinished";
 /// A path is not longer.
 const MAX_PATH_BYTES: u64 = 16 * 1024;

@@ -39,7 +39,7 @@ fn is_old(folder: &Path) -> bool {
 }
 
 /// Removes a folder with all its content, also folders that their owner may not change, such as
-/// Go's modules. The note of its use goes last, so that a rest is found again.
+/// Go's modules. The note of its use goes last, so that leftovers are found again.
 pub(super) fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use super::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
-use environment::{EnvironmentJudge, FixedPlaces};
+use environment::{EnvironmentJudge, is_link_to_python};
 use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_workspace::fixed_places::FixedPlaces;
 
 /// A report names at most this many paths.
 const MAX_NAMED: usize = 10;
@@ -378,7 +379,7 @@ impl ProtectedSnapshot {
             }
             (_, Some(SnapshotEntry::Link(_))) => {
                 let is_python = is_in_environment && environment::is_python(path);
-                (is_python && self.judge.places.is_link_to_python(path)).then_some(false)
+                (is_python && is_link_to_python(path, &self.judge.places)).then_some(false)
             }
             _ => None,
         }

@@ -177,8 +177,8 @@ pub(super) fn history_folders(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The places that git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the
-/// session's folder from which git takes hooks or settings, because the settings of its repository or in
-/// `user_files` say so, relative to the folder.
+/// session's folder from which git takes hooks or settings, because the repository's settings, or those in
+/// `user_files`, say so, relative to the folder.
 pub(crate) fn obeyed_by_git(
     folder: &Path,
     user_files: &[PathBuf],
@@ -271,7 +271,7 @@ fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) ->
     below.filter(|path| path != Path::new("")).map(|path| path.display().to_string()).collect()
 }
 
-/// Returns the paths that the settings of a repository and in `user_files` name, each with the key of
+/// Returns the paths that the repository's settings, or those in `user_files`, name, each with the key of
 /// the setting. Without a home folder, paths in it are left out.
 fn named_paths(
     found: &GitRepository,

@@ -1,4 +1,4 @@
-//! Describes what the sandbox has denied to a command, from the connections that came to nothing and from the
+//! Describes what the sandbox has denied to a command, from the connections that failed because of it and from the
 //! command's output. Only adds a hint; the command is never run again because of it, since it may have done
 //! part of its work.
 
@@ -102,7 +102,7 @@ fn has_word(line: &str, end: &str) -> bool {
     })
 }
 
-/// Describes the connections that came to nothing because of the sandbox. A server of this machine counts only for a
+/// Describes the connections that failed because of the sandbox. A server of this machine counts only for a
 /// command that has failed: others may just have checked for one.
 pub(super) fn refused_connections(
     refused: &[SocketAddr],
@@ -171,7 +171,7 @@ const FAILED_SIGNATURES: &[&str] = &[
     "no private key found for public key",
 ];
 
-/// Describes that git has not signed; `None` if the output tells nothing of that.
+/// A note that git could not sign; `None` if the output does not say so.
 pub(super) fn failed_signature(output: &str) -> Option<DenialNote> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;

@@ -81,7 +81,8 @@ impl SessionAccess<'_> {
         let hidden =
             self.existing(usual.chain(&unreadable).chain(program.hidden).chain(&secret_files));
         let readable = confinement.readable.clone().map(|mut list| {
-            list.extend(self.existing(confinement.caches.iter()));
+            list.extend(self.existing(confinement.caches.iter().chain(&confinement.writable)));
+            list.extend(self.roots.folders().map(Path::to_path_buf));
             list
         });
         SandboxProfile {

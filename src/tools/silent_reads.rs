@@ -9,11 +9,11 @@ use turnwright_policy::shell::Script;
 use turnwright_workspace::RealPaths;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::Roots;
+use turnwright_workspace::fixed_places::FixedPlaces;
 
 /// Folders of programs.
 const PROGRAM_FOLDERS: [&str; 2] = ["bin", "sbin"];
-/// The parts of a toolchain beside them that they need. Anything else there may be the user's, such as
-/// a login.
+/// Folders that programs need next to their own, and files. Anything else there may be the user's, such as a login.
 const BESIDE_PROGRAMS: [&str; 9] =
     ["bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "go.env", "pyvenv.cfg"];
 /// The folders below the home folder in which programs that choose a version find the program that they
@@ -31,6 +31,7 @@ pub(super) fn readable(
     environment: &Environment,
     script: &Script,
     real_paths: &RealPaths,
+    places: &FixedPlaces,
 ) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
     let mut all = project_folders(roots, environment);
@@ -46,11 +47,17 @@ pub(super) fn readable(
     let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
     all.extend(programs.flat_map(|folder| installation(&folder, home)));
     for command in &script.commands {
-        all.extend(linked_program(command.program(), environment, real_paths, home));
+        let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
+        let named = folders.map(|folder| folder.join(command.program()));
+        let mut targets = named.filter_map(|path| trusted_target(&path, real_paths, places));
+        // A shell passes over files that it cannot run.
+        let program = targets.find(|target| is_program(target));
+        all.extend(program.into_iter().flat_map(|program| places_of_program(program, home)));
     }
     // Seatbelt knows a file only by its real path.
     let absolute = all.iter().filter(|path| path.is_absolute());
-    let mut real: Vec<_> = absolute.filter_map(|path| real_paths.get(path)).collect();
+    let mut real: Vec<_> =
+        absolute.filter_map(|path| trusted_target(path, real_paths, places)).collect();
     outermost(&mut real);
     real
 }
@@ -70,16 +77,24 @@ pub(super) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<P
     all
 }
 
-/// The places of a program that `PATH` has only as a link to another installation.
-fn linked_program(
-    name: &str,
-    environment: &Environment,
-    real_paths: &RealPaths,
-    home: Option<&Path>,
-) -> Vec<PathBuf> {
-    let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
-    let mut found = folders.filter_map(|folder| real_paths.get(&folder.join(name)));
-    let Some(program) = found.find(|path| path.is_file()) else { return Vec::new() };
+/// The target of a path, but none that a command can have chosen by a link: only to what commands can write anyway.
+fn trusted_target(path: &Path, real_paths: &RealPaths, places: &FixedPlaces) -> Option<PathBuf> {
+    let target = real_paths.get(path)?;
+    let is_trusted = target == path || places.is_fixed(path) || places.may_change(&target);
+    is_trusted.then_some(target)
+}
+
+fn is_program(path: &Path) -> bool {
+    let Ok(found) = path.metadata() else { return false };
+    #[cfg(unix)]
+    let may_run = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_run = true;
+    found.is_file() && may_run
+}
+
+/// The places of a program, which `PATH` may have only as a link to another installation.
+fn places_of_program(program: PathBuf, home: Option<&Path>) -> Vec<PathBuf> {
     match program.parent() {
         Some(folder) if is_program_folder(folder) => installation(folder, home),
         _ => vec![program],
@@ -100,7 +115,7 @@ fn installation(programs: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     }
 }
 
-/// True for a folder of its own, as opposed to the home folder, one above it, and `~/.local`, where
+/// Returns true for a folder of its own, as opposed to the home folder, one above it, and `~/.local`, where
 /// programs keep the user's data.
 fn is_below_home(folder: &Path, home: Option<&Path>) -> bool {
     let is_shared =
@@ -152,7 +167,8 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         assert_eq!(project_folders(&session, &environment), std::slice::from_ref(&top));
-        let places = readable(&session, &environment, &script("ls"), &RealPaths::default());
+        let fixed = FixedPlaces::default();
+        let places = readable(&session, &environment, &script("ls"), &RealPaths::default(), &fixed);
         assert!(places.contains(&top));
     }
 
@@ -172,14 +188,21 @@ mod tests {
         }
         fs::create_dir(top.join("sdk/lib")).unwrap();
         fs::write(top.join("sdk/pyvenv.cfg"), "").unwrap();
+        let first = top.join("first");
+        fs::create_dir(&first).unwrap();
+        fs::write(top.join("own"), "").unwrap();
+        // A shell does not run it.
+        std::os::unix::fs::symlink(top.join("own"), first.join("own")).unwrap();
         for (name, target) in [("go", &sdk), ("own", &loose)] {
-            fs::write(target.join(name), "").unwrap();
+            add_program(&target.join(name));
             std::os::unix::fs::symlink(target.join(name), links.join(name)).unwrap();
         }
-        let environment = Environment::default().with("PATH", links.as_os_str());
+        let path = std::env::join_paths([&first, &links]).unwrap();
+        let environment = Environment::default().with("PATH", path);
         let session = Roots::new(&links).unwrap();
         let line = script("go env; own");
-        let places = readable(&session, &environment, &line, &RealPaths::default());
+        let fixed = FixedPlaces::default();
+        let places = readable(&session, &environment, &line, &RealPaths::default(), &fixed);
         for (path, is_open) in [
             (sdk.join("go"), true),
             (top.join("sdk/lib"), true),
@@ -187,9 +210,47 @@ mod tests {
             (loose.join("own"), true),
             (top.join("sdk/secrets"), false),
             (loose.join("other"), false),
+            (top.join("own"), false),
         ] {
             let found = places.iter().any(|place| path.starts_with(place));
             assert_eq!(found, is_open, "{}", path.display());
+        }
+    }
+
+    #[cfg(unix)]
+    fn add_program(path: &Path) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::write(path, "").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_command_chooses_by_a_link_what_programs_may_read() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let top = real_path(folder.path()).unwrap();
+        let [programs, private, project] = ["tools/bin", "private", "project"].map(|name| {
+            fs::create_dir_all(top.join(name)).unwrap();
+            top.join(name)
+        });
+        fs::create_dir(top.join("tools/real")).unwrap();
+        add_program(&private.join("x"));
+        symlink(private.join("x"), programs.join("x")).unwrap();
+        symlink(&private, top.join("tools/lib")).unwrap();
+        symlink(private.join("x"), top.join("tools/pyvenv.cfg")).unwrap();
+        symlink("real", top.join("tools/share")).unwrap();
+        let environment = Environment::default().with("PATH", programs.as_os_str());
+        let session = Roots::new(&project).unwrap();
+        for (writable, is_open) in [(vec![project.clone()], true), (vec![top.join("tools")], false)]
+        {
+            let places = FixedPlaces::new(writable);
+            let line = script("x");
+            let found = readable(&session, &environment, &line, &RealPaths::default(), &places);
+            assert_eq!(found.iter().any(|place| place.starts_with(&private)), is_open, "{found:?}");
+            // A link within the installation is as good as a folder.
+            assert!(found.contains(&top.join("tools/real")), "{found:?}");
+            assert!(found.contains(&programs), "{found:?}");
         }
     }
 }

@@ -22,6 +22,7 @@ use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
+use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::real_path;
 use turnwright_workspace::skills::SkillSet;
 use turnwright_workspace::temp_folder::temp_place;
@@ -46,6 +47,8 @@ pub struct SharedToolEnv {
     pub audit: AuditLog,
     /// Access to the web.
     pub web: WebFetcher,
+    /// The places that commands and servers in the sandbox could write since this process was started.
+    pub opened_places: Arc<OpenedPlaces>,
     /// Records the data that calls bring from outside, or plays it back.
     pub(crate) recording: Recording,
 }

@@ -112,6 +112,8 @@ mod sandbox;
 mod sandboxed;
 #[cfg(target_os = "linux")]
 mod session_network;
+// Windows has no sandbox.
+#[cfg(unix)]
 mod signing;
 mod serve;
 mod serve_clients;

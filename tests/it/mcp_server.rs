@@ -306,6 +306,25 @@ fn a_request_with_an_id_that_is_in_use_is_refused_and_the_first_one_is_answered(
     server.close();
 }
 
+/// The command of the withdrawn call ignores SIGTERM, so it runs on until it is killed.
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn a_withdrawn_id_can_be_used_again_while_its_first_call_winds_down() {
+    let mut server = Server::initialized(&["--mode", "full"], &json!({}), &[]);
+    let stubborn = "trap '' TERM; touch begun; while true; do sleep 0.02; done";
+    let call = json!({ "name": "exec", "arguments": { "command": stubborn } });
+    let id = server.request("tools/call", &call);
+    eventually("the command runs", || server.path("begun").exists());
+    let cancel = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id },
+    });
+    server.send(&cancel.to_string());
+    server.last_id = id - 1;
+    let (text, failed) = server.result("exec", &json!({ "command": "sleep 1; echo second" }));
+    assert!(!failed && text.contains("second"), "{text}");
+    server.close();
+}
+
 #[test]
 fn in_revision_2026_07_28_the_answer_to_a_question_is_bound_to_its_call_and_counts_once() {
     let mut server = Server::start(&[], &[]);

@@ -196,6 +196,77 @@ fn what_a_command_leaves_in_tmp_is_found_by_the_next_and_by_file_tools_and_by_no
     assert_eq!(held(), 0);
 }
 
+/// Its words may name any place, and what somebody was asked about before is not open to it either.
+#[test]
+fn a_command_that_nobody_is_asked_about_reads_nothing_of_the_users_tmp() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: a /tmp of the session: this machine has no mount namespaces");
+    }
+    let users = tempfile::Builder::new().prefix("of-the-user-").tempdir_in("/tmp").unwrap();
+    for (name, content) in [("other.txt", "text of the user"), (".env", "secret of the user")] {
+        std::fs::write(users.path().join(name), content).unwrap();
+    }
+    let users = users.path().display();
+    let search = format!("echo {users}/other.txt {users}/.env; grep -rhs of.the.user /tmp; true");
+    let asked = exec(&format!("python3 -c 'print(open(\"{users}/other.txt\").read() * 2)'"));
+    let steps = [exec(&search), asked, exec(&search)];
+    let calls_of = |arguments: &Value| calls("exec", arguments);
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let builder = TestAgent::builder().permission("allow_once");
+    let mut agent = builder.model(json!(replies)).start();
+    cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 1);
+    let results = cards::results(&agent, steps.len());
+    assert!(results[1].contains("text of the usertext of the user"), "{}", results[1]);
+    for result in [&results[0], &results[2]] {
+        assert!(!result.contains("of the user"), "{result}");
+    }
+}
+
+/// In `auto` mode nobody is asked about reading outside of the project.
+#[test]
+fn with_strict_reading_nothing_outside_is_read_by_naming_it() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: strict reading: this machine has no mount namespaces");
+    }
+    let settings = "[sandbox]\nread = \"strict\"\n";
+    for place in ["/tmp", "/var/tmp"] {
+        let users = tempfile::Builder::new().prefix("of-the-user-").tempdir_in(place).unwrap();
+        let file = users.path().join("file");
+        std::fs::write(&file, "content of the user").unwrap();
+        let file = file.display();
+        for line in [
+            format!("cat {file}; cat a"),
+            format!("python3 -c 'print(open(\"{file}\").read())'; cat a"),
+        ] {
+            let builder = auto().file("a", "of the project");
+            let (_, result) = unasked(builder.own_file("config/config.toml", settings), &line);
+            assert!(result.contains("of the project"), "{line}: {result}");
+            assert!(!result.contains("content of"), "{line}: {result}");
+        }
+    }
+}
+
+#[test]
+fn what_a_command_leaves_in_shared_memory_is_found_by_the_next_and_by_no_other_session() {
+    if !turnwright_sandbox::namespace_support().network {
+        return eprintln!("SKIPPED: the memory of a session: this machine has no private networks");
+    }
+    let name = format!("/dev/shm/turnwright-test-{}", std::process::id());
+    let write = format!("python3 -c 'open(\"{name}\", \"w\").write(\"left\")'");
+    let read = format!("python3 -c 'print(open(\"{name}\").read() * 2)'");
+    let steps = [exec(&write), exec(&read), exec(&format!("cat {name}"))];
+    let calls_of = |arguments: &Value| calls("exec", arguments);
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let mut agent = auto().model(json!(replies)).start();
+    cards::turn(&mut agent);
+    let results = cards::results(&agent, steps.len());
+    assert!(results[1].contains("leftleft") && results[2].contains("left"), "{results:?}");
+    let (_other, result) = unasked(auto(), &read);
+    assert!(result.contains("No such file"), "{result}");
+    assert!(!Path::new(&name).exists());
+}
+
 #[test]
 fn addresses_of_agents_and_buses_are_not_in_the_environment() {
     if !has_sandbox("addresses_of_agents_and_buses_are_not_in_the_environment") {

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::error_body;
 use super::http::Secrets;
-use super::leaked_calls::{self, LeakedCall};
 use super::quirks::Quirks;
-use super::tool_aliases::ToolAliases;
-use super::{ErrorKind, LlmError, refused_key};
+use super::{ErrorKind, LlmError};
+use crate::errors::{error_body, refusals};
+use crate::reply::leaked_calls::{self, LeakedCall};
+use crate::wire_names::ToolAliases;
 use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
 use turnwright_types::text;
 
@@ -147,7 +147,7 @@ impl ReplyContext {
             let advice = if is_upstream {
                 Some(upstream_advice)
             } else {
-                refused_key::upstream_advice(&self.host, &body).or_else(|| self.key_advice.clone())
+                refusals::upstream_advice(&self.host, &body).or_else(|| self.key_advice.clone())
             };
             *key_advice = advice.map(Box::new);
         }

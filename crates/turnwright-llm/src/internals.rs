@@ -5,13 +5,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::leaked_calls::LeakFilter;
-use super::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
 use super::transcript::read_reply;
-use super::{
-    Delta, LlmError, Protocol, RemoteModel, Request, chat, leaked_calls, responses, retry_after,
-    schema,
-};
+use super::{Delta, LlmError, Protocol, RemoteModel, Request, chat, responses, schema};
+use crate::errors::retry_after;
+use crate::reply::leaked_calls;
+use crate::reply::leaked_calls::LeakFilter;
+use crate::reply::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
 
 /// Assembles a reply of a model that was offered these tools, feeding each piece separately.
 /// Returns the number of bytes in its deltas.

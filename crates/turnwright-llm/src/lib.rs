@@ -1,46 +1,40 @@
 //! Streaming clients for language models: a request is rendered and sent, the reply is streamed
 //! back. The only part of turnwright that this crate knows is the conversation.
+//!
+//!   remote        a model at an endpoint, in either protocol
+//!   chat          the chat completions protocol: requests, events, the assembler of a reply
+//!   responses     the same for the Responses API
+//!   exchange      what both protocols share to render a request and to read a reply
+//!   reply         bytes → reply: reasoning in tags, leaked calls, repetition, limits, the reported cost
+//!   http          the endpoint: bodies of requests, and the traffic that a recording observes or plays
+//!   errors        what servers report: bodies, kinds, refusals, how long to wait
+//!   quirks        differences of servers and models: the table, and what refusals teach
+//!   schema        schemas of tools in the subset that the strictest servers accept
+//!   wire_names    names of tools and ids of calls as servers accept them
+//!   model_list    the models of a server; `local_server` asks how one was started
+//!   probe         finds out what a model can do
+//!   offline       the model without a network
+//!   transcript    a recorded reply as text; `internals` are for benchmarks and fuzz targets
 
-mod json_limits;
 pub mod chat;
-mod error;
-mod error_body;
+mod errors;
+mod exchange;
 mod http;
-mod call_ids;
 #[doc(hidden)]
 pub mod internals;
-mod error_kind;
-mod leaked_calls;
-mod learned_quirks;
+mod local_server;
 mod model_list;
-mod exchange;
-mod tool_aliases;
 pub mod offline;
-mod overflow;
-mod image_errors;
-mod prefix_cache;
-mod request_body;
 pub mod probe;
 pub mod quirks;
-mod reply_reader;
-mod refused_key;
 mod remote;
-mod repeated_calls;
-mod repetition;
-mod reported_cost;
+mod reply;
 pub mod responses;
 mod schema;
-pub use turnwright_http::sse;
-mod http_stream;
-mod think_tags;
-mod traffic;
 mod transcript;
-mod retry_after;
-mod known_windows;
-mod local_server;
+mod wire_names;
 
-#[cfg(test)]
-mod tests;
+pub use turnwright_http::sse;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -50,22 +44,22 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use learned_quirks::LearnedQuirks;
 use quirks::QuirkPatch;
+use quirks::learned_quirks::LearnedQuirks;
 
 pub use turnwright_types::message::ReasoningEffort;
 use turnwright_types::message::{Arguments, Message, ProviderState, TokenUsage, ToolSpecs};
 
-pub use error::LlmError;
-pub use error_kind::ErrorKind;
+pub use errors::LlmError;
+pub use errors::error_kind::ErrorKind;
+pub use errors::retry_after::MAX_RETRY_WAIT;
 pub use http::Endpoint;
-pub use known_windows::known_context_window;
-pub use leaked_calls::looks_like_leaked_call;
-pub use learned_quirks::{ModelProfile, ProfileStore};
+pub use http::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 pub use model_list::closest_names;
+pub use model_list::known_context_window;
+pub use quirks::learned_quirks::{ModelProfile, ProfileStore};
 pub use remote::{Protocol, RemoteModel};
-pub use retry_after::MAX_RETRY_WAIT;
-pub use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
+pub use reply::leaked_calls::looks_like_leaked_call;
 pub use turnwright_http::ConnectionFault;
 
 /// The default for how long a model may stay silent.

@@ -1,16 +1,38 @@
-//! Parses the list of models that a server offers, and suggests names for a misspelled one.
+//! Parses the list of models that a server offers, and suggests names for a misspelled one. Knows the context
+//! windows of well-known models. A model that is not listed has no known window, and then no usage is shown: a
+//! wrong gauge is worse than none.
 
 use serde_json::Value;
 
-use super::Price;
-use super::error_body::number;
-use super::local_server::LocalServer;
+use crate::Price;
+use crate::errors::error_body::number;
+use crate::local_server::LocalServer;
 use turnwright_types::effect::is_hidden_char;
 
 /// More models than anybody can choose from.
 const MAX_MODELS: usize = 1000;
 /// The longest name that is accepted. Comparing names takes quadratic time.
 const MAX_NAME_BYTES: usize = 200;
+/// Prefixes of model names and the size in tokens. The first match counts, so longer prefixes come
+/// first.
+const WINDOWS: &[(&str, u64)] = &[
+    ("gpt-5", 400_000),
+    ("gpt-4.1", 1_047_576),
+    ("gpt-4o", 128_000),
+    ("gpt-4-turbo", 128_000),
+    ("o1", 200_000),
+    ("o3", 200_000),
+    ("o4-mini", 200_000),
+    ("claude-", 200_000),
+    ("gemini-", 1_048_576),
+    ("deepseek-", 131_072),
+    ("kimi-k2", 262_144),
+    ("qwen3-coder", 262_144),
+    ("glm-4", 131_072),
+    ("mistral-large", 131_072),
+    ("codestral", 262_144),
+    ("grok-4", 262_144),
+];
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ListedModel {
@@ -160,6 +182,13 @@ fn plain_base_name(name: &str) -> String {
     base.to_ascii_lowercase().replace(['-', '_', '.', ':', ' '], "")
 }
 
+/// The context window of a model in tokens, by its name. A provider prefix such as `openai/` is
+/// ignored.
+pub fn known_context_window(model: &str) -> Option<u64> {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    WINDOWS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, window)| *window)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -263,5 +292,12 @@ mod tests {
         assert_eq!(closest_names("openai/gpt-4-o", &names)[0], "gpt-4o");
         assert!(closest_names("zzz", &names).is_empty());
         assert!(closest_names("x", &[]).is_empty());
+    }
+
+    #[test]
+    fn a_provider_prefix_does_not_matter_and_an_unknown_model_has_no_window() {
+        assert_eq!(known_context_window("gpt-4o-mini"), Some(128_000));
+        assert_eq!(known_context_window("openai/gpt-4o"), Some(128_000));
+        assert_eq!(known_context_window("my-own-model"), None);
     }
 }

@@ -1,28 +1,26 @@
 //! A model behind an HTTP endpoint, in either protocol.
 
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
 use super::http::{Endpoint, ReplyBody};
-use super::http_stream::{HttpReplyStream, ReadyReply};
-use super::learned_quirks::LearnedQuirks;
 use super::local_server::LocalServer;
 use super::model_list::closest_names;
-use super::prefix_cache::PrefixCache;
 use super::quirks::{LeakedCallHandling, QuirkPatch, Quirks};
-use super::reply_reader::ReplyAssembler;
-use super::request_body::RequestBody;
 use super::{
     DEFAULT_ASSUMED_WINDOW, DEFAULT_SILENCE_LIMIT, DeltaBatch, ErrorKind, LlmError, Modalities,
     Model, ModelProfile, ModelSettings, Price, ReasoningEffort, Reply, ReplyStream, Request, chat,
     responses,
 };
+use crate::http::request_body::{PrefixCache, RequestBody};
+use crate::quirks::learned_quirks::LearnedQuirks;
+use crate::reply::{HttpReplyStream, ReadyReply, ReplyAssembler};
 use turnwright_types::message::ToolSpecs;
 
 /// How often one request is adapted after the server has refused something in it.

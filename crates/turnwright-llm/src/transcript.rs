@@ -13,8 +13,8 @@
 //!   0 "call_1" "read_file" {"path":"src/main.rs"}
 //! ```
 
-use super::reply_reader::{ReplyAssembler, ReplyReader};
 use super::{Delta, DeltaBatch, EndReason, LlmError, Reply, ReplyCall};
+use crate::reply::{ReplyAssembler, ReplyReader};
 use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
 /// Reads a reply from its pieces and describes it.

@@ -1,90 +1,54 @@
 //! Connections to servers of the Model Context Protocol (MCP): when a server runs, in which sandbox, what
 //! happens when it fails, and how large its messages may be.
 //!
-//!   spec              a server as the user or the editor has configured it
-//!   pool              all servers of the process; sessions that use an equal server share it
 //!   server            one server: a task that connects, lists, reconnects, and ends it
-//!   connection        one connection, through a child process, HTTP or a link
-//!   handshake         how it begins
-//!   peer              our end of it: requests and their responses
-//!   pipes             its messages, through a child process
-//!   http_channel      its messages, over HTTP; `standard_headers` are sent with them
-//!   http              the HTTP client below; `http_reply` and `event_stream` read what it gets
-//!   link              servers that run within the client; `link_channel` carries their messages
-//!   login_store       stored OAuth logins; `login` obtains one
-//!   program_setup     the command line, environment and sandbox of a child process; `process` runs it
-//!   message_io        stdout of a child process → messages; `line` classifies one line
-//!   stderr_tail       the last lines of a server's stderr, for error messages
-//!   tool_list         the tools of a server, page by page; `listed_tool` is one of them
-//!   model             the types of the protocol that are kept
-//!   model_schema      the schema of a tool's arguments as the model is shown it
-//!   schema_validator  validates arguments and results against a server's schema
-//!   tool_names        the names of the tools of a session
-//!   call              one call in flight; `progress` routes progress notifications to it
-//!   played_server     servers in recordings
-//!   handler           what a server may request or notify
-//!   tool_result       the result of a call
-//!   resources         a tool that lists and reads the resources of a server
-//!   prompts           the prompts of servers, as slash commands
-//!   elicitation       questions of a server to the user
+//!     spec            a server as the user or the editor has configured it
+//!     pool            all servers of the process, which sessions share, and the servers in recordings
+//!     connection      one connection, through a child process, HTTP or a link
+//!     handshake       how it begins
+//!   transport         our end of a connection: requests and their responses
+//!     pipes           messages through a child process; `line` classifies one line
+//!     process         the child process; `program_setup` has its command line, environment and sandbox
+//!     link            messages to servers that run within the client
+//!     http            the HTTP client; `channel` carries messages with it, `reply` reads what it gets,
+//!                     `standard_headers` are sent with them, `login` obtains what `login_store` keeps
+//!   call              one call in flight, and its progress
+//!     server_requests what a server may request or notify, such as questions to the user
+//!     tool_result     the result of a call
+//!   features          what a server offers, as types of the protocol
+//!     tools           the list of its tools; `tool_names` has the names of the tools of a session
+//!     resources       a tool that lists and reads its resources
+//!     prompts         its prompts, as slash commands
+//!   schema            validates arguments and results against a server's schema
+//!     model_schema    the schema of a tool's arguments as the model is shown it
+//!     json_schema     the part of JSON Schema that is checked
 
 mod call;
-mod connection;
-mod elicitation;
-mod event_stream;
-mod handler;
-mod handshake;
-mod http;
-mod http_channel;
-mod http_reply;
-mod json_schema;
-mod line;
-mod link;
-mod link_channel;
-mod listed_tool;
-mod login;
-mod login_store;
-mod message_io;
-mod model;
-mod model_schema;
-mod peer;
-mod pipes;
-mod played_server;
-mod pool;
-mod process;
-mod program_setup;
-mod progress;
-pub mod prompts;
-pub mod resources;
-mod schema_validator;
+mod features;
+mod schema;
 mod server;
-mod spec;
-mod standard_headers;
-mod stderr_tail;
-mod tool_list;
-mod tool_names;
-mod tool_result;
+mod transport;
 
 #[cfg(test)]
 mod tests;
 
-pub use call::{CallContext, CallError, InputRequestContext, call};
-pub use elicitation::{SERVER_ASKS, WaitingCall, WaitingCalls};
-pub use link::{LinkError, LinkEvent, LinkedServer, ServerLink};
-pub use listed_tool::ListedTool;
-pub use login::{LoginOptions, log_in};
-pub use login_store::{LoginStore, ServerLogin};
-pub use model::{JsonObject, Prompt, PromptArgument, SchemaText, Tool, ToolAnnotations};
-pub use model_schema::bounded_text;
-pub use peer::{Peer, PeerError};
-pub use played_server::{played_server, server_json};
-pub use pool::{ServerEnv, ServerPool};
-pub use progress::ProgressRouter;
-pub use prompts::PromptRequest;
-pub use schema_validator::SchemaValidator;
-pub use server::{Server, ServerPhase, ServerState};
-pub use spec::{
+pub use call::server_requests::{SERVER_ASKS, WaitingCall, WaitingCalls};
+pub use call::tool_result::{ResultBlock, ToolResult};
+pub use call::{CallContext, CallError, InputRequestContext, ProgressRouter, call};
+pub use features::prompts::PromptRequest;
+pub use features::tool_names::ToolNames;
+pub use features::tools::ListedTool;
+pub use features::{
+    JsonObject, Prompt, PromptArgument, SchemaText, Tool, ToolAnnotations, prompts, resources,
+};
+pub use schema::SchemaValidator;
+pub use schema::model_schema::bounded_text;
+pub use server::pool::{ServerEnv, ServerPool, played_server, server_json};
+pub use server::spec::{
     ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
 };
-pub use tool_names::ToolNames;
-pub use tool_result::{ResultBlock, ToolResult};
+pub use server::{Server, ServerPhase, ServerState};
+pub use transport::http::login::{LoginOptions, log_in};
+pub use transport::http::login_store::{LoginStore, ServerLogin};
+pub use transport::link::{LinkError, LinkEvent, LinkedServer, ServerLink};
+pub use transport::{Peer, PeerError};

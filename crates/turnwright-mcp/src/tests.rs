@@ -1,24 +1,22 @@
 //! Tests a connection with an in-memory server and a paused clock.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::model::JsonObject;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallContext, CallError, InputRequestContext, call};
-use super::elicitation::WaitingCall;
-use super::handler::ServerMessageHandler;
-use super::handshake;
-use super::message_io::{MessageReader, MessageWriter};
-use super::pipes;
-use super::spec::ServerTimeouts;
-use super::tool_result::ToolResult;
+use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
+use crate::call::tool_result::ToolResult;
+use crate::features::JsonObject;
+use crate::server::handshake;
+use crate::server::spec::ServerTimeouts;
+use crate::transport::pipes::{self, MessageReader, MessageWriter};
 use turnwright_types::client::{
     Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
     UserQuestion, UserReply,

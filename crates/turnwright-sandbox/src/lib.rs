@@ -180,12 +180,14 @@ impl PrivateLayer {
     }
 }
 
-/// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too.
+/// A folder that a program sees as `/tmp`. All other folders of its profile that lie below `/tmp` are seen there, too. If
+/// it cannot be mounted, the program does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivateTmp {
     /// The folder, a real path. If it is in `writable`, the program may write in its `/tmp`.
     pub folder: PathBuf,
-    /// Files and folders in the `/tmp` of the machine that are seen all the same, read-only, as real paths.
+    /// Files and folders in the `/tmp` of the machine that are seen all the same, read-only, as real paths. Another
+    /// program that shares the folder, but to which they are not shown, can put something else in their place.
     pub shown: Vec<PathBuf>,
 }
 
@@ -243,7 +245,8 @@ pub fn is_setup_error(error: &io::Error) -> bool {
 pub struct NamespaceSupport {
     /// A private mount namespace. With it, [`SandboxProfile::read_only`] is enforced,
     /// [`SandboxProfile::hidden`] also works inside `writable`, the sockets of daemons that could
-    /// act for the program are out of reach, and `/dev/shm` is private.
+    /// act for the program are out of reach, and `/dev/shm` is private, or shared with the programs of its
+    /// [`SessionNetwork`].
     pub mounts: bool,
     /// A private network with nothing but a loopback interface.
     pub network: bool,

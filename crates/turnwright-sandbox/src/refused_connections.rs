@@ -1,4 +1,4 @@
-//! The connections of a program that came to nothing because of its sandbox, for the process that started it.
+//! The connections of a program that failed because of its sandbox, for the process that started it.
 
 use std::io::{PipeReader, Read};
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,5 @@
-//! The data model of the store: entries, calls and sessions.
+//! The data model of the store: entries, calls and sessions, and how much memory they hold until they are
+//! written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{Media, Message};
+use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
 use turnwright_types::update::PlanEntry;
 
 /// Who a message is for.
@@ -197,7 +198,7 @@ pub struct CallRow {
     pub turn: u64,
     pub tool: String,
     /// The arguments: a JSON object, or the text that could not be parsed as one.
-    pub arguments: turnwright_types::message::Arguments,
+    pub arguments: Arguments,
     pub status: CallStatus,
     /// The outcome; empty if there is none yet.
     pub outcome: CallOutcome,
@@ -276,5 +277,89 @@ impl SessionRow {
             last_id_number: 0,
             cost_usd: None,
         }
+    }
+}
+
+/// The approximate number of bytes that an entry holds in memory.
+pub(super) fn entry_size(entry: &Entry) -> usize {
+    match entry {
+        Entry::Message { message, .. } | Entry::Compacted { replacement: message, .. } => {
+            match message.as_ref() {
+                Message::User(user) => user.parts.iter().map(part_size).sum(),
+                Message::Assistant(answer) => {
+                    let calls: usize = answer.calls.iter().map(call_size).sum();
+                    let state: usize = answer.provider_state.blobs.iter().map(value_size).sum();
+                    answer.text.len() + answer.thought.len() + calls + state
+                }
+                Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
+            }
+        }
+        Entry::Note { text, .. } => text.len(),
+        Entry::IncompleteCall { name, view, reason, .. } => {
+            name.len() + view_size(view) + reason.len()
+        }
+        Entry::Plan { entries } => entries.iter().map(|entry| entry.content.len()).sum(),
+        Entry::Cleared
+        | Entry::Pruned { .. }
+        | Entry::ImagesLeftOut
+        | Entry::SomeImagesLeftOut { .. }
+        | Entry::Refused
+        | Entry::Rewound { .. }
+        | Entry::RewindUndone { .. }
+        | Entry::Unknown => 0,
+    }
+}
+
+/// The approximate number of bytes that a call's outcome holds in memory.
+pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
+    let content = outcome.content.iter().map(|part| match part {
+        CallContent::Text(text) => text.len(),
+        CallContent::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
+        CallContent::Image(media) => media.data.len(),
+        CallContent::Terminal(_) => 0,
+    });
+    outcome.text.len()
+        + media_size(&outcome.images)
+        + outcome.view.as_ref().map_or(0, view_size)
+        + content.sum::<usize>()
+        + value_size(&outcome.raw_output)
+        + outcome.file_contents.iter().map(|bytes| bytes.len()).sum::<usize>()
+}
+
+fn call_size(call: &ToolCall) -> usize {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value_size(value),
+        Arguments::Unusable { text, .. } => text.len(),
+    };
+    call.name.len() + arguments + call.extra.as_ref().map_or(0, value_size)
+}
+
+fn part_size(part: &PromptPart) -> usize {
+    match part {
+        PromptPart::Text(text) | PromptPart::Context(text) => text.len(),
+        PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
+        PromptPart::Link { name: text, uri } | PromptPart::Resource { uri, text } => {
+            uri.len() + text.len()
+        }
+    }
+}
+
+fn view_size(view: &CallView) -> usize {
+    let locations = view.locations.iter().map(|location| location.path.as_os_str().len());
+    view.title.len() + locations.sum::<usize>()
+}
+
+fn media_size(all: &[Media]) -> usize {
+    all.iter().map(|media| media.data.len()).sum()
+}
+
+fn value_size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_size).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|field| field.0.len() + value_size(field.1)).sum()
+        }
+        _ => 8,
     }
 }

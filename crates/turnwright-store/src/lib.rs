@@ -2,35 +2,37 @@
 //! every reader has its own connection. The database is opened on first use.
 //!
 //! [`SessionLog`] writes one session; [`read`] loads it again.
+//!
+//!   entry          the data model
+//!   session_log    writes one session; `session_lock` keeps it to one process
+//!   writer         the writer thread: its queue, and the cleaning up while nothing is to be written
+//!   rows           what is written, as rows and as JSON
+//!   blobs          long texts and contents, stored once; JSON and cards that refer to them
+//!   read           loads a session; `file_versions` is what undo and rewinding read
+//!   sessions       lists and changes whole sessions; `snapshot` copies one into another database
+//!   history        searches the calls and messages of all sessions
+//!   recovery       repairs what a killed process left unfinished
+//!   export         documents for people and programs
+//!   database       the schema, and how the database is opened; `journal` chooses how it is written
+//!   damage         replaces a damaged database by one with everything that can still be read
+//!   health         faults of the storage, and the notices about them
 
 mod blobs;
+mod damage;
+mod database;
 mod entry;
-pub mod history;
+pub mod export;
+pub mod file_versions;
 mod health;
-mod job_list;
-mod journal;
-mod queue;
-mod retained_size;
+pub mod history;
+pub mod read;
+pub mod recovery;
+mod rows;
 mod session_lock;
 mod session_log;
-pub mod recovery;
-pub mod export;
-mod corruption;
-mod packed_json;
-pub mod read;
-mod result_places;
-mod rows;
-mod salvage;
-mod schema;
-mod schema_repair;
-mod summaries;
 pub mod sessions;
-mod cleanup;
-mod writer;
 mod snapshot;
-mod turns;
-pub mod file_versions;
-mod text_search;
+mod writer;
 
 #[cfg(test)]
 mod damage_tests;
@@ -50,23 +52,23 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use turnwright_types::ids::SessionId;
 
-pub use cleanup::RetentionLimits;
 pub use entry::{
     Audience, CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnKind,
 };
 pub use health::StorageFault;
-pub use read::RewoundEntries;
+pub use read::{RewoundEntries, TurnRow};
 pub use session_lock::{LockHolder, SessionLock};
 pub use session_log::{PendingWrite, SessionLog};
+pub use sessions::{SessionSummary, session_summaries};
 pub use snapshot::{insert_conversation, read_conversation};
-pub use summaries::{SessionSummary, session_summaries};
-pub use turns::TurnRow;
-use turns::turn_rows;
+pub use writer::cleanup::RetentionLimits;
 
+use database::journal::{self, Journal};
 use health::StoreHealth;
-use journal::Journal;
-use queue::JobSender;
+use read::turn_rows;
 use writer::SubmittedJob;
+use writer::cleanup;
+use writer::queue::JobSender;
 
 /// Why something could not be stored or found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -170,7 +172,7 @@ impl SharedState {
     /// Opens a connection for reading. Without a database it reads an empty one in memory.
     fn open_reader(&self) -> Result<Connection, StoreError> {
         let path = self.path.as_deref().ok_or(StoreError::Closed)?;
-        schema::open_reader(path, self.journal())
+        database::open_reader(path, self.journal())
     }
 
     fn limits(&self) -> RetentionLimits {
@@ -364,7 +366,7 @@ impl Store {
     /// Has the database checked, and replaced if it is damaged.
     async fn repair(&self) {
         self.0.shared.suspects_corruption.store(true, Ordering::Relaxed);
-        let checked = self.write(Durability::ProcessCrash, corruption::check_integrity).await;
+        let checked = self.write(Durability::ProcessCrash, damage::check_integrity).await;
         checked.unwrap_or_else(|error| tracing::error!(%error, "the store cannot be repaired"));
     }
 

@@ -8,10 +8,12 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::blobs;
-use super::packed_json::unpack;
-use super::rows::{self, CardJson};
-use super::{CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry};
+use crate::blobs;
+use crate::blobs::packed_json::unpack;
+use crate::rows::{self, CardJson};
+use crate::{
+    CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry, TurnKind,
+};
 use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{Arguments, Spending, TokenUsage};
@@ -353,4 +355,38 @@ pub fn last_usage(
     )?;
     let found = find.query_row([session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     Ok(found.optional()?)
+}
+
+/// A stored turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnRow {
+    /// Counted from 1.
+    pub number: u64,
+    pub kind: TurnKind,
+    /// The beginning of the user's text.
+    pub words: String,
+    pub started_at: SystemTime,
+    /// When it ended; `None` if it still runs or its process ended first.
+    pub ended_at: Option<SystemTime>,
+    /// The stop reason.
+    pub stop: Option<String>,
+}
+
+/// All turns of a session, in order.
+pub(crate) fn turn_rows(connection: &Connection, session: i64) -> Result<Vec<TurnRow>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT number, kind, words, begun_at, ended_at, stop FROM turns WHERE session = ? ORDER \
+         BY number",
+    )?;
+    let rows = find.query_map([session], |row| {
+        Ok(TurnRow {
+            number: row.get(0)?,
+            kind: TurnKind::parse(&row.get::<_, String>(1)?),
+            words: row.get(2)?,
+            started_at: time_from_millis(row.get(3)?),
+            ended_at: row.get::<_, Option<i64>>(4)?.map(time_from_millis),
+            stop: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
-use super::retained_size::{entry_size, outcome_size};
 use super::rows::{self, finish_call, insert_entry};
 use super::{CallOutcome, CallRow, Durability, Entry, PendingWrite, SessionLog, StoreError};
+use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::redact;

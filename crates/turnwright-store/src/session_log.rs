@@ -13,12 +13,12 @@ use tokio::sync::oneshot;
 
 use super::health::DeliveredNotices;
 use super::read::{session_key, to_millis};
-use super::retained_size::{entry_size, outcome_size};
 use super::rows::{
     delete_entry, finish_call, insert_entry, insert_session, put_file_contents, record_changes,
     replace_result, set_updated_at,
 };
 use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
+use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::{ChangeIntent, FileChange};
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::TokenUsage;

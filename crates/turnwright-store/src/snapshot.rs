@@ -5,10 +5,11 @@ use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 use serde_json::{Map, Value, json};
 
-use super::packed_json::{Packing, pack, unpack};
 use super::read::session_key;
 use super::rows::store_result;
-use super::{StoreError, blobs, result_places};
+use super::{StoreError, blobs};
+use crate::blobs::packed_json::{Packing, pack, unpack};
+use crate::blobs::result_places;
 use turnwright_types::ids::SessionId;
 
 /// The columns of a session's row that are copied as they are.
@@ -194,7 +195,8 @@ fn insert_row(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{schema, session_summaries};
+    use crate::database;
+    use crate::session_summaries;
     use flate2::read::GzDecoder;
 
     const DATABASE: &[u8] = include_bytes!("../../../tests/data/database-937d324/sessions.db.gz");
@@ -205,8 +207,8 @@ mod tests {
         let path = folder.path().join("sessions.db");
         let mut file = std::fs::File::create(&path).unwrap();
         std::io::copy(&mut GzDecoder::new(DATABASE), &mut file).unwrap();
-        let old = schema::open_writer(Some(&path)).unwrap();
-        let new = schema::open_writer(None).unwrap();
+        let old = database::open_writer(Some(&path)).unwrap();
+        let new = database::open_writer(None).unwrap();
         let mut rows = 0;
         for summary in session_summaries(&old).unwrap() {
             let id = summary.row.id;
@@ -220,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_still_runs_is_left_out() {
-        let connection = schema::open_writer(None).unwrap();
+        let connection = database::open_writer(None).unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0); \

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use super::cleanup::run_cleanup;
-use super::job_list::MAX_JOBS;
-use super::queue::MAX_QUEUED_BYTES;
 use super::*;
+use crate::writer::cleanup::run_cleanup;
+use crate::writer::queue::{MAX_JOBS, MAX_QUEUED_BYTES};
 use turnwright_types::ids::MessageId;
 
 fn row(id: &str) -> SessionRow {
@@ -210,7 +209,7 @@ async fn another_program_that_locks_the_store_is_waited_for() {
 async fn a_store_that_cannot_even_be_opened_is_waited_for_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(DATABASE_FILE);
-    drop(schema::open_writer(Some(&path)).unwrap());
+    drop(database::open_writer(Some(&path)).unwrap());
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").unwrap();
     let store = Store::new(folder.path());
@@ -314,9 +313,9 @@ async fn what_two_processes_write_is_kept_while_one_of_them_replaces_the_databas
         let shared = &shared;
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let opened = corruption::open(shared, schema::BUSY_TIMEOUT).unwrap();
+                let opened = damage::open(shared, database::BUSY_TIMEOUT).unwrap();
                 drop(opened.connection);
-                corruption::replace(shared, &opened.files.unwrap()).unwrap();
+                damage::replace(shared, &opened.files.unwrap()).unwrap();
             });
         });
         for (log, name) in logs.iter().zip(["s", "t"]) {
@@ -377,9 +376,9 @@ async fn readable_sessions_of_a_damaged_database_are_copied() {
     store.flush().await.unwrap();
     drop((log, store));
     let shared = SharedState { path: Some(path), ..SharedState::default() };
-    let opened = corruption::open(&shared, schema::BUSY_TIMEOUT).unwrap();
+    let opened = damage::open(&shared, database::BUSY_TIMEOUT).unwrap();
     drop(opened.connection);
-    corruption::replace(&shared, &opened.files.unwrap()).unwrap();
+    damage::replace(&shared, &opened.files.unwrap()).unwrap();
     let store = Store::new(folder.path());
     assert_eq!(notes(&store, "s").await.unwrap(), "a");
 }
@@ -442,7 +441,7 @@ async fn old_sessions_are_deleted_with_their_blobs() {
         .await
         .unwrap();
     let lock = store.lock_session(&SessionId::from("held")).unwrap();
-    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
     assert_eq!(count(&connection, "blobs"), 5);
     run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 0 });
     assert_eq!(count(&connection, "sessions"), 4);
@@ -473,7 +472,7 @@ async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
         note(&log, &noise(&id.to_string(), 400_000));
         store.flush().await.unwrap();
     }
-    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
     connection.execute("UPDATE sessions SET updated_at = key WHERE id <> 's4'", []).unwrap();
     run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 800_000 });
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (2, 2));
@@ -492,7 +491,7 @@ async fn the_write_ahead_log_is_emptied_while_nothing_is_written() {
     let wal = folder.path().join(format!("{DATABASE_FILE}-wal"));
     let size = || fs::metadata(&wal).unwrap().len();
     assert!(size() > 300_000, "{}", size());
-    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
     run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 0 });
     assert!(size() < 100_000, "{}", size());
     note(&log, "2");
@@ -506,8 +505,8 @@ async fn the_write_ahead_log_is_emptied_while_nothing_is_written() {
 fn what_opening_costs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(DATABASE_FILE);
-    drop(schema::open_writer(Some(&path)).unwrap());
-    let _open = schema::open_writer(Some(&path)).unwrap();
+    drop(database::open_writer(Some(&path)).unwrap());
+    let _open = database::open_writer(Some(&path)).unwrap();
     let time = |what: &str, work: &dyn Fn()| {
         let mut all: Vec<Duration> = (0..100)
             .map(|_| {
@@ -519,9 +518,9 @@ fn what_opening_costs() {
         all.sort();
         eprintln!("{what}: median {:?}, longest {:?}", all[50], all[99]);
     };
-    time("writer", &|| drop(schema::open_writer(Some(&path)).unwrap()));
+    time("writer", &|| drop(database::open_writer(Some(&path)).unwrap()));
     time("reader", &|| {
-        let connection = schema::open_reader(&path, Journal::WriteAhead).unwrap();
+        let connection = database::open_reader(&path, Journal::WriteAhead).unwrap();
         assert_eq!(count(&connection, "sessions"), 0);
     });
 }
@@ -602,7 +601,7 @@ async fn a_lock_folder_that_a_killed_process_has_left_is_removed() {
 #[tokio::test]
 async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
     let folder = tempfile::tempdir().unwrap();
-    let connection = schema::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
     connection
         .execute_batch("ALTER TABLE sessions RENAME COLUMN cwd TO place; PRAGMA user_version = 6;")
         .unwrap();

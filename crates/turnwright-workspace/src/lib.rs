@@ -1,6 +1,7 @@
 //! The work of a coding agent on the user's machine: reading, searching and editing files, running
 //! commands, fetching web pages, loading notes and skills, and tracking which files have changed.
 
+pub mod fixed_places;
 pub mod git_repository;
 pub mod nofollow;
 mod folder_names;

@@ -10,6 +10,9 @@ use rustix::io::Errno;
 
 /// At most this many names of a folder are read at once.
 const MAX_NAMES: usize = 10_000;
+/// How folders are opened to be emptied.
+const HOW: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A folder that is being emptied.
 struct Level {
@@ -35,7 +38,10 @@ pub fn remove_tree(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<
             return Ok(());
         }
         if level.folders.is_empty() {
-            level.folders = remove_files(current.as_fd(), is_stopped)?;
+            match remove_files(current.as_fd(), is_stopped)? {
+                Some(folders) => level.folders = folders,
+                None => return Ok(()),
+            }
         }
         if let Some(name) = level.folders.pop() {
             current = open_folder(&current, &name)?;
@@ -44,37 +50,34 @@ pub fn remove_tree(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<
         }
         let Some(done) = levels.pop() else { break };
         let Some(above) = levels.last() else { break };
-        current = open_folder(&current, c"..")?;
-        if id_of(&current)? != above.id {
-            return Err(io::Error::other("the folder was moved while it was removed"));
-        }
+        current = open_above(&current, above.id)?;
         rustix::fs::unlinkat(&current, &done.name, AtFlags::REMOVEDIR)?;
     }
     Ok(rustix::fs::rmdir(folder)?)
 }
 
-/// Removes what is no folder until a folder is found. Returns the folders among the names that were read last; none if
-/// nothing is left.
+/// Removes what is no folder until a folder is found. Returns the folders among the names that were read last: an empty
+/// list if nothing is left, and `None` if it was stopped.
 fn remove_files(
     folder: BorrowedFd<'_>,
     is_stopped: &impl Fn() -> bool,
-) -> io::Result<Vec<CString>> {
+) -> io::Result<Option<Vec<CString>>> {
     let mut folders = Vec::new();
     loop {
         let names = names_in(folder)?;
         if names.is_empty() {
-            return Ok(folders);
+            return Ok(Some(folders));
         }
         for name in names {
             if is_stopped() {
-                return Ok(folders);
+                return Ok(None);
             }
             if !unlink(folder, &name)? {
                 folders.push(name);
             }
         }
         if !folders.is_empty() {
-            return Ok(folders);
+            return Ok(Some(folders));
         }
     }
 }
@@ -94,13 +97,22 @@ fn id_of(folder: &OwnedFd) -> io::Result<(u64, u64)> {
     Ok((found.st_dev as u64, found.st_ino as u64))
 }
 
+/// Opens the folder above one. Fails, and changes nothing, if it is another one than before.
+fn open_above(folder: &OwnedFd, id: (u64, u64)) -> io::Result<OwnedFd> {
+    let opened = rustix::fs::openat(folder, c"..", HOW, Mode::empty())?;
+    if id_of(&opened)? != id {
+        return Err(io::Error::other("the folder was moved while it was removed"));
+    }
+    rustix::fs::fchmod(&opened, Mode::RWXU).ok();
+    Ok(opened)
+}
+
 /// Opens a folder and makes sure that its entries can be removed.
 fn open_folder(place: impl AsFd, name: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = match rustix::fs::openat(&place, name, how, Mode::empty()) {
+    let opened = match rustix::fs::openat(&place, name, HOW, Mode::empty()) {
         Err(Errno::ACCESS) => {
             make_accessible(place.as_fd(), name)?;
-            rustix::fs::openat(&place, name, how, Mode::empty())?
+            rustix::fs::openat(&place, name, HOW, Mode::empty())?
         }
         opened => opened?,
     };
@@ -142,6 +154,7 @@ fn names_in(folder: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
+    use std::cell::Cell;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -206,5 +219,44 @@ mod tests {
         }
         remove_tree(&root, &|| false).unwrap();
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_removal_can_be_stopped_at_any_moment() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        for allowed in 0.. {
+            fs::create_dir_all(root.join("a/b")).unwrap();
+            for name in ["a/b/x", "a/b/y", "a/x", "y"] {
+                fs::write(root.join(name), "").unwrap();
+            }
+            let calls = Cell::new(0);
+            let is_stopped = || calls.replace(calls.get() + 1) >= allowed;
+            remove_tree(&root, &is_stopped).unwrap();
+            if !root.exists() {
+                assert!(allowed > 5);
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn the_folder_into_which_one_was_moved_meanwhile_stays_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let [root, other] = ["root", "other"].map(|name| place.path().join(name));
+        fs::create_dir_all(root.join("a/b/c")).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+        let calls = Cell::new(0);
+        // It looks at `a`, at `b` in it, and at `c` in that, twice each.
+        let move_away = || {
+            if calls.replace(calls.get() + 1) == 4 {
+                fs::rename(root.join("a/b"), other.join("b")).unwrap();
+            }
+            false
+        };
+        assert!(remove_tree(&root, &move_away).is_err());
+        assert!(calls.get() > 4 && other.join("b").exists());
+        assert_eq!(fs::metadata(&other).unwrap().permissions().mode() & 0o777, 0o755);
     }
 }

@@ -70,11 +70,17 @@ impl PrivateTempFolder {
     /// Creates a folder. Blocks.
     pub fn create() -> io::Result<PrivateTempFolder> {
         remove_abandoned_folders();
-        PrivateTempFolder::create_in(&temp_place())
+        PrivateTempFolder::make_in(&temp_place())
+    }
+
+    /// Creates a folder in another place than the one for temporary files. Blocks.
+    pub fn create_in(place: &Path) -> io::Result<PrivateTempFolder> {
+        remove_abandoned(place, MIN_AGE);
+        PrivateTempFolder::make_in(place)
     }
 
     #[cfg(unix)]
-    fn create_in(place: &Path) -> io::Result<PrivateTempFolder> {
+    fn make_in(place: &Path) -> io::Result<PrivateTempFolder> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(NEW_PREFIX).rand_bytes(12);
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
@@ -92,7 +98,7 @@ impl PrivateTempFolder {
     /// A folder in which a file is open cannot be renamed on Windows, so the lock is a file beside it, and
     /// comes first.
     #[cfg(not(unix))]
-    fn create_in(place: &Path) -> io::Result<PrivateTempFolder> {
+    fn make_in(place: &Path) -> io::Result<PrivateTempFolder> {
         let path = place.join(format!("{PREFIX}{}", uuid::Uuid::new_v4().simple()));
         let lock = open(&path)?;
         fs::create_dir(&path)?;
@@ -211,7 +217,7 @@ mod tests {
     #[test]
     fn only_folders_without_an_owner_are_removed() {
         let place = tempfile::tempdir().unwrap();
-        let used = PrivateTempFolder::create_in(place.path()).unwrap();
+        let used = PrivateTempFolder::make_in(place.path()).unwrap();
         fs::write(used.path().join("a"), "x").unwrap();
         let [left, new] =
             [PREFIX, NEW_PREFIX].map(|prefix| place.path().join(format!("{prefix}left")));

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::ClientSide;
 use super::load::LoadedSession;
@@ -125,5 +125,12 @@ fn with_session_tmp(
         mode.get() != Mode::Full
             && rules.get().can_confine
             && turnwright_sandbox::namespace_support().mounts
+            && !is_tmp_a_link()
     }))
+}
+
+/// Returns true if `/tmp` is a link, where nothing can be mounted. Looked up once, when it is needed first.
+fn is_tmp_a_link() -> bool {
+    static IS_LINK: OnceLock<bool> = OnceLock::new();
+    *IS_LINK.get_or_init(|| Path::new("/tmp").is_symlink())
 }

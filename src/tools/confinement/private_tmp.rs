@@ -1,15 +1,19 @@
 //! A command's private `/tmp`: the folder of its session. Of the machine's `/tmp`, it shows the paths that the command
-//! is started with and the paths that the user has allowed.
+//! is started with and the paths that the user has allowed. A command that nobody may have been asked about sees only
+//! the paths that it was judged by, and only while it runs.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::ConfinementBuilder;
 use crate::tools::{repository, silent_reads};
 use turnwright_sandbox::PrivateTmp;
 use turnwright_types::effect::PathScope;
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::Environment;
-use turnwright_workspace::files::Roots;
+use turnwright_workspace::files::{Roots, ShownOnce};
 
 /// At most this many paths of a line are looked up.
 const MAX_NAMED: usize = 32;
@@ -23,35 +27,59 @@ impl ConfinementBuilder<'_> {
         is_used.then(|| folder.to_path_buf())
     }
 
-    /// A command that only reads has it as soon as there is something in it.
-    pub(super) fn private_tmp(&self, environment: &Environment) -> Option<PrivateTmp> {
+    /// A command that only reads has it as soon as there is something in it. What only this command sees of the
+    /// machine's `/tmp` is seen until the second value is dropped.
+    pub(super) fn private_tmp(
+        &self,
+        environment: &Environment,
+    ) -> Result<Option<(PrivateTmp, ShownOnce)>, ToolRefusal> {
         let roots = self.env.files.roots();
-        let tmp = roots.session_tmp()?;
-        let folder = tmp.known_folder()?.to_path_buf();
+        let Some(tmp) = roots.session_tmp() else { return Ok(None) };
+        let made = if self.may_write { tmp.make_folder() } else { Ok(tmp.known_folder()) };
+        let Some(folder) = made.map_err(|error| cannot_be_made(&error))? else { return Ok(None) };
+        let reads = self.command.reads.iter().map(|target| target.path.clone());
+        let judged: Vec<_> = self.write.iter().cloned().chain(reads).collect();
+        let (once, lasting) = if self.may_be_unasked() {
+            (judged, Vec::new())
+        } else {
+            (Vec::new(), [judged, named_in_tmp(&self.command.line, roots)].concat())
+        };
         let values = environment.iter().filter(|(name, _)| !names_temp_folder(name));
         let paths: Vec<_> = values.flat_map(|(_, value)| std::env::split_paths(value)).collect();
         let in_tmp = paths.iter().filter(|path| path.starts_with("/tmp"));
         let named = in_tmp.filter_map(|path| self.real_paths.get(path));
-        let reads = self.command.reads.iter().map(|target| target.path.clone());
         let git_folders = roots.folders().filter_map(repository::git_folder);
         let projects = silent_reads::project_folders(roots, environment);
         let settings = &self.env.confinement;
         let set =
             settings.readable.iter().flatten().chain(&settings.caches).chain(&settings.writable);
-        let shown = roots
+        let usual = roots
             .folders()
             .map(Path::to_path_buf)
             .chain(git_folders)
             .chain(roots.readable_folders())
             .chain(self.env.guard.known_temp_folder())
             .chain(projects)
-            .chain(self.write.clone())
-            .chain(reads)
             .chain(named)
-            .chain(named_in_tmp(&self.command.line, roots))
             .chain(set.filter_map(|path| self.real_paths.get(path)));
-        Some(PrivateTmp { folder, shown: tmp.show(shown) })
+        let shown_once = tmp.show_once(once);
+        let mut shown = tmp.show(usual.chain(lasting));
+        shown.extend(shown_once.places().iter().cloned());
+        Ok(Some((PrivateTmp { folder: folder.to_path_buf(), shown }, shown_once)))
     }
+
+    /// Returns true if nobody may have been asked about the command: it only reads, or only edits files.
+    pub(super) fn may_be_unasked(&self) -> bool {
+        self.is_silent || self.command.edits.is_some()
+    }
+}
+
+fn cannot_be_made(error: &io::Error) -> String {
+    format!(
+        "Nothing was run: the session's own /tmp cannot be made: {}. Tell the user, who can make room in the folder for \
+         temporary files, or call again with \"escalate\": \"full\", so that the user is asked.",
+        io_error_text(error)
+    )
 }
 
 /// Returns true for a variable with the user's temporary folder, which is not to be seen as a whole.

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::environment::{FixedPlaces, entries, read_start};
+use super::environment::{entries, read_start};
+use turnwright_workspace::fixed_places::FixedPlaces;
 use turnwright_workspace::nofollow;
 
 /// The longest template, and the number of them that are looked at.

@@ -1,13 +1,14 @@
 //! Tells which programs of a virtual environment of Python are as an installer makes them, whoever made them.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::activation::Templates;
 use turnwright_policy::permission::ProtectedPaths;
+use turnwright_workspace::fixed_places::FixedPlaces;
 use turnwright_workspace::{nofollow, real_path};
 
 /// Of an environment with more packages or versions of Python, or longer lists of files, not all is read.
@@ -38,70 +39,21 @@ const KNOWN_SETTINGS: &[&str] = &[
     "virtualenv",
 ];
 
-/// Tells which places no command can have written.
-#[derive(Debug, Default)]
-pub(super) struct FixedPlaces {
-    writable: Vec<PathBuf>,
-}
-
-impl FixedPlaces {
-    pub(super) fn new(writable: Vec<PathBuf>) -> FixedPlaces {
-        FixedPlaces { writable }
-    }
-
-    /// The target of a path, if no command can change a step of the way, and the way is the same for all programs.
-    pub(super) fn leads_to(&self, path: &Path) -> Option<PathBuf> {
-        let mut place = PathBuf::new();
-        let mut links_left = MAX_LINKS;
-        let mut left: Vec<OsString> = parts_reversed(path);
-        if !path.is_absolute() {
-            return None;
+/// Returns true if a link in an environment leads to an interpreter, directly or by other links beside it.
+pub(super) fn is_link_to_python(link: &Path, places: &FixedPlaces) -> bool {
+    let mut link = link.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&link) else { return false };
+        if !is_python(&target) {
+            return false;
         }
-        while let Some(part) = left.pop() {
-            if part == ".." {
-                place.pop();
-                continue;
-            }
-            place.push(&part);
-            if self.may_change(&place) {
-                return None;
-            }
-            if let Ok(target) = fs::read_link(&place) {
-                links_left = links_left.checked_sub(1)?;
-                place.pop();
-                left.extend(parts_reversed(&target));
-            }
+        if target.parent() != Some(Path::new("")) {
+            let real = places.leads_to(&target);
+            return real.is_some_and(|real| is_python(&real) && real.is_file());
         }
-        place.exists().then_some(place)
+        link.set_file_name(target);
     }
-
-    fn may_change(&self, place: &Path) -> bool {
-        let is_of_process = ["/proc", "/dev"].iter().any(|folder| place.starts_with(folder));
-        is_of_process || self.writable.iter().any(|folder| place.starts_with(folder))
-    }
-
-    /// Returns true if a link in an environment leads to an interpreter, directly or by other links beside it.
-    pub(super) fn is_link_to_python(&self, link: &Path) -> bool {
-        let mut link = link.to_path_buf();
-        for _ in 0..MAX_LINKS {
-            let Ok(target) = fs::read_link(&link) else { return false };
-            if !is_python(&target) {
-                return false;
-            }
-            if target.parent() != Some(Path::new("")) {
-                let real = self.leads_to(&target);
-                return real.is_some_and(|real| is_python(&real) && real.is_file());
-            }
-            link.set_file_name(target);
-        }
-        false
-    }
-}
-
-/// The parts of a path, the last one first.
-fn parts_reversed(path: &Path) -> Vec<OsString> {
-    let parts = path.components().filter(|part| *part != Component::CurDir);
-    parts.rev().map(|part| part.as_os_str().to_owned()).collect()
+    false
 }
 
 /// Judges whether the files of an environment are as installers and programs that make environments write them.
@@ -144,7 +96,7 @@ impl EnvironmentJudge {
     fn is_own_program(&self, program: &Path, environment: &Path, home: Option<&Path>) -> bool {
         let name = program.file_name().unwrap_or_default();
         match fs::symlink_metadata(program) {
-            Ok(found) if found.is_symlink() => self.places.is_link_to_python(program),
+            Ok(found) if found.is_symlink() => is_link_to_python(program, &self.places),
             Ok(found) if found.is_file() && is_interpreter(&name.to_string_lossy()) => {
                 home.is_some_and(|home| is_copy(program, &home.join(name)))
             }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::repeated_arguments::{equal_objects, repeated_object};
 use super::wire::repair_surrogates;
-use crate::json_limits;
+use crate::reply::json_limits;
 use turnwright_types::message::Arguments;
 
 /// The most calls of a reply that run. A reply with more is a malfunction of the model, and ends with the

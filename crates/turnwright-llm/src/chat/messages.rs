@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::reasoning_details::{is_complete_block, is_thinking_block};
 use super::wire::SIGNED_FIELDS;
-use crate::call_ids::wire_call_id;
 use crate::exchange::{RequestStyle, arguments_json};
 use crate::quirks::{CacheHint, EmptyContent, Quirks, ReasoningEcho, SystemRole};
+use crate::wire_names::wire_call_id;
 use turnwright_types::message::{
     AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
     omitted_media_note, render_part,

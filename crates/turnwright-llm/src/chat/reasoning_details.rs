@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::json_limits;
+use crate::reply::json_limits;
 
 /// The fields that are streamed in fragments.
 const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "thinking"];

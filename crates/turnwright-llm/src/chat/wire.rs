@@ -11,8 +11,8 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::error_body::number;
-use crate::reported_cost;
+use crate::errors::error_body::number;
+use crate::reply::reported_cost;
 
 /// Longer than any legitimate list. A hostile list could cost a hundred times its size in memory.
 const MAX_LIST_ITEMS: usize = 1024;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ask::{ObservedReply, ProbeError};
-use super::questions::{EXPECTED_COLOUR, EXPECTED_FACT, TOOL_NAME};
+use super::questions::{EXPECTED_COLOUR, EXPECTED_FACT, ObservedReply, ProbeError, TOOL_NAME};
 use super::{Check, CheckState};
-use crate::{EndReason, ErrorKind, LlmError, ReplyCall, leaked_calls};
+use crate::reply::leaked_calls;
+use crate::{EndReason, ErrorKind, LlmError, ReplyCall};
 use turnwright_types::message::{Arguments, ToolSpec};
 
 const PARSER_ADVICE: &str = "Start the server with a parser for this model's calls (vLLM and \

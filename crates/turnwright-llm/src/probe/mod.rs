@@ -1,7 +1,6 @@
 //! Probes what a model at a server can do, by asking a few small questions one after the other.
 //! Observations are recorded in the model's profile; errors on the way teach nothing.
 
-mod ask;
 mod evaluate;
 mod questions;
 #[cfg(test)]
@@ -14,8 +13,8 @@ use tokio::time::{Instant, timeout};
 
 use super::quirks::{EffortDialect, LeakedCallHandling, QuirkPatch};
 use super::{ErrorKind, Model, Request};
-use ask::{ObservedReply, ProbeError, ReadUntil, ask};
 use evaluate::{CallLeak, ReasoningSeen};
+use questions::{ObservedReply, ProbeError, ReadUntil, ask};
 use turnwright_types::message::ReasoningEffort;
 
 /// The timeout for all questions together.

@@ -2,6 +2,7 @@
 //! before: the defaults, the built-in table, what was learned from the server, and the user's
 //! settings.
 
+pub(crate) mod learned_quirks;
 mod learn;
 mod table;
 

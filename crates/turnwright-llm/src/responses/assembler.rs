@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::streamed_calls::{self, StreamedCall};
-use super::streamed_items::{self, StreamedItem, TextPiece};
+use super::streamed::{self, StreamedCall, StreamedItem, TextPiece};
 use super::wire::{self, ItemKind, ItemLocation, OutputItem, ResponsesEvent};
 use crate::chat::arguments::MAX_CALLS;
-use crate::chat::text_pipeline::TextPipeline;
 use crate::chat::wire::repair_surrogates;
-use crate::error_body;
+use crate::errors::error_body;
 use crate::exchange::ReplyContext;
-use crate::reply_reader::ReplyAssembler;
+use crate::reply::ReplyAssembler;
+use crate::reply::text_pipeline::TextPipeline;
 use crate::sse;
 use crate::{DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::{ProviderState, TokenUsage};
@@ -114,7 +113,7 @@ impl ReplyAssembler for ResponsesAssembler {
         if !self.text_pipeline.has_text() && self.calls.is_empty() && end == EndReason::Complete {
             return Err(self.context.empty_error(self.text_pipeline.has_thought(), ""));
         }
-        if let Some(repeat) = streamed_calls::first_repeat(&self.calls, &self.context) {
+        if let Some(repeat) = streamed::first_repeat(&self.calls, &self.context) {
             self.calls.truncate(repeat);
             self.items.retain(|item| item.kind != ItemKind::Call || item.slot < repeat);
         }
@@ -127,7 +126,7 @@ impl ReplyAssembler for ResponsesAssembler {
         let provider_state = ProviderState {
             origin: Arc::clone(&self.context.origin),
             field: None,
-            blobs: streamed_items::provider_state(&self.items),
+            blobs: streamed::provider_state(&self.items),
         };
         Ok(Reply { end, calls, usage: self.usage, cost: self.cost, provider_state })
     }
@@ -224,7 +223,7 @@ impl ResponsesAssembler {
         kind: ItemKind,
         location: ItemLocation<'_>,
     ) -> Result<usize, LlmError> {
-        match streamed_items::find_for_delta(&self.items, kind, location) {
+        match streamed::find_for_delta(&self.items, kind, location) {
             Some(at) => Ok(at),
             None => self.open_item(kind, location),
         }
@@ -253,8 +252,7 @@ impl ResponsesAssembler {
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
     ) -> bool {
-        piece.text.is_empty()
-            || piece.is_whole && streamed_items::is_repeat(&self.items, kind, location)
+        piece.text.is_empty() || piece.is_whole && streamed::is_repeat(&self.items, kind, location)
     }
 
     fn push_text(
@@ -383,7 +381,7 @@ impl ResponsesAssembler {
         is_whole: bool,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if text.is_empty() || streamed_items::is_repeat(&self.items, ItemKind::Call, location) {
+        if text.is_empty() || streamed::is_repeat(&self.items, ItemKind::Call, location) {
             return Ok(());
         }
         self.release_text(batch);
@@ -413,8 +411,7 @@ impl ResponsesAssembler {
         let id = if item.id.text.is_empty() { location.id } else { &item.id.text };
         let location = ItemLocation { id, ..location };
         let call_id = item.call_id.text.as_ref();
-        let known =
-            streamed_items::find_for_item_event(&self.items, kind, location, call_id, is_start);
+        let known = streamed::find_for_item_event(&self.items, kind, location, call_id, is_start);
         let at = match known {
             Some(at) if self.items[at].done => return Ok(()),
             Some(at) => at,

@@ -1,19 +1,37 @@
-//! The Responses API, OpenAI's second protocol, as spoken by OpenAI, Azure and others. Nothing is
-//! stored at the server: each request carries the whole conversation.
+//! The Responses API, OpenAI's second protocol, as spoken by OpenAI, Azure and others. Nothing is stored at the
+//! server: each request carries the whole conversation. Its body is rendered here, byte-stable between requests,
+//! because providers cache prefixes.
 
+mod streamed;
 mod assembler;
-mod streamed_calls;
-mod streamed_items;
-mod request;
 mod wire;
-
 #[cfg(test)]
 mod tests;
 
-use super::{chat, transcript};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::chat;
+use crate::exchange::{RequestStyle, arguments_json, write_json};
+use crate::http::request_body::{PrefixCache, RequestBody};
+use crate::quirks::CallIdFormat;
+use crate::schema::provider_safe_schema;
+use crate::transcript;
+use crate::wire_names::{ToolAliases, wire_call_id};
+use crate::{ReasoningEffort, Request};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{
+    AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, ToolSpec, UserMessage,
+    omitted_media_note, render_parts,
+};
 
 pub(super) use assembler::ResponsesAssembler;
-pub(super) use request::{render, render_tool};
+
+/// The longest call identifier that the API accepts.
+const MAX_CALL_ID_BYTES: usize = 64;
 
 /// Like [`chat::transcribe`], for this protocol.
 #[doc(hidden)]
@@ -23,4 +41,268 @@ pub fn transcribe<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
     transcript::transcribe(ResponsesAssembler::new(chat::recorded_context(model, tools)), pieces)
+}
+
+// Own types instead of async-openai's: they borrow from the history instead of copying it for each
+// request. Items have no identifiers of their own, because nothing is stored that these could refer
+// to.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum InputItem<'a> {
+    Message {
+        role: &'static str,
+        content: Vec<InputContent<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'a str>,
+    },
+    FunctionCall {
+        call_id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        /// A JSON object, encoded as a string.
+        arguments: String,
+    },
+    FunctionCallOutput {
+        call_id: Cow<'a, str>,
+        output: CallOutput<'a>,
+    },
+    /// Verbatim reasoning from an earlier reply.
+    #[serde(untagged)]
+    Reasoning(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum InputContent<'a> {
+    InputText { text: Cow<'a, str> },
+    InputImage { image_url: DataUrl<'a>, detail: &'static str },
+    OutputText { text: &'a str },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum CallOutput<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<InputContent<'a>>),
+}
+
+/// An image as a data URL, serialised without copying it.
+struct DataUrl<'a>(&'a Media);
+
+impl Serialize for DataUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("data:{};base64,{}", self.0.mime, self.0.data))
+    }
+}
+
+/// Renders the request body. It is assembled by hand, because the JSON of earlier messages is
+/// reused from the prefix cache.
+pub(crate) fn render(
+    prefix_cache: &PrefixCache,
+    style: &RequestStyle<'_>,
+    request: &Request,
+) -> RequestBody {
+    RequestWriter { style }.render(prefix_cache, request)
+}
+
+pub(crate) fn render_tool(spec: &ToolSpec, aliases: &ToolAliases) -> Value {
+    json!({
+        "type": "function",
+        "name": aliases.to_wire(&spec.name),
+        "description": spec.description,
+        "parameters": provider_safe_schema(&spec.parameters),
+        // Always sent: by default, the API makes the schema strict and every optional argument required.
+        "strict": false,
+    })
+}
+
+struct RequestWriter<'m> {
+    style: &'m RequestStyle<'m>,
+}
+
+impl RequestWriter<'_> {
+    fn render(&self, prefix_cache: &PrefixCache, request: &Request) -> RequestBody {
+        let quirks = *self.style.quirks;
+        let mut prefix = prefix_cache.take(&request.messages, quirks);
+        let mut more = Vec::new();
+        for message in &request.messages[prefix.count..] {
+            for item in self.message_items(message) {
+                more.push(b',');
+                write_json(&mut more, &item);
+            }
+        }
+        prefix.json.append(more);
+        let mut start = Vec::with_capacity(4 * 1024);
+        start.extend_from_slice(b"{\"model\":");
+        write_json(&mut start, &self.style.model);
+        start.extend_from_slice(b",\"instructions\":");
+        write_json(&mut start, &request.system);
+        start.extend_from_slice(b",\"input\":[");
+        let mut body = Vec::with_capacity(1024 + self.style.tools.len());
+        self.style.write_tools(&mut body);
+        body.extend_from_slice(b",\"store\":false");
+        let mut fields = Map::new();
+        if let Some(limit) = self.style.max_output {
+            fields.insert("max_output_tokens".to_owned(), limit.into());
+        }
+        if quirks.supports_effort() {
+            if quirks.encrypted {
+                fields.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
+            }
+            fields.extend(reasoning_field(request.effort, quirks.summary));
+        }
+        self.style.write_fields(&mut body, fields);
+        let body = prefix.json.between(start, body, Some(b','));
+        prefix_cache.store(prefix, &request.messages, quirks);
+        body
+    }
+
+    fn message_items<'a>(&self, message: &'a Arc<Message>) -> Vec<InputItem<'a>> {
+        match message.as_ref() {
+            Message::User(user) => self.user_item(user).into_iter().collect(),
+            Message::Assistant(assistant) => self.assistant_items(assistant),
+            Message::Tool(result) => vec![self.result_item(result)],
+        }
+    }
+
+    fn user_item<'a>(&self, user: &'a UserMessage) -> Option<InputItem<'a>> {
+        let is_sent_as_image =
+            |part: &PromptPart| self.style.quirks.images && matches!(part, PromptPart::Image(_));
+        let mut content = Vec::new();
+        // The parts between two images are rendered like a prompt of their own.
+        for chunk in
+            user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
+        {
+            match chunk {
+                [PromptPart::Image(media)] if self.style.quirks.images => {
+                    content.push(image_content(media));
+                }
+                parts => {
+                    let text = render_parts(parts);
+                    if !text.is_empty() {
+                        content.push(InputContent::InputText { text });
+                    }
+                }
+            }
+        }
+        (!content.is_empty()).then_some(InputItem::Message { role: "user", content, phase: None })
+    }
+
+    fn assistant_items<'a>(&self, message: &'a AssistantMessage) -> Vec<InputItem<'a>> {
+        let is_same_origin = *message.provider_state.origin == *self.style.origin;
+        let replayed = if is_same_origin { self.items_in_original_order(message) } else { None };
+        replayed.unwrap_or_else(|| {
+            let text = message.text.as_str();
+            let text_item = (!text.trim().is_empty()).then(|| assistant_message(text, None));
+            text_item
+                .into_iter()
+                .chain(message.calls.iter().map(|call| self.call_item(call)))
+                .collect()
+        })
+    }
+
+    fn result_item<'a>(&self, result: &'a ToolMessage) -> InputItem<'a> {
+        let output = if result.images.is_empty() {
+            CallOutput::Text(result.text.as_str().into())
+        } else if self.style.quirks.images {
+            let text_content = (!result.text.is_empty())
+                .then(|| InputContent::InputText { text: result.text.as_str().into() });
+            CallOutput::Parts(
+                text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
+            )
+        } else {
+            let notes = result.images.iter().map(|image| omitted_media_note("image", &image.mime));
+            let lines = std::iter::once(result.text.clone()).chain(notes);
+            CallOutput::Text(
+                lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n").into(),
+            )
+        };
+        InputItem::FunctionCallOutput {
+            call_id: self.call_id(&result.provider_id, &result.call, &result.name),
+            output,
+        }
+    }
+
+    /// The items of the reply as they came, so that reasoning precedes what it led to. `None` if
+    /// they were not recorded or the record does not match the message.
+    fn items_in_original_order<'a>(
+        &self,
+        message: &'a AssistantMessage,
+    ) -> Option<Vec<InputItem<'a>>> {
+        let mut items = Vec::with_capacity(message.provider_state.blobs.len());
+        let mut text_end = 0;
+        let mut seen_calls = vec![false; message.calls.len()];
+        for blob in &message.provider_state.blobs {
+            match blob.get("type")?.as_str()? {
+                // Encrypted reasoning was rejected once and would be rejected again.
+                "reasoning" if !self.style.quirks.encrypted => {}
+                "reasoning" => items.push(InputItem::Reasoning(blob)),
+                "message" => {
+                    let start = index_in(blob, "start")?;
+                    let end = index_in(blob, "end")?;
+                    let text = message.text.get(start..end).filter(|_| text_end <= start)?;
+                    text_end = end;
+                    items.push(assistant_message(text, blob.get("phase").and_then(Value::as_str)));
+                }
+                "function_call" => {
+                    let slot = index_in(blob, "slot")?;
+                    if std::mem::replace(seen_calls.get_mut(slot)?, true) {
+                        return None;
+                    }
+                    items.push(self.call_item(&message.calls[slot]));
+                }
+                _ => return None,
+            }
+        }
+        if items.is_empty() || text_end != message.text.len() || seen_calls.contains(&false) {
+            return None;
+        }
+        // Reasoning without a following item is rejected.
+        while matches!(items.last(), Some(InputItem::Reasoning(_))) {
+            items.pop();
+        }
+        Some(items)
+    }
+
+    fn call_item<'a>(&self, call: &'a ToolCall) -> InputItem<'a> {
+        let arguments = arguments_json(&call.arguments);
+        let name = self.style.aliases.to_wire(&call.name).into_owned();
+        let call_id = self.call_id(&call.provider_id, &call.id, &call.name);
+        InputItem::FunctionCall { call_id, name: name.into(), arguments }
+    }
+
+    fn call_id<'a>(&self, provider_id: &'a str, own_id: &CallId, name: &str) -> Cow<'a, str> {
+        let format = match self.style.quirks.ids {
+            CallIdFormat::Verbatim if provider_id.len() > MAX_CALL_ID_BYTES => CallIdFormat::Safe,
+            format => format,
+        };
+        wire_call_id(format, provider_id, own_id, name)
+    }
+}
+
+/// A position in a recorded item.
+fn index_in(blob: &Value, key: &str) -> Option<usize> {
+    blob.get(key)?.as_u64().and_then(|number| usize::try_from(number).ok())
+}
+
+fn assistant_message<'a>(text: &'a str, phase: Option<&'a str>) -> InputItem<'a> {
+    InputItem::Message {
+        role: "assistant",
+        content: vec![InputContent::OutputText { text }],
+        phase,
+    }
+}
+
+fn image_content(media: &Media) -> InputContent<'_> {
+    InputContent::InputImage { image_url: DataUrl(media), detail: "auto" }
+}
+
+fn reasoning_field(effort: ReasoningEffort, summary: bool) -> Option<(String, Value)> {
+    let mut fields = Map::new();
+    if effort != ReasoningEffort::Default {
+        fields.insert("effort".to_owned(), effort.id().into());
+    }
+    if summary {
+        fields.insert("summary".to_owned(), "auto".into());
+    }
+    (!fields.is_empty()).then(|| ("reasoning".to_owned(), fields.into()))
 }

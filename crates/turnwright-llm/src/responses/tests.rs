@@ -10,7 +10,7 @@ use expect_test::Expect;
 
 use super::assembler::ResponsesAssembler;
 use crate::chat;
-use crate::reply_reader::ReplyReader;
+use crate::reply::ReplyReader;
 use crate::{Delta, DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::Arguments;
 

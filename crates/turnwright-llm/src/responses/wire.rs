@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::chat::wire::{
     TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates, without_list,
 };
-use crate::error_body::number;
-use crate::reported_cost;
+use crate::errors::error_body::number;
+use crate::reply::reported_cost;
 
 /// One event of a stream. All kinds share one shape; the kind determines which fields count.
 #[derive(Debug, Default, Deserialize)]

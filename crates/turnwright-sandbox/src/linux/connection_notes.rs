@@ -1,4 +1,4 @@
-//! The connections of a program that came to nothing because of its sandbox. The supervisor notes them in a pipe; the
+//! The connections of a program that failed because of its sandbox. The supervisor notes them in a pipe; the
 //! process that has started the program reads them when it has ended.
 
 use std::io::{self, PipeReader, PipeWriter};

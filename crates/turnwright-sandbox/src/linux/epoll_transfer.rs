@@ -28,8 +28,8 @@ struct EpollEntry {
     data: u64,
 }
 
-/// Registers `socket` for the events that the process waits for at `descriptor`. Where this is not possible, the program
-/// has to register it itself.
+/// Registers `socket` for the events that the process waits for at `descriptor`, in all its epoll instances. Where this
+/// is not possible, the program has to register it itself.
 pub(super) fn transfer(
     thread: Pid,
     process: BorrowedFd<'_>,
@@ -48,12 +48,12 @@ pub(super) fn transfer(
         if count > MAX_DESCRIPTORS {
             break;
         }
-        let entry = entry?;
-        let Some(number) = epoll_number(folder.as_fd(), entry.file_name()) else { continue };
-        let registered = EpollEntry::find(thread, number, descriptor)?;
-        if let Some(registered) = registered {
-            let epoll = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
-            registered.add(&epoll, socket)?;
+        let Some(number) = epoll_number(folder.as_fd(), entry?.file_name()) else { continue };
+        // If it is not possible for one instance, it may be for the next.
+        if let Ok(Some(registered)) = EpollEntry::find(thread, number, descriptor)
+            && let Ok(epoll) = pidfd_getfd(process, number, PidfdGetfdFlags::empty())
+        {
+            registered.add(&epoll, socket).ok();
         }
     }
     Ok(())
@@ -105,6 +105,7 @@ impl EpollEntry {
         })
     }
 
+    /// Fails only if no process can be started for it.
     fn add(&self, epoll: &OwnedFd, socket: BorrowedFd<'_>) -> io::Result<()> {
         // The number may be in use here, but not in a process that ends at once. The entry stays for as long as the file.
         syscalls::succeeds_in_fork(|| {

@@ -43,16 +43,23 @@ const OPEN_FOLDERS: &[&str] = &[
 ];
 
 /// Daemons that only look up the names of users, groups and hosts.
-pub(super) const NAME_SERVICES: &[&str] =
+const NAME_SERVICES: &[&str] =
     &["/run/systemd/userdb", "/run/systemd/resolve", "/run/nscd", "/var/lib/sss/pipes"];
 /// The daemons among them that ask other machines about host names, through which data can leak.
-pub(super) const HOST_SERVICES: &[&str] = &["/run/systemd/resolve", "/run/nscd"];
+const HOST_SERVICES: &[&str] = &["/run/systemd/resolve", "/run/nscd"];
 /// The kernel's table of sockets is seldom larger.
 const TABLE_SIZE: usize = 32 * 1024;
 /// At most this many sockets are hidden.
 const MAX_SOCKETS: usize = 512;
-/// At most this many entries are looked at beside a socket that was renamed.
-const MAX_BESIDE: usize = 2_000;
+/// At most this many entries of a folder with sockets are looked at.
+const MAX_ENTRIES: usize = 2_000;
+
+/// The name services to whose sockets a program may connect. Without other machines, names of hosts are not looked up
+/// either.
+pub(super) fn open_services(reaches_other_machines: bool) -> impl Iterator<Item = &'static str> {
+    let services = NAME_SERVICES.iter().copied();
+    services.filter(move |service| reaches_other_machines || !HOST_SERVICES.contains(service))
+}
 
 /// The sockets, and folders that hold them, as real paths. `hides_runtime_folder` tells whether
 /// [`open_runtime_folders`] has named what stays open.
@@ -71,6 +78,11 @@ pub(super) fn find(profile: &SandboxProfile, hides_runtime_folder: bool) -> Vec<
         }
     }
     found.extend(hides_runtime_folder.then(|| real_path(Path::new(RUNTIME_FOLDER))).flatten());
+    if !profile.network.reaches_other_machines() {
+        // Their folders stay: the list of nameservers leads there.
+        let sockets = HOST_SERVICES.iter().flat_map(|folder| sockets_in(Path::new(folder)));
+        found.extend(sockets.filter_map(|socket| real_path(&socket)));
+    }
     found.retain(|path| !is_open(profile, path));
     found.extend(listening_sockets(profile));
     found
@@ -118,12 +130,13 @@ fn listening_sockets(profile: &SandboxProfile) -> Vec<PathBuf> {
         named.partition(|path| path.is_relative());
     // A relative path begins where its process was. Which process it is, the table does not say.
     let folders = if relative.is_empty() { Vec::new() } else { working_folders() };
+    let is_online = profile.network.reaches_other_machines();
     let possible =
         relative.iter().flat_map(|path| folders.iter().map(move |folder| folder.join(path)));
     let others = absolute
         .into_iter()
         .chain(possible)
-        .filter(|path| !NAME_SERVICES.iter().any(|service| path.starts_with(service)));
+        .filter(|path| !open_services(is_online).any(|service| path.starts_with(service)));
     let sockets: BTreeSet<_> = others.flat_map(|path| existing(&path)).collect();
     let real_paths = sockets.iter().filter_map(|socket| real_path(socket));
     real_paths.filter(|path| !is_open(profile, path)).take(MAX_SOCKETS).collect()
@@ -135,11 +148,16 @@ fn existing(path: &Path) -> Vec<PathBuf> {
     if fs::symlink_metadata(path).is_ok() {
         return vec![path.to_owned()];
     }
-    let entries = path.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
+    path.parent().into_iter().flat_map(sockets_in).collect()
+}
+
+/// The sockets in a folder.
+fn sockets_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sockets = entries
-        .take(MAX_BESIDE)
+        .take(MAX_ENTRIES)
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
-    sockets.map(|entry| entry.path()).collect()
+    sockets.map(|entry| entry.path())
 }
 
 /// The working folders of all processes, as far as this user may see them.
@@ -173,6 +191,16 @@ fn socket_path(line: &[u8]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sockets_in_a_folder_are_found_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("io.systemd.Resolve");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::File::create(folder.path().join("resolv.conf")).unwrap();
+        assert_eq!(sockets_in(folder.path()).collect::<Vec<_>>(), [socket]);
+        assert_eq!(sockets_in(&folder.path().join("missing")).count(), 0);
+    }
 
     #[test]
     fn sockets_with_a_path_are_read_from_the_table() {

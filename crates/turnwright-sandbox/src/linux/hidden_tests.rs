@@ -5,6 +5,27 @@ use std::fs;
 use super::tests::{TestFolders, variants};
 use super::*;
 
+/// On some systems `/dev/random` is a link.
+#[test]
+fn a_device_may_be_a_link_to_another() {
+    use std::os::unix::ffi::OsStrExt;
+    if !namespace_support().mounts {
+        return eprintln!("NOT TESTED: the mount namespace: namespaces are not available here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("random");
+    std::os::unix::fs::symlink("/dev/urandom", &link).unwrap();
+    let link = std::ffi::CString::new(link.as_os_str().as_bytes()).unwrap();
+    let profile = SandboxProfile::default();
+    let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None).unwrap();
+    let is_cloned = succeeds_in_child(move || {
+        planned.join()?;
+        let clone = mount_namespace::clone_target(&link)?;
+        clone.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    });
+    assert!(is_cloned);
+}
+
 /// Only root and some groups may open most of them. An empty file may be there in the place of one. A serial
 /// line would wait for a carrier.
 #[test]

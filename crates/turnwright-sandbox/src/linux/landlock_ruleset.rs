@@ -12,7 +12,7 @@ use landlock::{
 use rustix::fs::{Mode, OFlags};
 
 use super::super::SandboxProfile;
-use super::hidden_sockets::NAME_SERVICES;
+use super::hidden_sockets::open_services;
 use super::real_path::{open_without_symlinks, resolve};
 use super::syscalls;
 
@@ -67,13 +67,21 @@ pub(super) fn read_rights() -> u64 {
     (AccessFs::ReadFile | AccessFs::ReadDir).bits()
 }
 
-/// Builds the ruleset for a kernel with this ABI. `hidden` are real paths.
-pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf], abi: i32) -> io::Result<OwnedFd> {
+/// Builds the ruleset for a kernel with this ABI. `hidden` are real paths. `without_sockets` is a folder in which no socket
+/// may be connected to.
+pub(super) fn build(
+    profile: &SandboxProfile,
+    (hidden, without_sockets): (&[PathBuf], Option<&Path>),
+    abi: i32,
+) -> io::Result<OwnedFd> {
     let mut builder = RulesetBuilder::new(abi)?;
     for path in &profile.writable {
         let opened = open_without_symlinks(path).map_err(|error| with_path(path, &error));
+        let has_sockets = without_sockets.is_none_or(|folder| !folder.starts_with(path));
+        let sockets: BitFlags<AccessFs> =
+            if has_sockets { BitFlags::empty() } else { AccessFs::ResolveUnix.into() };
         if let Some(place) = if_accessible(opened)? {
-            builder.allow(&place, write_rights())?;
+            builder.allow(&place, write_rights() & !sockets)?;
         }
     }
     for place in &profile.unhidden {
@@ -82,7 +90,7 @@ pub(super) fn build(profile: &SandboxProfile, hidden: &[PathBuf], abi: i32) -> i
     for device in DEVICES {
         builder.allow_if_accessible(Path::new(device), AccessFs::WriteFile.into())?;
     }
-    let services = NAME_SERVICES.iter().map(Path::new);
+    let services = open_services(profile.network.reaches_other_machines()).map(Path::new);
     for socket in services.chain(profile.sockets.iter().map(PathBuf::as_path)) {
         builder.allow_if_accessible(socket, AccessFs::ResolveUnix.into())?;
     }

@@ -4,6 +4,7 @@
 mod cache_overlay;
 mod capabilities;
 mod connection_notes;
+mod done_calls;
 mod epoll_transfer;
 mod hidden_sockets;
 mod landlock_ruleset;
@@ -18,6 +19,7 @@ mod real_path;
 mod route_type;
 mod seccomp_filter;
 mod session_network;
+mod shared_memory;
 mod socket_address;
 mod socket_supervisor;
 mod supervised_thread;
@@ -29,6 +31,8 @@ mod hidden_tests;
 mod network_tests;
 #[cfg(test)]
 mod private_tmp_tests;
+#[cfg(test)]
+mod shared_memory_tests;
 #[cfg(test)]
 mod socket_tests;
 #[cfg(test)]
@@ -142,17 +146,24 @@ impl LinuxSandbox {
         if session_network.is_none() && network == Network::Loopback {
             network = Network::Off;
         }
-        let mount_namespace = namespaces.mounts.then(|| {
+        let planned = namespaces.mounts.then(|| {
             let rights = PrivateRights {
                 write: landlock_ruleset::write_rights_for_abi(abi),
                 terminals: landlock_ruleset::terminal_rights_for_abi(abi),
             };
             MountNamespace::plan(profile, &hidden, rights, session_network.clone())
         });
+        let mount_namespace = planned.transpose()?;
         // The ruleset has to hide them if there is no mount namespace.
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
+        // Without a supervisor, nothing tells the sockets that are shown there from the program's own.
+        let private_tmp = mount_namespace.as_ref().and_then(MountNamespace::private_tmp);
+        let shows_sockets =
+            !namespaces.supervision && private_tmp.is_some_and(TmpMounts::shows_read_only);
+        let tmp = profile.private_tmp.as_ref().filter(|_| shows_sockets);
+        let without_sockets = tmp.map(|tmp| tmp.folder.as_path());
         Ok(Self {
-            ruleset: landlock_ruleset::build(profile, hidden, abi)?,
+            ruleset: landlock_ruleset::build(profile, (hidden, without_sockets), abi)?,
             filter: seccomp_filter::program(FilterKind { network, ..FilterKind::default() })?,
             may_debug: profile.debug,
             open_sockets: profile.writable.iter().chain(&profile.sockets).cloned().collect(),
@@ -226,7 +237,7 @@ impl LinuxSandbox {
         self.process_namespace.as_ref()?.processes()
     }
 
-    /// The connections of the program that come to nothing because of its sandbox; `None` if nobody supervises them.
+    /// The connections of the program that failed because of its sandbox; `None` if nobody supervises them.
     pub fn refused_connections(&self) -> Option<RefusedConnections> {
         let supervisor = self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor)?;
         supervisor.refused().map(RefusedConnections::new).ok()
@@ -356,8 +367,9 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
 }
 
 fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
-    let mut mount_namespace =
-        MountNamespace::plan(&SandboxProfile::default(), &[], PrivateRights::default(), None);
+    let profile = SandboxProfile::default();
+    let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
+    let Ok(mut mount_namespace) = planned else { return false };
     if has_processes {
         mount_namespace.isolate_processes();
     }
@@ -374,10 +386,12 @@ pub(super) fn can_layer_caches(folder: &Path) -> bool {
     let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
     let works = prepared.is_ok_and(|overlay| {
         let profile = SandboxProfile::default();
-        let namespace = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
-        succeeds_in_child(move || {
-            namespace.join()?;
-            overlay.open().map(drop)
+        let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
+        planned.is_ok_and(|namespace| {
+            succeeds_in_child(move || {
+                namespace.join()?;
+                overlay.open().map(drop)
+            })
         })
     });
     // The kernel's folder in there can be removed, but not opened.

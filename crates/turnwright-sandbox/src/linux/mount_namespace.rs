@@ -22,17 +22,19 @@ use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
 use super::{hidden_sockets, raw_devices, syscalls};
 
-/// POSIX shared memory, where all programs see the same names. The command gets a private one.
+/// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
 /// Limits the content, which does not count as memory of any process.
 const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
-/// An unreadable file and folder that are mounted over what is hidden. They exist in there only
+/// An unreadable file and folder that are mounted over what is hidden. They exist in the command's own memory only
 /// during the setup.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
 
-/// With more writable paths than this the rest is not made read-only.
+/// With more writable paths than this the rest is not made read-only, and a private `/tmp` is not possible.
 const MAX_WRITABLE: usize = 64;
+const TOO_MANY_WRITABLE: &str = "a private /tmp cannot be mounted if more than 64 places are writable: make fewer writable, \
+     or /tmp itself, which opens that of the machine";
 /// At most this many folders below a hidden one stay open.
 const MAX_OPEN: usize = 24;
 /// At most this many caches get a private layer.
@@ -93,12 +95,14 @@ pub(super) struct MountNamespace {
     steps: Vec<MountStep>,
     rights: PrivateRights,
     has_private_devices: bool,
+    /// True if the program may change the shared memory of its session.
+    may_change_memory: bool,
 }
 
 /// The Landlock rights on the program's private places.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrivateRights {
-    /// On the private shared memory and on caches with a private layer.
+    /// On the shared memory and on caches with a private layer.
     pub(super) write: u64,
     /// On its terminals.
     pub(super) terminals: u64,
@@ -137,13 +141,13 @@ struct OpenFolder {
 }
 
 impl MountNamespace {
-    /// Plans the namespace for the profile. `hidden` are real paths.
+    /// Plans the namespace for the profile. `hidden` are real paths. Fails if its private `/tmp` cannot be mounted.
     pub(super) fn plan(
         profile: &SandboxProfile,
         hidden: &[PathBuf],
         rights: PrivateRights,
         session_network: Option<Arc<SessionNetwork>>,
-    ) -> MountNamespace {
+    ) -> io::Result<MountNamespace> {
         // System V shared memory, message queues and semaphores are private, too.
         let mut clone_flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
         let has_user_namespace =
@@ -160,7 +164,10 @@ impl MountNamespace {
         // Nothing is below a file.
         let folders: Vec<_> = hidden.iter().filter(|path| path.is_dir()).collect();
         let writable = writable(profile);
-        let private_tmp = TmpMounts::plan(profile).filter(|_| writable.len() <= MAX_WRITABLE);
+        let private_tmp = TmpMounts::plan(profile)?;
+        if private_tmp.is_some() && writable.len() > MAX_WRITABLE {
+            return Err(io::Error::other(TOO_MANY_WRITABLE));
+        }
         let visible = hidden.iter().filter(|path| {
             !open.is_below_hidden(path, folders.iter().copied())
                 && private_tmp.as_ref().is_none_or(|tmp| tmp.shows(path))
@@ -168,19 +175,22 @@ impl MountNamespace {
         let seen: Vec<_> = visible.collect();
         let mut steps = read_only_steps(profile, &seen);
         steps.extend(seen.iter().filter_map(|path| hide_step(&open, path, folders.contains(path))));
-        MountNamespace {
+        let mut caches = layered_caches(profile);
+        caches.retain(|cache| private_tmp.as_ref().is_none_or(|tmp| tmp.shows(&cache.path)));
+        Ok(MountNamespace {
             clone_flags,
             id_maps,
             session_network,
             writable,
-            caches: layered_caches(profile),
+            caches,
             overlays: Vec::new(),
             layered_folders: layered_folders(profile),
             private_tmp,
             steps,
             rights,
             has_private_devices: raw_devices::are_private(profile),
-        }
+            may_change_memory: may_change_memory(profile),
+        })
     }
 
     /// Also makes a PID namespace, for the children of the process that enters. Returns the descriptors
@@ -220,8 +230,8 @@ impl MountNamespace {
         Ok(rustix::mount::mount_change(c"/", propagation)?)
     }
 
-    /// Moves this process into the namespace and makes the mounts. Adds rules for the private shared
-    /// memory and the caches to `ruleset`.
+    /// Moves this process into the namespace and makes the mounts. Adds rules for the shared memory and the
+    /// caches to `ruleset`.
     pub(super) fn enter(&self, ruleset: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.join()?;
         // The layers must be writable when their overlays are made.
@@ -296,7 +306,7 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// Mounts the private shared memory, and everything that is pinned, read-only or hidden.
+    /// Mounts the shared memory, and everything that is pinned, read-only or hidden.
     fn mount_all(&self) -> io::Result<()> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         rustix::mount::mount(c"tmpfs", SHARED_MEMORY, c"tmpfs", flags, SHARED_MEMORY_OPTIONS)?;
@@ -311,7 +321,15 @@ impl MountNamespace {
             }
         }
         rustix::fs::unlink(EMPTY_FILE)?;
-        Ok(rustix::fs::rmdir(EMPTY_FOLDER)?)
+        rustix::fs::rmdir(EMPTY_FOLDER)?;
+        let is_of_session = self
+            .session_network
+            .as_ref()
+            .is_some_and(|network| network.memory().attach(SHARED_MEMORY));
+        if is_of_session && !self.may_change_memory {
+            syscalls::make_read_only(SHARED_MEMORY)?;
+        }
+        Ok(())
     }
 }
 
@@ -382,13 +400,23 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of the mounts at and below a path, or `None` if it does not exist.
+/// A copy of the mounts at and below a path, or `None` if it does not exist. Follows no link.
 pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
+    clone_if_found(open_without_symlinks(path))
+}
+
+/// A copy of the mounts at and below the target of a path that only the system can change.
+pub(super) fn clone_target(path: &CStr) -> io::Result<Option<OwnedFd>> {
+    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    clone_if_found(opened.map_err(Into::into))
+}
+
+fn clone_if_found(opened: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::AT_RECURSIVE;
-    match open_without_symlinks(path) {
+    match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
         Ok(opened) => Ok(Some(rustix::mount::open_tree(opened, c"", how)?)),
@@ -477,6 +505,14 @@ fn layered_folders(profile: &SandboxProfile) -> Vec<LayeredFolder> {
 
 fn is_writable(profile: &SandboxProfile, path: &Path) -> bool {
     profile.writable.iter().any(|writable| path.starts_with(writable))
+}
+
+/// Returns true if a program may change the shared memory of its session: if it may write in its `/tmp`, or in a folder.
+fn may_change_memory(profile: &SandboxProfile) -> bool {
+    match &profile.private_tmp {
+        Some(tmp) => is_writable(profile, &tmp.folder),
+        None => profile.writable.iter().any(|path| path.is_dir()),
+    }
 }
 
 /// The writable paths that exist, without paths inside another one.

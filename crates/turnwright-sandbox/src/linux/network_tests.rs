@@ -174,6 +174,9 @@ fn a_socket_that_connects_outside_behaves_like_the_program_s_own() {
         poll.register(it, select.EPOLLOUT | select.EPOLLET); poll.poll(0)\n\
         it.connect_ex(('127.0.0.1', {port})); print(poll.poll(5) == [(it.fileno(), select.EPOLLOUT)])\n\
         poll.modify(it, select.EPOLLIN); it.send(b'x'); print(poll.poll(5) == [(it.fileno(), select.EPOLLIN)])\n\
+        it = socket.socket(); it.setblocking(False); polls = [select.epoll(), select.epoll()]\n\
+        for poll in polls: poll.register(it, select.EPOLLOUT)\n\
+        it.connect_ex(('127.0.0.1', {port})); print([poll.poll(5) == [(it.fileno(), select.EPOLLOUT)] for poll in polls])\n\
         asyncio = __import__('asyncio')\n\
         async def talk_async():\n  \
           reader, writer = await asyncio.open_connection('127.0.0.1', {port}); writer.write(b'async'); return await reader.read(5)\n\
@@ -183,7 +186,7 @@ fn a_socket_that_connects_outside_behaves_like_the_program_s_own() {
         let text = run(&folders, &profile(&folders, network, &named), &script);
         assert_eq!(
             text,
-            "hello True True\n1 1\nhello hello\nTrue\n0 0 2048\nhello\n111 0 hello\n13\nTrue\nTrue\nb'async'\n",
+            "hello True True\n1 1\nhello hello\nTrue\n0 0 2048\nhello\n111 0 hello\n13\nTrue\nTrue\n[True, True]\nb'async'\n",
             "{network:?}"
         );
     }
@@ -234,7 +237,7 @@ fn datagrams_go_outside_only_to_what_may_be_reached() {
 
 /// A name is looked up, a server of the machine is missed, and another machine: the agent says which.
 #[test]
-fn connections_that_come_to_nothing_because_of_the_sandbox_are_noted() {
+fn connections_that_failed_because_of_the_sandbox_are_noted() {
     if !can_test_networks() {
         return;
     }
@@ -336,10 +339,66 @@ fn a_socket_that_was_passed_on_gives_no_access_and_nothing_listens_on_the_machin
     let nothing = profile(&folders, Network::Loopback, &[]);
     let received = run_in(&folders, &nothing, Some(&session), &receiver, |_| {
         let sent = run_in(&folders, &allowed, Some(&session), &sender, |_| ());
-        assert_eq!(sent, "13\n-1\nInvalid argument\nPermission denied\nTrue\n");
+        assert_eq!(sent, "13\n-1\nPermission denied\nPermission denied\nTrue\n");
     });
     // The second is still one of the private network, in which nobody gets its datagrams.
     assert_eq!(received, "-1 Permission denied\n0 reached\n");
+}
+
+/// A connection that was given up leaves a socket of the machine that has no port.
+#[test]
+fn a_program_takes_no_port_of_the_machine_and_binds_its_own_sockets() {
+    if !can_test_networks() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let busy = syscalls::open_socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+    let mut bytes = [0; syscalls::MAX_ADDRESS];
+    let any = syscalls::address_bytes("127.0.0.1:0".parse().unwrap(), &mut bytes);
+    syscalls::bind(busy.as_fd(), any).unwrap();
+    syscalls::listen(busy.as_fd(), 0).unwrap();
+    let busy = TcpListener::from(busy);
+    let named = busy.local_addr().unwrap();
+    // One that nobody accepts is enough. Others wait.
+    let wait = std::time::Duration::from_millis(100);
+    let _filled = [0; 2].map(|_| TcpStream::connect_timeout(&named, wait));
+    let script = format!(
+        "{CLIENT}\
+        it = socket.socket(); it.setblocking(False); print(it.connect_ex(('127.0.0.1', {})))\n\
+        it.shutdown(socket.SHUT_RDWR)\n\
+        def bind(it, address):\n  \
+          try: it.bind(address); return 'bound'\n  \
+          except OSError as error: return error.strerror\n\
+        print(bind(it, ('127.0.0.1', 0)))\n\
+        own = socket.socket(); print(bind(own, ('127.0.0.1', 4711)), own.getsockname())\n\
+        print(bind(socket.socket(), ('127.0.0.1', 4711)), bind(own, ('127.0.0.1', 4712)))\n\
+        print(bind(socket.socket(socket.AF_INET6), ('::1', 4711)), bind(open_socket(), 'line'), os.path.exists('line'))\n\
+        print(bind(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0), (0, 0)))",
+        named.port()
+    );
+    let text = run(&folders, &profile(&folders, Network::Loopback, &[named]), &script);
+    assert_eq!(
+        text,
+        "115\nPermission denied\nbound ('127.0.0.1', 4711)\nAddress already in use Invalid argument\n\
+         bound bound True\nbound\n"
+    );
+}
+
+/// A signal that arrives when the socket is bound and before the program knows of it.
+#[test]
+fn signals_do_not_disturb_the_binding_of_sockets() {
+    if !can_test_networks() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let script = "signal.signal(signal.SIGUSR1, lambda *_: None); signal.siginterrupt(signal.SIGUSR1, False)\n\
+        me = os.getpid(); child = os.fork()\n\
+        while child == 0 and os.getppid() == me: os.kill(me, signal.SIGUSR1); time.sleep(0.0001)\n\
+        if child == 0: os._exit(0)\n\
+        for _ in range(1000): it = socket.socket(); it.bind(('127.0.0.1', 0)); it.close()\n\
+        os.kill(child, signal.SIGKILL); print('bound')";
+    let text = run(&folders, &profile(&folders, Network::Loopback, &[]), script);
+    assert_eq!(text, "bound\n");
 }
 
 #[test]

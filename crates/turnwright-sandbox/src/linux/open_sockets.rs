@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::hidden_sockets::{HOST_SERVICES, NAME_SERVICES};
+use super::hidden_sockets::open_services;
 use super::socket_address::format_path;
 
-/// The private shared memory, where a program can make sockets, too.
+/// The shared memory, where a program can make sockets, too.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The places where a program may connect to sockets.
@@ -27,17 +27,15 @@ pub(super) struct OpenSockets {
 }
 
 impl OpenSockets {
-    /// `open` are the places of the profile. Without other machines, names of hosts are not looked up either.
+    /// `open` are the places of the profile.
     pub(super) fn new(
         mut open: Vec<PathBuf>,
         partly_open: Vec<PathBuf>,
         has_private_network: bool,
         reaches_other_machines: bool,
     ) -> OpenSockets {
-        let services = NAME_SERVICES
-            .iter()
-            .filter(|service| reaches_other_machines || !HOST_SERVICES.contains(service));
-        open.extend(services.chain([&SHARED_MEMORY]).map(PathBuf::from));
+        let services = open_services(reaches_other_machines);
+        open.extend(services.chain([SHARED_MEMORY]).map(PathBuf::from));
         OpenSockets { open, partly_open, has_private_network }
     }
 

@@ -4,7 +4,8 @@
 //! * The machine itself is not outside: its loopback, all addresses that it has, whatever listens there, and what is
 //!   only valid on one of its links, such as the metadata address of clouds. Only addresses that the profile names
 //!   are reached there: nameservers, proxies, and what the user was asked about.
-//! * Addresses that IPv6 has for IPv4 addresses count as those.
+//! * Addresses that IPv6 has for IPv4 addresses count as those, too: a gateway may turn them back. The route is that of
+//!   the IPv6 address, unless the kernel itself makes the IPv4 one of it.
 //! * A socket for datagrams is always connected, so it receives from that address only. It could still send to others
 //!   with `sendmsg`, whose address is behind pointers: to look at each would make all sockets slow.
 
@@ -105,10 +106,10 @@ impl OutsideConnections {
     }
 
     pub(super) fn is_named(&self, address: SocketAddr) -> bool {
-        let host = canonical(address.ip());
+        let host = address.ip().to_canonical();
         self.named
             .iter()
-            .any(|named| named.port() == address.port() && canonical(named.ip()) == host)
+            .any(|named| named.port() == address.port() && named.ip().to_canonical() == host)
     }
 
     /// Returns true if this address is out of reach only because of the sandbox: it lies outside, or a server of the
@@ -133,11 +134,16 @@ impl OutsideConnections {
         if !self.has_internet || is_private || PRIVATE_ADDRESSES.contains(&host) {
             return Destination::OwnNetwork;
         }
-        if is_of_link(host) || is_of_cloud(host) || route_type::is_of_machine(host) {
-            return Destination::Refused;
-        }
-        Destination::Outside
+        // The kernel connects to this one.
+        let target = address.ip().to_canonical();
+        let is_refused = is_near(host) || target != host && is_near(target);
+        if is_refused { Destination::Refused } else { Destination::Outside }
     }
+}
+
+/// Returns true if an address is of the machine, of one of its links, or of its cloud.
+fn is_near(address: IpAddr) -> bool {
+    is_of_link(address) || is_of_cloud(address) || route_type::is_of_machine(address)
 }
 
 /// An IPv4 address if this is an IPv6 form of one, otherwise the same address.
@@ -252,6 +258,8 @@ mod tests {
             ("[::ffff:127.0.0.1]:5432", Outside),
             ("[::1]:5432", Outside),
             ("127.0.0.2:5432", OwnNetwork),
+            ("[2002:7f00:1::]:5432", OwnNetwork),
+            ("[64:ff9b::7f00:1]:5432", OwnNetwork),
             ("192.0.0.8:80", OwnNetwork),
             ("[fd00:7477::8]:80", OwnNetwork),
             ("169.254.169.254:80", Refused),
@@ -269,15 +277,9 @@ mod tests {
         ] {
             let address: SocketAddr = address.parse().unwrap();
             assert_eq!(internet.destination(address), expected, "{address}");
-            let is_named =
-                canonical_of(&named).contains(&(canonical(address.ip()), address.port()));
-            let without = if is_named { Outside } else { OwnNetwork };
+            let without = if nothing.is_named(address) { Outside } else { OwnNetwork };
             assert_eq!(nothing.destination(address), without, "{address}");
         }
-    }
-
-    fn canonical_of(addresses: &[SocketAddr]) -> Vec<(IpAddr, u16)> {
-        addresses.iter().map(|address| (canonical(address.ip()), address.port())).collect()
     }
 
     #[test]

@@ -1,21 +1,27 @@
 //! A private `/tmp` for the program: a folder of its user is mounted there. Of the machine's `/tmp` the program sees
-//! only what its profile names. Once it is planned, mounting it makes system calls only.
+//! only what its profile names, and of that only what it may read: Landlock's rule for the folder covers all that is
+//! mounted in it. Once it is planned, mounting it makes system calls only.
 //!
 //! Other programs may share the folder and change it meanwhile. So nothing is mounted at a path that leads through
-//! links or names in it: a place deeper in `/tmp` lies in a read-only file system of this program alone.
+//! links in it, and a place deeper in `/tmp` lies in a read-only file system of this program alone. That file system, or
+//! a place that is an entry of `/tmp` itself, is mounted at a name in the folder all the same. A program that shares the
+//! folder and does not see this place can move the name away with the mount, and put something else there. So a caller
+//! must not show anything in `/tmp` that the program trusts more than the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, OsStr};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
 
-use super::super::SandboxProfile;
+use super::super::{PrivateTmp, SandboxProfile};
 use super::mount_namespace::{c_string, clone_mounts};
 use super::real_path::{open_without_symlinks, real_path};
 use super::syscalls;
@@ -59,59 +65,48 @@ struct TmpPlace {
 }
 
 impl TmpMounts {
-    /// Plans the mounts, and makes the empty files and folders at which they are to be seen; `None` if the profile
-    /// has none, or names the `/tmp` of the machine.
-    pub(super) fn plan(profile: &SandboxProfile) -> Option<TmpMounts> {
+    /// Plans the mounts and creates their empty mount points; `None` if the profile has none, or names the `/tmp` of
+    /// the machine. Fails if they cannot be made: the program must not see the machine's `/tmp` instead.
+    pub(super) fn plan(profile: &SandboxProfile) -> io::Result<Option<TmpMounts>> {
         let tmp = Path::new(TMP);
-        let private = profile.private_tmp.as_ref()?;
-        let is_open = profile.writable.iter().any(|path| tmp.starts_with(path));
-        if is_open || real_path(tmp)? != tmp {
-            return None;
+        let Some(private) = &profile.private_tmp else { return Ok(None) };
+        if profile.writable.iter().any(|path| tmp.starts_with(path)) {
+            return Ok(None);
         }
-        let folder = open_folder(&private.folder).ok()?;
-        let seen = |path: &&PathBuf| {
-            path.starts_with(tmp) && path.as_path() != tmp && !path.starts_with(&private.folder)
-        };
-        let writable: BTreeSet<_> = profile.writable.iter().filter(seen).collect();
-        let readable = profile.readable.iter().flatten();
-        let caches = profile.caches.iter().map(|cache| &cache.path);
-        let named = private.shown.iter().chain(readable).chain(&profile.unhidden);
-        let shown: BTreeSet<_> =
-            named.chain(&profile.sockets).chain(caches).filter(seen).take(MAX_SHOWN).collect();
-        let mut entries: BTreeMap<PathBuf, Vec<(&PathBuf, bool)>> = BTreeMap::new();
-        let mut places: Vec<PathBuf> = Vec::new();
-        for path in &writable | &shown {
-            let is_writable = writable.contains(path);
-            let is_inner = places.iter().any(|outer| path.starts_with(outer));
-            let is_in_writable =
-                writable.iter().any(|outer| path.starts_with(outer) && path != *outer);
-            let entry = path.components().take(3).collect();
-            if real_path(path).as_ref() != Some(path) || is_in_writable || is_inner && !is_writable
-            {
-                continue;
-            }
-            entries.entry(entry).or_default().push((path, is_writable));
-            places.push(path.clone());
+        if real_path(tmp).as_deref() != Some(tmp) {
+            let why = "it is a link or missing here. Where /tmp is writable, it is the machine's";
+            return Err(no_private_tmp(why));
         }
-        let mountable = entries
-            .iter()
-            .filter_map(|(entry, places)| TmpEntry::plan(entry, places))
-            .filter(|entry| entry.make_mount_point(folder.as_fd()).is_ok());
-        let planned = TmpMounts {
-            folder: c_string(&private.folder)?,
-            folder_id: id_of(folder.as_fd()).ok()?,
+        let opened = open_folder(&private.folder).and_then(|folder| {
+            let id = id_of(folder.as_fd())?;
+            Ok((folder, id, c_string(&private.folder).ok_or(io::ErrorKind::InvalidInput)?))
+        });
+        let (folder, folder_id, path) = opened.map_err(|error| {
+            let name = private.folder.display();
+            no_private_tmp(&format!("{name}: {error}. A new session has another folder"))
+        })?;
+        let mut planned = TmpMounts {
+            folder: path,
+            folder_id,
             is_writable: profile.writable.iter().any(|path| private.folder.starts_with(path)),
-            entries: mountable.collect(),
-            places,
+            entries: Vec::new(),
+            places: Vec::new(),
         };
+        for (entry, places) in &seen_entries(profile, private) {
+            let Some(mounted) = TmpEntry::plan(entry, places) else { continue };
+            if mounted.make_mount_point(folder.as_fd()).is_ok() {
+                planned.entries.push(mounted);
+                planned.places.extend(places.iter().map(|(path, _)| (*path).clone()));
+            }
+        }
         if let Ok(name) = private.folder.strip_prefix(tmp) {
             // Its own path leads to it in there, too.
             link_to_itself(folder, name).ok();
         }
-        Some(planned)
+        Ok(Some(planned))
     }
 
-    /// Returns true if something of the machine's is to be seen that the program may only read.
+    /// Returns true if the program sees a place of the machine's `/tmp` read-only.
     pub(super) fn shows_read_only(&self) -> bool {
         self.entries.iter().flat_map(|entry| &entry.places).any(|place| !place.is_writable)
     }
@@ -216,9 +211,11 @@ impl TmpEntry {
     fn make_mount_point(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
         let name = self.path.to_bytes().strip_prefix(b"/tmp/").unwrap_or_default();
         let is_folder = Path::new(OsStr::from_bytes(self.path.to_bytes())).is_dir();
+        // A program that does not see the place must not take it for an empty one.
+        let closed = Mode::empty();
         if is_folder {
-            make_folder(folder, name)?;
-        } else if let Err(error) = make_file(folder, name)
+            make_folder(folder, name, closed)?;
+        } else if let Err(error) = make_file(folder, name, closed)
             && error != Errno::EXIST
         {
             return Err(error.into());
@@ -244,13 +241,77 @@ impl TmpEntry {
             if *is_folder {
                 rustix::fs::mkdirat(&way, part.as_c_str(), Mode::RWXU)?;
             } else {
-                make_file(way.as_fd(), part.as_c_str())?;
+                make_file(way.as_fd(), part.as_c_str(), Mode::RUSR | Mode::WUSR)?;
             }
         }
         syscalls::make_mount_read_only(way.as_fd())?;
         put(way.as_fd(), CWD, &self.path)?;
         Ok(Some(way))
     }
+}
+
+/// The entries of the machine's `/tmp` with the places in them that are to be seen, each with true if it is writable.
+/// Outer ones come first.
+fn seen_entries<'a>(
+    profile: &'a SandboxProfile,
+    private: &'a PrivateTmp,
+) -> BTreeMap<PathBuf, Vec<(&'a PathBuf, bool)>> {
+    let named = profile.writable.iter();
+    let writable: BTreeSet<_> = named.filter(|path| is_of_machine(path, private)).collect();
+    let mut entries: BTreeMap<PathBuf, Vec<(&PathBuf, bool)>> = BTreeMap::new();
+    let mut places: Vec<&PathBuf> = Vec::new();
+    for path in &writable | &shown_places(profile, private) {
+        let is_writable = writable.contains(path);
+        let is_inner = places.iter().any(|outer| path.starts_with(outer));
+        let is_in_writable = writable.iter().any(|outer| path.starts_with(outer) && path != *outer);
+        let is_real = real_path(path).as_ref() == Some(path);
+        if is_real && !is_in_writable && (is_writable || !is_inner) {
+            let entry = path.components().take(3).collect();
+            entries.entry(entry).or_default().push((path, is_writable));
+            places.push(path);
+        }
+    }
+    entries
+}
+
+/// The places that are to be seen read-only, unless they are writable: of those that the profile shows only what the
+/// program may read. If they are too many, others are left out.
+fn shown_places<'a>(profile: &'a SandboxProfile, private: &'a PrivateTmp) -> BTreeSet<&'a PathBuf> {
+    let list = profile.readable.as_ref();
+    let readable: Option<Vec<_>> =
+        list.map(|list| list.iter().filter_map(|place| real_path(place)).collect());
+    let shown = private.shown.iter().filter(|path| {
+        readable.as_ref().is_none_or(|list| list.iter().any(|place| path.starts_with(place)))
+    });
+    let caches = profile.caches.iter().map(|cache| &cache.path);
+    let needed = profile.sockets.iter().chain(caches).chain(&profile.unhidden);
+    let all = needed.chain(list.into_iter().flatten()).chain(shown);
+    let mut places = BTreeSet::new();
+    for path in all.filter(|path| is_of_machine(path, private) && !takes_data(path)) {
+        if places.len() == MAX_SHOWN {
+            break;
+        }
+        places.insert(path);
+    }
+    places
+}
+
+/// Returns true for a path in the machine's `/tmp`, except for the folder that the program has in its place.
+fn is_of_machine(path: &Path, private: &PrivateTmp) -> bool {
+    let tmp = Path::new(TMP);
+    path.starts_with(tmp) && path != tmp && !path.starts_with(&private.folder)
+}
+
+/// Returns true for a pipe or a device: it can be written to, although its mount is read-only.
+fn takes_data(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
+    })
+}
+
+fn no_private_tmp(why: &str) -> io::Error {
+    io::Error::other(format!("a private /tmp cannot be mounted: {why}"))
 }
 
 /// Opens a folder, to look at it only. Fails if its path leads through a link.
@@ -266,14 +327,22 @@ fn id_of(file: BorrowedFd<'_>) -> io::Result<FileId> {
 }
 
 /// Makes an empty file. Follows no link.
-fn make_file(folder: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<()> {
+fn make_file(
+    folder: BorrowedFd<'_>,
+    name: impl rustix::path::Arg,
+    mode: Mode,
+) -> rustix::io::Result<()> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, create, Mode::RUSR | Mode::WUSR).map(drop)
+    rustix::fs::openat(folder, name, create, mode).map(drop)
 }
 
 /// Makes a folder, unless something is there.
-fn make_folder(folder: BorrowedFd<'_>, name: impl rustix::path::Arg) -> rustix::io::Result<()> {
-    match rustix::fs::mkdirat(folder, name, Mode::RWXU) {
+fn make_folder(
+    folder: BorrowedFd<'_>,
+    name: impl rustix::path::Arg,
+    mode: Mode,
+) -> rustix::io::Result<()> {
+    match rustix::fs::mkdirat(folder, name, mode) {
         Err(Errno::EXIST) => Ok(()),
         made => made,
     }
@@ -284,7 +353,7 @@ fn link_to_itself(folder: OwnedFd, name: &Path) -> io::Result<()> {
     let mut above = folder;
     let mut target = PathBuf::from(".");
     for part in name.parent().into_iter().flatten() {
-        make_folder(above.as_fd(), part)?;
+        make_folder(above.as_fd(), part, Mode::RWXU)?;
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         above = rustix::fs::openat(&above, part, how, Mode::empty())?;
         target.push("..");
@@ -303,7 +372,7 @@ fn clone_of<'a>(
     copies.next()?.1.as_ref()
 }
 
-/// Mounts something at a path, which must not end in a link.
+/// Mounts something at a path. Does not follow a link at the end of the path.
 fn put(mount: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
     let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     Ok(rustix::mount::move_mount(mount, c"", folder, path, how)?)

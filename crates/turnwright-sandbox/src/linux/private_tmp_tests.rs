@@ -3,21 +3,42 @@
 #![expect(clippy::disallowed_methods, reason = "tests write temporary files")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use super::super::{NamespaceSupport, PrivateTmp, SandboxProfile, namespace_support};
+use super::super::{NamespaceSupport, PrivateLayer, PrivateTmp, SandboxProfile, namespace_support};
+use super::LinuxSandbox;
+use super::private_tmp::TmpMounts;
 use super::socket_tests::{can_test, run};
 use super::tests::{TestFolders, variants};
 
+/// A folder that programs are to see as their `/tmp`.
+struct OwnTmp(tempfile::TempDir);
+
+impl OwnTmp {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for OwnTmp {
+    /// What was mounted leaves folders that nobody may open.
+    fn drop(&mut self) {
+        for entry in fs::read_dir(self.path()).into_iter().flatten().flatten() {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700)).ok();
+        }
+    }
+}
+
 /// Folders in the machine's `/tmp`, and one that programs are to see as their own.
-fn in_tmp() -> Option<(TestFolders, tempfile::TempDir, SandboxProfile)> {
+fn in_tmp() -> Option<(TestFolders, OwnTmp, SandboxProfile)> {
     let folders = TestFolders::new();
     if !folders.inside.starts_with("/tmp") {
         eprintln!("NOT TESTED: temporary files are not in /tmp here");
         return None;
     }
-    let own = tempfile::tempdir().unwrap();
+    let own = OwnTmp(tempfile::tempdir().unwrap());
     let mut profile = folders.profile();
     profile.writable.push(own.path().to_owned());
     profile.private_tmp = Some(PrivateTmp { folder: own.path().to_owned(), shown: Vec::new() });
@@ -104,6 +125,59 @@ fn what_is_named_of_the_machines_tmp_is_seen_and_cannot_be_changed() {
     }
 }
 
+/// Landlock's rule for a folder covers what is mounted in it, also if a command was allowed to read only a list.
+#[test]
+fn of_what_is_named_a_program_sees_only_what_it_may_read() {
+    let Some((folders, own, mut profile)) = in_tmp() else { return };
+    let tmp = profile.private_tmp.as_mut().unwrap();
+    tmp.shown = vec![folders.outside.join("file"), folders.home.clone()];
+    profile.readable = Some(vec![folders.home.join(".config")]);
+    for namespaces in with_mounts() {
+        let script = "grep -rhs . /tmp; cat $OUT/file $HOME/.profile 2> /dev/null; ls -A $HOME";
+        let (text, _) = folders.run(&profile, namespaces, script);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.contains(&"neighbour") && lines.contains(&"no-secret-either"), "{text}");
+        assert!(!lines.contains(&"untouched") && !lines.contains(&"no-secret"), "{text}");
+        assert!(lines.ends_with(&[".config"]), "{text}");
+    }
+    // A program that does not see the place cannot take it for an empty one.
+    let entry = folders.inside.components().nth(2).unwrap();
+    let mode = fs::metadata(own.path().join(entry)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0);
+}
+
+/// What is written to them would leave the sandbox, although their mount is read-only.
+#[test]
+fn pipes_that_are_named_are_not_seen() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let Some((folders, _own, mut profile)) = in_tmp() else { return };
+    let pipe = folders.outside.join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    profile.private_tmp.as_mut().unwrap().shown = vec![pipe, folders.outside.join("file")];
+    for namespaces in with_mounts() {
+        let (text, worked) = folders.run(&profile, namespaces, "ls -A $OUT");
+        assert_eq!((text.as_str(), worked), ("file\n", true));
+    }
+}
+
+#[test]
+fn if_too_much_is_named_the_sockets_and_caches_are_seen() {
+    let Some((folders, _own, mut profile)) = in_tmp() else { return };
+    let names: Vec<_> = (0..90).map(|number| folders.outside.join(number.to_string())).collect();
+    for name in &names {
+        fs::write(name, "").unwrap();
+    }
+    let cache = folders.home.join("cache");
+    fs::create_dir(&cache).unwrap();
+    profile.sockets = vec![names[89].clone()];
+    profile.caches = vec![PrivateLayer::new(cache.clone(), &folders.inside)];
+    let twice = names.iter().flat_map(|name| [name.clone(), name.clone()]);
+    profile.private_tmp.as_mut().unwrap().shown = twice.collect();
+    let planned = TmpMounts::plan(&profile).unwrap().unwrap();
+    assert!(planned.shows(&names[89]) && planned.shows(&cache));
+    assert_eq!(names.iter().filter(|name| planned.shows(name)).count(), 63);
+}
+
 #[test]
 fn a_program_that_may_not_write_reads_its_tmp() {
     let Some((folders, own, mut profile)) = in_tmp() else { return };
@@ -177,15 +251,35 @@ fn a_folder_outside_of_tmp_and_one_in_the_project_serve_as_well() {
     }
 }
 
+/// It does not see the machine's instead.
 #[test]
-fn a_link_that_a_program_has_put_in_the_place_of_its_tmp_is_not_followed() {
-    let Some((folders, _, mut profile)) = in_tmp() else { return };
-    let own = folders.inside.join("tmp");
-    std::os::unix::fs::symlink(&folders.outside, &own).unwrap();
-    profile.private_tmp = Some(PrivateTmp { folder: own, shown: Vec::new() });
-    for namespaces in with_mounts() {
-        let (text, worked) = folders.run(&profile, namespaces, "cat /tmp/secret");
-        assert!(!worked && text.contains("No such file"), "{text}");
+fn a_program_whose_tmp_cannot_be_mounted_does_not_start() {
+    let Some((folders, _own, profile)) = in_tmp() else { return };
+    let with_folder = |folder| SandboxProfile {
+        private_tmp: Some(PrivateTmp { folder, shown: Vec::new() }),
+        ..profile.clone()
+    };
+    // A program may have put a link in its place.
+    let link = folders.inside.join("tmp");
+    std::os::unix::fs::symlink(&folders.outside, &link).unwrap();
+    let mut many = profile.clone();
+    for number in 0..65 {
+        let place = folders.home.join(number.to_string());
+        fs::create_dir(&place).unwrap();
+        many.writable.push(place);
+    }
+    let missing = folders.inside.join("missing");
+    for (profile, why) in [
+        (with_folder(link), "inside/tmp"),
+        (with_folder(missing), "inside/missing"),
+        (many, "more than 64 places"),
+    ] {
+        for namespaces in with_mounts() {
+            let refused = LinuxSandbox::with_namespaces(&profile, None, namespaces).unwrap_err();
+            let text = refused.to_string();
+            assert!(text.contains("a private /tmp cannot be mounted"), "{text}");
+            assert!(text.contains(why), "{text}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::fs::{Access, Mode, OFlags};
 use rustix::mount::MountFlags;
 
 use super::super::SandboxProfile;
-use super::mount_namespace::{clone_mounts, put_mounts};
+use super::mount_namespace::{clone_target, put_mounts};
 use super::{landlock_ruleset, syscalls};
 
 const DEVICES: &str = "/dev";
@@ -82,7 +82,8 @@ pub(super) fn make_private(
 ) -> io::Result<()> {
     let mut clones = [const { None }; PRIVATE_DEVICES.len()];
     for (path, clone) in PRIVATE_DEVICES.iter().zip(&mut clones) {
-        *clone = clone_mounts(path)?;
+        // Some systems have a link to another device there.
+        *clone = clone_target(path)?;
     }
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     rustix::mount::mount(c"tmpfs", PRIVATE_FOLDER, c"tmpfs", flags, c"mode=755,size=64k")?;

@@ -92,11 +92,14 @@ fn can_bind(address: IpAddr) -> io::Result<bool> {
 mod tests {
     use std::process::Command;
 
+    use super::super::outside_connections::{Destination, OutsideConnections};
     use super::*;
+    use crate::Network;
 
     /// Addresses of the machine, and whole networks of it.
     const SETUP: &str = "ip link set lo up && ip addr add 10.9.9.1/24 dev lo && ip addr add 10.9.9.2/24 dev lo && \
         ip addr add fd01::1/64 dev lo nodad && ip addr add fd01::2/64 dev lo nodad && \
+        ip addr add 2002:808:808:1::50/64 dev lo nodad && ip addr add 64:ff9b::808:808/128 dev lo nodad && \
         ip route replace local 10.77.0.0/16 dev lo && ip route replace local 10.78.0.0/16 dev lo src 10.9.9.1 && \
         ip route replace broadcast 10.9.9.255 dev lo && ip route replace blackhole 10.79.0.0/16 && \
         ip route replace 10.80.0.0/16 dev lo && exec \"$0\" --nocapture \"$1\"";
@@ -128,6 +131,8 @@ mod tests {
             ("127.0.0.2", true),
             ("fd01::1", true),
             ("fd01::2", true),
+            ("2002:808:808:1::50", true),
+            ("64:ff9b::808:808", true),
             ("10.79.0.5", false),
             ("10.80.0.5", false),
             ("8.8.8.8", false),
@@ -135,6 +140,18 @@ mod tests {
         ] {
             let address = address.parse().unwrap();
             assert_eq!(is_of_machine(address), is_own, "{address}");
+        }
+        // Their forms as IPv4 addresses are outside.
+        let outside = OutsideConnections::new(Network::Internet, &[]);
+        for (address, expected) in [
+            ("[2002:808:808:1::50]:80", Destination::Refused),
+            ("[64:ff9b::808:808]:80", Destination::Refused),
+            ("[2002:808:808:2::50]:80", Destination::Outside),
+            ("[64:ff9b::808:809]:80", Destination::Outside),
+            ("[::ffff:8.8.8.8]:80", Destination::Outside),
+        ] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(outside.destination(address), expected, "{address}");
         }
     }
 

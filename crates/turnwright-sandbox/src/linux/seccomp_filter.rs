@@ -177,16 +177,18 @@ pub(super) struct FilterKind {
     pub(super) has_own_processes: bool,
     /// True if the program may profile and record its children, if it has a PID namespace.
     pub(super) may_debug: bool,
-    /// True if each `connect`, each `listen` and each `sendto` with an address notifies the supervisor.
+    /// True if each `connect`, each `listen` and each `sendto` with an address notifies the supervisor, and each `bind` of
+    /// a program that does not have the network of the machine.
     pub(super) is_supervised: bool,
 }
 
 /// The BPF program for the kernel. Each is built once.
 pub(super) fn program(kind: FilterKind) -> io::Result<&'static BpfProgram> {
-    static PROGRAMS: [OnceLock<BpfProgram>; 16] = [const { OnceLock::new() }; 16];
+    static PROGRAMS: [OnceLock<BpfProgram>; 24] = [const { OnceLock::new() }; 24];
     let network = match kind.network {
         Network::Off => 0,
-        Network::Loopback | Network::Internet | Network::On => 1,
+        Network::Loopback | Network::Internet => 1,
+        Network::On => 2,
     };
     let flags = [kind.has_own_processes, kind.may_debug, kind.is_supervised];
     let number = flags.iter().fold(network, |number, flag| 2 * number + usize::from(*flag));
@@ -310,7 +312,7 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     // The priority of all processes of the user, also of those outside.
     rules.push((libc::SYS_setpriority, vec![argument(0, Eq, PRIO_USER)]));
     rules.push((libc::SYS_ioprio_set, vec![argument(0, Eq, IOPRIO_WHO_USER)]));
-    // Nobody could look at the open files of the process, to count the ones that are memory.
+    // Otherwise the memory meter could not list its open files.
     let dumpable = u64::from(libc::PR_SET_DUMPABLE.cast_unsigned());
     rules.push((libc::SYS_prctl, vec![argument(0, Eq, dumpable), argument(1, Eq, 0)]));
     rules.push((libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)));
@@ -367,7 +369,8 @@ fn preamble(kind: FilterKind) -> BpfProgram {
         return_errno(libc::ENOSYS),
     ];
     if kind.is_supervised {
-        for call in [libc::SYS_connect, libc::SYS_listen] {
+        let binds = (kind.network != Network::On).then_some(libc::SYS_bind);
+        for call in [libc::SYS_connect, libc::SYS_listen].into_iter().chain(binds) {
             program.push(instruction(BPF_JMP_JEQ, 1, call_number(call)));
             program.push(instruction(BPF_RET, 0, libc::SECCOMP_RET_USER_NOTIF));
         }

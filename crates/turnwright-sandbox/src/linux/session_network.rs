@@ -1,5 +1,6 @@
 //! The network of a session: a network namespace with nothing but a loopback interface. The programs of the session
 //! run in it, so they reach each other's servers and nothing else. Its descriptors keep it alive; no process has to.
+//! As programs of one machine do, they also have shared memory in common.
 
 use std::ffi::CStr;
 use std::io;
@@ -11,17 +12,19 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mount_namespace::{NamespaceMethod, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
+use super::shared_memory::SessionMemory;
 use super::{succeeds_in_child, syscalls};
 
 const USER_NAMESPACE: &CStr = c"/proc/self/ns/user";
 const NETWORK_NAMESPACE: &CStr = c"/proc/self/ns/net";
 
-/// A private network that several sandboxed programs can share.
+/// A private network that several sandboxed programs can share, with their shared memory (`/dev/shm`).
 #[derive(Debug)]
 pub struct SessionNetwork {
     network_namespace: OwnedFd,
     /// The user namespace that owns it; `None` if root has made it, who needs none.
     user_namespace: Option<OwnedFd>,
+    memory: SessionMemory,
 }
 
 impl SessionNetwork {
@@ -33,6 +36,8 @@ impl SessionNetwork {
         let method = NamespaceMethod::of_this_process();
         let id_maps = method.id_maps();
         let (receiver, sender) = UnixStream::pair()?;
+        let memory = SessionMemory::new()?;
+        let filled = memory.try_clone()?;
         let is_made = succeeds_in_child(move || {
             let user_flag = if id_maps.is_some() { libc::CLONE_NEWUSER } else { 0 };
             syscalls::unshare(libc::CLONE_NEWNET | user_flag)?;
@@ -42,7 +47,12 @@ impl SessionNetwork {
             syscalls::bring_up_loopback()?;
             syscalls::add_addresses(PRIVATE_IPV4, PRIVATE_IPV6)?;
             send_namespace(&sender, NETWORK_NAMESPACE)?;
-            if id_maps.is_some() { send_namespace(&sender, USER_NAMESPACE) } else { Ok(()) }
+            if id_maps.is_some() {
+                send_namespace(&sender, USER_NAMESPACE)?;
+            }
+            // Without it, each program has memory of its own.
+            filled.fill().ok();
+            Ok(())
         });
         if !is_made {
             return Err(io::Error::other("network namespaces are not available"));
@@ -52,7 +62,8 @@ impl SessionNetwork {
             NamespaceMethod::Root => None,
             NamespaceMethod::User { .. } => Some(syscalls::receive_descriptor(receiver.as_fd())?),
         };
-        Ok(SessionNetwork { network_namespace, user_namespace })
+        memory.close_if_empty()?;
+        Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 
     /// Sends the network to another process of the user, which [receives](Self::receive) it. Does not wait if
@@ -62,8 +73,9 @@ impl SessionNetwork {
     /// When the system refuses it.
     pub fn send(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let user_namespace = self.user_namespace.as_ref().unwrap_or(&self.network_namespace);
-        syscalls::send_descriptor(socket, self.network_namespace.as_fd())?;
-        syscalls::send_descriptor(socket, user_namespace.as_fd())
+        let namespaces = [self.network_namespace.as_fd(), user_namespace.as_fd()];
+        let mut sent = namespaces.into_iter().chain(self.memory.descriptors());
+        sent.try_for_each(|descriptor| syscalls::send_descriptor(socket, descriptor))
     }
 
     /// Receives a network, with calls of `receive` that each wait for one descriptor.
@@ -77,7 +89,10 @@ impl SessionNetwork {
         let user_namespace = receive(syscalls::receive_descriptor).await?;
         let has_user_namespace = NamespaceMethod::of_this_process() != NamespaceMethod::Root;
         let user_namespace = has_user_namespace.then_some(user_namespace);
-        Ok(SessionNetwork { network_namespace, user_namespace })
+        let taken = receive(syscalls::receive_descriptor).await?;
+        let given = receive(syscalls::receive_descriptor).await?;
+        let memory = SessionMemory::from_descriptors([taken, given]);
+        Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 
     /// Opens a TCP socket that connects within this network, for IPv6 or IPv4. Blocks for about a millisecond.
@@ -104,7 +119,12 @@ impl SessionNetwork {
         Ok(SessionNetwork {
             network_namespace: self.network_namespace.try_clone()?,
             user_namespace: self.user_namespace.as_ref().map(OwnedFd::try_clone).transpose()?,
+            memory: self.memory.try_clone()?,
         })
+    }
+
+    pub(super) fn memory(&self) -> &SessionMemory {
+        &self.memory
     }
 
     pub(super) fn has_user_namespace(&self) -> bool {

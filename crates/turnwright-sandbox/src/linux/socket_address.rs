@@ -51,6 +51,14 @@ impl Address {
         &self.bytes[..self.length]
     }
 
+    /// A number that is another one for nearly every other address.
+    pub(super) fn fingerprint(&self) -> u64 {
+        // FNV-1a.
+        self.bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
     fn family(&self) -> Option<libc::sa_family_t> {
         let bytes = [self.bytes[0], self.bytes[1]];
         (self.length >= PATH_OFFSET).then(|| libc::sa_family_t::from_ne_bytes(bytes))
@@ -119,6 +127,8 @@ mod tests {
             let address = Address { bytes, length };
             assert_eq!(address.path(&mut [0; MAX_ADDRESS + 1]), path);
             assert_eq!(address.abstract_name(), name);
+            let other = Address { bytes, length: length - 1 };
+            assert_ne!(address.fingerprint(), other.fingerprint());
         }
         let cut = Address { bytes: [1; MAX_ADDRESS], length: 1 };
         assert_eq!((cut.family(), cut.path(&mut [0; MAX_ADDRESS + 1])), (None, None));

@@ -4,16 +4,20 @@
 //! The seccomp filter suspends each `connect` and notifies the first process of the namespace. That one
 //! copies the address once, takes a copy of the socket, and makes the connection itself, so nothing
 //! that the program changes meanwhile counts. It opens a path as the program would, asks the kernel where
-//! the result lies, and connects to exactly that through `/proc/self/fd`. No call is ever
+//! the result lies, and connects to exactly that through `/proc/self/fd`. No such call is ever
 //! let through (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`): the kernel would read the address again.
 //!
 //! * What a program can create lies in folders that it may write to, so these and the sockets that the
 //!   profile names are all that is open. Whose socket it is need not be known.
 //! * Abstract sockets are open if they belong to a private network: Landlock's scope does not include the first process.
+//!   They are looked up in the network of the program's socket, so that one must not be of the machine.
 //! * Addresses of the internet that lie outside of the program's network are the matter of [`OutsideConnections`]. So
 //!   each `sendto` with an address is supervised, too, and each `listen`: nothing listens in the network of the machine.
-//! * A socket may have come from another program of the session, which may reach more. It gives no access that this one
-//!   does not have, but for a connection that is there already.
+//! * In a private network, each `bind` is supervised, too: a socket of the machine's network takes no port there. A
+//!   socket that is not of the internet is bound by the program itself, in its folder and with its rights. If one of its
+//!   threads puts a socket of the machine in its place at that moment, it can hold a port, on which nothing listens.
+//! * A socket may have come from another program of the session, which may reach more. It grants nothing beyond this
+//!   program's own rights, except over a connection that exists already.
 //! * The first process has the rights of the program on files: its user, and no other capability than the one
 //!   to inspect processes.
 //! * A server sees the first process as its peer, with the user and group of the program.
@@ -40,6 +44,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use seccompiler::sock_filter;
 
 use super::connection_notes::{ConnectionNotes, NotedConnections, is_worth_noting};
+use super::done_calls::{Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT};
 use super::open_sockets::OpenSockets;
 use super::outside_connections::{self, Destination, OutsideConnections};
 use super::socket_address::Address;
@@ -54,8 +59,6 @@ const ATTEMPT: Duration = Duration::from_millis(1);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// At most this many connections wait at the same time.
 const MAX_WAITING: usize = 64;
-/// At most this many calls that have succeeded are remembered.
-const MAX_DONE: usize = 16;
 
 /// The supervisor that runs in the first process.
 #[derive(Debug)]
@@ -72,7 +75,8 @@ pub(super) struct SocketSupervisor {
 struct Memory {
     /// The number of the network of this process.
     own_network: u64,
-    done_calls: DoneCalls,
+    done_connects: DoneCalls,
+    done_binds: DoneCalls,
     noted: NotedConnections,
 }
 
@@ -100,23 +104,6 @@ struct Connection {
     deadline: Option<Instant>,
 }
 
-/// The properties that identify a call when it is made again after a signal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Call {
-    thread: Pid,
-    /// The inode of the socket.
-    socket: u64,
-    /// Where the address lies in the memory of the thread.
-    pointer: u64,
-}
-
-/// The last calls that have succeeded.
-#[derive(Default)]
-struct DoneCalls {
-    calls: [Option<Call>; MAX_DONE],
-    next: usize,
-}
-
 impl SocketSupervisor {
     pub(super) fn new(
         sockets: OpenSockets,
@@ -131,7 +118,7 @@ impl SocketSupervisor {
         [self.channel.1.as_raw_fd(), self.refused.kept_descriptor()]
     }
 
-    /// The notes of connections that come to nothing because of the sandbox.
+    /// The notes of connections that failed because of the sandbox.
     pub(super) fn refused(&self) -> io::Result<PipeReader> {
         self.refused.reader()
     }
@@ -176,7 +163,7 @@ impl SocketSupervisor {
                         (Some(connection), None) => {
                             let is_unix = connection.call.address.is_unix();
                             let number = if is_unix { libc::EAGAIN } else { libc::ETIMEDOUT };
-                            memory.done_calls.answer(listener, connection, number);
+                            connection.answer(listener, number, &mut memory);
                         }
                         (None, _) => {}
                     }
@@ -204,25 +191,30 @@ impl SocketSupervisor {
     ) -> Option<Connection> {
         let id = notification.id;
         let done = match libc::c_long::from(notification.data.nr) {
-            libc::SYS_sendto => Some(self.send(listener, notification, memory.own_network)),
-            libc::SYS_listen => Some(self.listen(listener, notification, memory.own_network)),
-            _ => None,
+            libc::SYS_sendto => self.send(listener, notification, memory.own_network),
+            libc::SYS_listen => self.listen(listener, notification, memory.own_network),
+            libc::SYS_bind => match self.socket_to_bind(listener, notification, memory) {
+                Ok(Some(call)) => {
+                    bind(call, listener, &mut memory.done_binds);
+                    return None;
+                }
+                Ok(None) => {
+                    syscalls::let_through(listener, id);
+                    return None;
+                }
+                Err(error) => Err(error),
+            },
+            _ => match self.open_connection(listener, notification, memory) {
+                Ok(connection) => return self.advance(connection, listener, memory),
+                Err(error) => Err(error),
+            },
         };
-        if let Some(done) = done {
-            let (value, error) = match done {
-                Ok(value) => (value, 0),
-                Err(error) => (0, error_number(&error)),
-            };
-            syscalls::answer_notification(listener, id, value, error);
-            return None;
-        }
-        match self.open_connection(listener, notification, memory) {
-            Ok(connection) => self.advance(connection, listener, memory),
-            Err(error) => {
-                syscalls::answer_notification(listener, id, 0, error_number(&error));
-                None
-            }
-        }
+        let (value, error) = match done {
+            Ok(value) => (value, 0),
+            Err(error) => (0, error_number(&error)),
+        };
+        syscalls::answer_notification(listener, id, value, error);
+        None
     }
 
     /// Copies all that a connection consists of.
@@ -245,6 +237,7 @@ impl SocketSupervisor {
         call.check(listener)?;
         if call.address.abstract_name().is_some() {
             self.sockets.check_abstract()?;
+            self.check_network(call.socket.as_fd(), memory.own_network)?;
         }
         let target = path
             .map(|path| call.user.run_as_user(|| self.sockets.resolve(folder.as_ref(), path)))
@@ -263,7 +256,14 @@ impl SocketSupervisor {
         Ok(Connection { call, is_replacement, _target: target, deadline: None })
     }
 
-    /// Notes a connection that came to nothing because of the sandbox.
+    /// Fails for a socket of the machine's network, unless that is the program's.
+    fn check_network(&self, socket: BorrowedFd<'_>, own_network: u64) -> io::Result<()> {
+        let is_private = !self.sockets.has_private_network()
+            || outside_connections::network_of(socket)? != own_network;
+        if is_private { Ok(()) } else { Err(access_denied()) }
+    }
+
+    /// Notes a connection that failed because of the sandbox.
     fn note(&self, call: &SuspendedCall, error: i32, memory: &mut Memory) {
         // Whoever does not wait learns it later.
         let error = match error {
@@ -286,8 +286,8 @@ impl SocketSupervisor {
     ) -> io::Result<Option<OwnedFd>> {
         let socket = call.socket.as_fd();
         let Some(address) = call.address.internet() else {
-            // Without its address, a socket of the machine could be bound to another one, and one for datagrams
-            // would receive from all of them.
+            // Once disconnected, a socket of the machine could be bound elsewhere, and a datagram socket would receive
+            // from everyone.
             let is_unix_stream = syscalls::socket_option(socket, libc::SO_DOMAIN)? == libc::AF_UNIX
                 && syscalls::socket_option(socket, libc::SO_TYPE)? != libc::SOCK_DGRAM;
             let is_kept = is_unix_stream || outside_connections::network_of(socket)? != own_network;
@@ -347,15 +347,26 @@ impl SocketSupervisor {
         let call = SuspendedCall::read(notification, descriptor, (0, 0))?;
         call.check(listener)?;
         let socket = call.socket.as_fd();
-        if self.sockets.has_private_network()
-            && syscalls::socket_option(socket, libc::SO_DOMAIN)? != libc::AF_UNIX
-            && outside_connections::network_of(socket)? == own_network
-        {
-            return Err(io::Error::from_raw_os_error(libc::EACCES));
-        }
+        self.check_network(socket, own_network)?;
         // A client sees the user that made it.
         call.user.run_as_user(|| syscalls::listen(socket, lower_half(backlog)))?;
         Ok(0)
+    }
+
+    /// The socket that is to be bound for the program; `None` if the program may do so itself.
+    fn socket_to_bind(
+        &self,
+        listener: BorrowedFd<'_>,
+        notification: &libc::seccomp_notif,
+        memory: &Memory,
+    ) -> io::Result<Option<SuspendedCall>> {
+        let [descriptor, pointer, length, ..] = notification.data.args;
+        let call = SuspendedCall::read(notification, descriptor, (pointer, length))?;
+        call.check(listener)?;
+        let socket = call.socket.as_fd();
+        self.check_network(socket, memory.own_network)?;
+        let domain = syscalls::socket_option(socket, libc::SO_DOMAIN)?;
+        Ok([libc::AF_INET, libc::AF_INET6].contains(&domain).then_some(call))
     }
 
     /// Tries to connect and answers. Returns the connection if it has to wait.
@@ -374,13 +385,13 @@ impl SocketSupervisor {
         };
         if number != libc::EINTR {
             self.note(&connection.call, number, memory);
-            memory.done_calls.answer(listener, connection, number);
+            connection.answer(listener, number, memory);
             return None;
         }
         // If a signal interrupts the program, it goes on with the socket that connects.
         if connection.is_replacement {
             if let Err(error) = connection.call.replace(listener) {
-                memory.done_calls.answer(listener, connection, error_number(&error));
+                connection.answer(listener, error_number(&error), memory);
                 return None;
             }
             connection.is_replacement = false;
@@ -396,7 +407,7 @@ impl SocketSupervisor {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             let is_unix = connection.call.address.is_unix();
             let number = if is_unix { libc::EAGAIN } else { libc::EINPROGRESS };
-            memory.done_calls.answer(listener, connection, number);
+            connection.answer(listener, number, memory);
             return None;
         }
         connection.deadline = deadline;
@@ -454,15 +465,9 @@ impl SuspendedCall {
             .or_else(|_| pidfd_open(user.process, PidfdFlags::empty()))?;
         let socket = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty())?;
         let inode = rustix::fs::fstat(&socket)?.st_ino;
-        Ok(SuspendedCall {
-            id: notification.id,
-            user,
-            process,
-            call: Call { thread, socket: inode, pointer },
-            descriptor,
-            socket,
-            address: Address::read(thread, pointer, lower_half(length))?,
-        })
+        let address = Address::read(thread, pointer, lower_half(length))?;
+        let call = Call { thread, socket: inode, pointer, address: address.fingerprint() };
+        Ok(SuspendedCall { id: notification.id, user, process, call, descriptor, socket, address })
     }
 
     /// Fails if the thread is gone. Until then, another one could have got its number.
@@ -501,35 +506,29 @@ impl Connection {
         syscalls::set_alarm(Duration::ZERO);
         result
     }
+
+    /// Answers with an error number, or 0.
+    fn answer(mut self, listener: BorrowedFd<'_>, number: i32, memory: &mut Memory) {
+        let is_begun = [0, libc::EINPROGRESS].contains(&number);
+        let replaced =
+            if self.is_replacement && is_begun { self.call.replace(listener) } else { Ok(()) };
+        let number = replaced.map_or_else(|error| error_number(&error), |()| number);
+        let SuspendedCall { id, call, .. } = self.call;
+        // If the program closes the socket next, nothing else keeps it open.
+        drop(self);
+        memory.done_connects.answer(listener, (id, call), number, REPEATED_CONNECT);
+    }
 }
 
-impl DoneCalls {
-    /// Answers with an error number, or 0. A call whose result was lost has done its work before.
-    fn answer(&mut self, listener: BorrowedFd<'_>, mut connection: Connection, number: i32) {
-        let is_begun = [0, libc::EINPROGRESS].contains(&number);
-        let replaced = if connection.is_replacement && is_begun {
-            connection.call.replace(listener)
-        } else {
-            Ok(())
-        };
-        let number = replaced.map_or_else(|error| error_number(&error), |()| number);
-        let SuspendedCall { id, call, .. } = connection.call;
-        // If the program closes the socket next, nothing else keeps it open.
-        drop(connection);
-        let done = self.calls.iter_mut().find(|done| **done == Some(call));
-        let was_done = done.map(Option::take).is_some();
-        let answer = match number {
-            libc::EISCONN if was_done => 0,
-            libc::EALREADY if was_done => libc::EINPROGRESS,
-            number => number,
-        };
-        let is_accepted = syscalls::answer_notification(listener, id, 0, answer);
-        // Once is enough for an answer that was accepted: a program may connect twice on purpose.
-        if [0, libc::EINPROGRESS].contains(&answer) && !(is_accepted && answer != number) {
-            self.calls[self.next] = Some(call);
-            self.next = (self.next + 1) % MAX_DONE;
-        }
-    }
+/// Binds a socket for the program and answers.
+fn bind(suspended: SuspendedCall, listener: BorrowedFd<'_>, done: &mut DoneCalls) {
+    let SuspendedCall { id, call, user, .. } = suspended;
+    let address = suspended.address.bytes();
+    let bound = user.run_as_user(|| syscalls::bind(suspended.socket.as_fd(), address));
+    let number = bound.map_or_else(|error| error_number(&error), |()| 0);
+    // If the program closes the socket next, nothing else keeps it open.
+    drop(suspended);
+    done.answer(listener, (id, call), number, REPEATED_BIND);
 }
 
 /// The error number that the program gets for an error.
@@ -561,7 +560,7 @@ pub(super) fn try_out() -> io::Result<()> {
         let flags = rustix::mount::MountFlags::RDONLY;
         Ok(rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None)?)
     })?;
-    if !has_proc || !capabilities::can_trace()? {
+    if has_proc != Some(true) || !capabilities::can_trace()? {
         return Err(io::ErrorKind::Unsupported.into());
     }
     rustix::thread::set_no_new_privs(true)?;

@@ -303,6 +303,33 @@ fn abstract_sockets_of_other_programs_stay_out_of_reach() {
     }
 }
 
+/// They are looked up in the network of the socket.
+#[test]
+fn a_socket_of_the_machine_reaches_no_abstract_socket() {
+    use std::os::linux::net::SocketAddrExt;
+    if !can_test() || !namespace_support().network || !namespace_support().supervision {
+        return;
+    }
+    let folders = TestFolders::new();
+    let name = format!("turnwright-passed-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let _listener = UnixListener::bind_addr(&address).unwrap();
+    let passing = UnixListener::bind(folders.inside.join("pass")).unwrap();
+    let passed = syscalls::open_socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap();
+    let script = format!(
+        "it = open_socket(); it.connect('pass'); _, fds, _, _ = socket.recv_fds(it, 1, 1)\n\
+        passed = socket.socket(fileno=fds[0])\n\
+        for work in (lambda: passed.connect('\\0{name}'), lambda: passed.bind('\\0{name}-own'), passed.listen):\n  \
+          try: print(work())\n  \
+          except OSError as error: print(error.strerror)"
+    );
+    let text = run_while(&folders, &folders.profile(), &script, |_| {
+        let (client, _) = passing.accept().unwrap();
+        syscalls::send_descriptor(client.as_fd(), passed.as_fd()).unwrap();
+    });
+    assert_eq!(text, "Permission denied\n".repeat(3));
+}
+
 /// A connection that waits for room does not hold up the others, and ends when there is room, when its
 /// time is over, or when a signal comes. One that is just being tried at that moment may still be made, and is then
 /// closed.

@@ -19,6 +19,8 @@ const LANDLOCK_RULE_PATH_BENEATH: c_int = 1;
 const IFF_UP: libc::c_short = 1;
 /// The `libc` crate does not have it.
 const SECCOMP_ADDFD_FLAG_SETFD: c_uint = 1;
+/// With the type of the field.
+const SECCOMP_USER_NOTIF_FLAG_CONTINUE: u32 = 1;
 /// The longest address of any family, as for the kernel.
 pub(super) const MAX_ADDRESS: usize = size_of::<libc::sockaddr_storage>();
 /// `getcwd` returns no longer path.
@@ -388,7 +390,17 @@ pub(super) fn answer_notification(
     value: i64,
     errno: c_int,
 ) -> bool {
-    let mut answer = libc::seccomp_notif_resp { id, val: value, error: -errno, flags: 0 };
+    send_answer(listener, libc::seccomp_notif_resp { id, val: value, error: -errno, flags: 0 })
+}
+
+/// Lets the thread of a notification make its system call. The kernel reads the arguments again.
+pub(super) fn let_through(listener: BorrowedFd<'_>, id: u64) {
+    let flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    send_answer(listener, libc::seccomp_notif_resp { id, val: 0, error: 0, flags });
+}
+
+/// Returns true if the thread still waited.
+fn send_answer(listener: BorrowedFd<'_>, mut answer: libc::seccomp_notif_resp) -> bool {
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: reads the answer.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut answer).into() }).is_ok()
@@ -651,14 +663,18 @@ pub(super) fn set_effective_ids(user: u32, group: u32) -> io::Result<()> {
     set(libc::SYS_setresuid, user)
 }
 
-/// Runs `work` in a child process, which ends with it, and returns true if it succeeded.
-pub(super) fn succeeds_in_fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<bool> {
+/// Runs `work` in a child process, which ends with it. Returns true if it succeeded, and `None` if this process ignores
+/// how its children end.
+pub(super) fn succeeds_in_fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<Option<bool>> {
     // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     check(child)?;
     let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) else {
         exit_now(i32::from(work().is_err()));
     };
-    let ended = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty())?;
-    Ok(ended.is_some_and(|(_, status)| status.exit_status() == Some(0)))
+    match rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()) {
+        // The kernel says so when it has ended.
+        Err(rustix::io::Errno::CHILD) => Ok(None),
+        ended => Ok(ended?.map(|(_, status)| status.exit_status() == Some(0))),
+    }
 }

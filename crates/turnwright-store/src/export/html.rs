@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::timing::short_duration;
+use super::fragments::short_duration;
 use super::{Document, TimeSpent, fragments};
 use crate::{CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnRow};
 use turnwright_types::effect::{CallContent, escape_hidden_line};

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::timing::short_duration;
+use super::fragments::short_duration;
 use super::{Document, TimeSpent, fragments};
 use crate::{CallRow, Entry, SessionRow, StoredEntry, TurnRow};
 use turnwright_types::effect::{CallContent, escape_hidden_line};

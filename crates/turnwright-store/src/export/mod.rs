@@ -9,7 +9,6 @@ mod markdown;
 mod fragments;
 #[cfg(test)]
 mod tests;
-mod timing;
 
 use std::io::{self, Write};
 
@@ -18,8 +17,8 @@ use rusqlite::Connection;
 use crate::{
     Audience, Entry, RewoundEntries, SessionRow, StoreError, StoredEntry, TurnRow, read, turn_rows,
 };
-pub use timing::TimeSpent;
-use timing::TurnClock;
+pub use fragments::TimeSpent;
+use fragments::TurnClock;
 use turnwright_types::ids::SessionId;
 
 /// Entries that are read at a time; each may be long.

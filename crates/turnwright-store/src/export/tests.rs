@@ -7,7 +7,7 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::timing::{TurnClock, short_duration};
+use super::fragments::{TurnClock, short_duration};
 use super::{DocumentWriter, ExportFormat, TimeSpent, document};
 use crate::{
     Audience, CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnKind, TurnRow,

@@ -1,10 +1,7 @@
 //! Writes sessions, entries and calls as rows, on the writer thread.
 
-mod card;
-mod entry;
-mod file_state;
+mod forms;
 mod json;
-mod message;
 #[cfg(test)]
 mod tests;
 
@@ -15,17 +12,17 @@ use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
 use super::blobs::{self, BlobFormat};
-use super::packed_json::{PackedJson, Packing, pack, unpack};
 use super::read::{path_to_value, to_millis};
-use super::result_places;
 use super::sessions::folders_json;
 use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
+use crate::blobs::packed_json::{PackedJson, Packing, pack, unpack};
+use crate::blobs::result_places;
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{Arguments, Message, ToolCall};
 use turnwright_types::redact;
 
-pub(super) use card::CardJson;
+pub(super) use forms::CardJson;
 pub(super) use json::{AsStored, from_str, from_value};
 
 /// Longer result texts are stored as blobs.

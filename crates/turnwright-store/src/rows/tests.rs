@@ -7,12 +7,15 @@ use flate2::read::GzDecoder;
 use rusqlite::Connection;
 use serde_json::json;
 
+use crate::database;
+use crate::file_versions;
+use crate::read;
+use crate::rows;
 use crate::rows::json::Stored;
 use crate::rows::{AsStored, CardJson};
-use crate::{
-    CallRow, Entry, RewoundEntries, SessionRow, StoredEntry, file_versions, read, rows, schema,
-    session_summaries, turn_rows,
-};
+use crate::session_summaries;
+use crate::turn_rows;
+use crate::{CallRow, Entry, RewoundEntries, SessionRow, StoredEntry};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
@@ -33,8 +36,8 @@ fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
     let path = folder.path().join("sessions.db");
     let mut file = std::fs::File::create(&path).unwrap();
     std::io::copy(&mut GzDecoder::new(OLD_DATABASE), &mut file).unwrap();
-    let old = schema::open_writer(Some(&path)).unwrap();
-    let new = schema::open_writer(None).unwrap();
+    let old = database::open_writer(Some(&path)).unwrap();
+    let new = database::open_writer(None).unwrap();
     for summary in session_summaries(&old).unwrap() {
         let from = read::session_key(&old, &summary.row.id).unwrap();
         let to = rows::insert_session(&new, &summary.row).unwrap();
@@ -57,7 +60,7 @@ fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
 /// A column that a new version adds has to be reset as well.
 #[test]
 fn an_entry_that_is_written_again_has_nothing_of_the_one_before() {
-    let connection = schema::open_writer(None).unwrap();
+    let connection = database::open_writer(None).unwrap();
     let row = SessionRow::new(SessionId::from("a"), "/work".into());
     let session = rows::insert_session(&connection, &row).unwrap();
     let text = r#"{"message":{"id":"m","message":{"assistant":{"id":"m","calls":[{"id":"c","provider_id":"p","name":"n"}]}},"audience":"both"}}"#;

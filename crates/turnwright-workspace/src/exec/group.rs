@@ -43,8 +43,7 @@ use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
 const DRAIN_TIME: Duration = Duration::from_millis(100);
-/// How long processes that an ended command has left may take to end by themselves, as helpers of Python's
-/// `multiprocessing` do.
+/// The time that leftover processes get to end by themselves, as `multiprocessing` helpers do.
 #[cfg(unix)]
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
 /// How often the remaining processes of a group are checked.
@@ -69,6 +68,9 @@ pub struct ProcessGroup {
     pub(super) mark: ProcessMark,
     #[cfg(unix)]
     refused_connections: Option<RefusedConnections>,
+    /// True if dropping it leaves the processes alone that have left the group.
+    #[cfg(unix)]
+    pub(super) spares_strays: bool,
     /// The whole group has ended, and its id may be reused by another one.
     pub(super) has_ended: bool,
     /// Dropped last, when the group has been killed. Not needed where the kernel kills the command when
@@ -272,6 +274,7 @@ impl ProcessGroup {
                 .transpose()?,
             mark,
             refused_connections,
+            spares_strays: false,
             has_ended: false,
             _watchdog_entry: watchdog_entry,
         })
@@ -527,7 +530,9 @@ impl Drop for ProcessGroup {
         }
         if !self.has_ended && !self.is_empty() {
             self.signal_group(rustix::process::Signal::KILL);
-            self.mark.kill_all(self.process.id());
+            if !self.spares_strays {
+                self.mark.kill_all(self.process.id());
+            }
         }
     }
 }

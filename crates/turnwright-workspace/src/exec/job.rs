@@ -34,9 +34,9 @@ pub struct JobEnd {
     pub reason: EndReason,
     /// How long it ran.
     pub duration: Duration,
-    /// Tells if it had left processes running.
+    /// The processes that it had left running.
     pub leftover: Leftover,
-    /// The connections that its sandbox has refused.
+    /// The connections that failed because of its sandbox.
     pub refused_connections: Vec<SocketAddr>,
 }
 

@@ -120,7 +120,7 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
             (None, None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
         }
     };
-    // More people than the one who types there see a terminal of the editor.
+    // Others may read the editor's terminal, so keys are redacted.
     let redactor = link.is_some().then(redact::StreamRedactor::default);
     let mut targets = OutputTargets {
         display: Some(display_task.output),

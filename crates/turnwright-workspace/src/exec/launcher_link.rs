@@ -32,7 +32,7 @@ pub(super) enum LinkFrame {
     Input(Vec<u8>),
     /// From the launcher: the command has printed this.
     Output(Vec<u8>),
-    /// From the launcher: the connections of the command that came to nothing because of its sandbox.
+    /// From the launcher: the connections of the command that failed because of its sandbox.
     Refused(Vec<SocketAddr>),
     /// From the launcher: the command has ended, and there is no more output.
     Exit(CommandExit, Leftover),

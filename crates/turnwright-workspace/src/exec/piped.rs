@@ -52,6 +52,13 @@ impl PipedProcess {
         Ok((PipedProcess(group), pipes))
     }
 
+    /// Lets daemons that it has started, such as agents that hold keys, outlive this value. What stays in its process
+    /// group is killed all the same.
+    #[cfg(unix)]
+    pub fn spare_daemons(&mut self) {
+        self.0.spares_strays = true;
+    }
+
     /// Has `activity` look at this program from now on.
     pub fn observe(&self, activity: &ProgramActivity) {
         #[cfg(target_os = "linux")]

@@ -33,7 +33,7 @@ pub trait RunningCommand: Send {
         None
     }
 
-    /// The connections that its sandbox has refused, each returned once.
+    /// The connections that failed because of its sandbox, each returned once.
     fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
         Vec::new()
     }
@@ -86,7 +86,7 @@ impl fmt::Display for CommandExit {
     }
 }
 
-/// Tells if processes were still running when a command was ended.
+/// The processes that a command had left running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// Nothing was running.

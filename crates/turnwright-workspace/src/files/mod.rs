@@ -47,7 +47,7 @@ pub use replacement::remove_left_files;
 pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use seen_files::Freshness;
-pub use session_tmp::SessionTmp;
+pub use session_tmp::{SessionTmp, ShownOnce};
 pub use spelling::MeantPath;
 pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource};
 

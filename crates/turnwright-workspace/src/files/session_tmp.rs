@@ -3,8 +3,9 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 
@@ -12,7 +13,7 @@ use crate::real_path;
 use crate::temp_folder::PrivateTempFolder;
 
 const TMP: &str = "/tmp";
-/// At most this many places in the machine's `/tmp` are visible to commands.
+/// At most this many places in the machine's `/tmp` are visible to all commands, and to one of them.
 const MAX_SHOWN: usize = 48;
 
 /// The folder's name in a parent that only its user may enter: a command may open its own `/tmp` to everybody.
@@ -22,10 +23,56 @@ const INNER: &str = "tmp";
 pub struct SessionTmp {
     /// Returns true if commands have a `/tmp` of their own now.
     is_used: Box<dyn Fn() -> bool + Send + Sync>,
-    folder: OnceLock<Option<(PrivateTempFolder, PathBuf)>>,
-    /// Real paths in the machine's `/tmp` that commands see.
-    // Held only to access a short list.
-    shown: RwLock<Vec<PathBuf>>,
+    folder: OnceLock<(PrivateTempFolder, PathBuf)>,
+    // Held only to access short lists, and to remove empty files beside them.
+    shown: Arc<RwLock<ShownPlaces>>,
+}
+
+/// Real paths in the machine's `/tmp` that commands see.
+#[derive(Debug, Default)]
+struct ShownPlaces {
+    /// Those that all later commands see that may read them.
+    lasting: Vec<PathBuf>,
+    /// Those that only one running command sees, as often as there are such commands.
+    passing: Vec<PathBuf>,
+}
+
+impl ShownPlaces {
+    /// Returns true if an entry of `/tmp` is one of them, or holds one.
+    fn any_in(&self, entry: &Path) -> bool {
+        self.lasting.iter().chain(&self.passing).any(|shown| shown.starts_with(entry))
+    }
+}
+
+/// Places in the machine's `/tmp` that one command sees, until this is dropped. Then the empty files at which they were
+/// seen are removed, which blocks.
+#[derive(Debug)]
+pub struct ShownOnce {
+    places: Vec<PathBuf>,
+    shown: Arc<RwLock<ShownPlaces>>,
+    folder: Option<PathBuf>,
+}
+
+impl ShownOnce {
+    pub fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+}
+
+impl Drop for ShownOnce {
+    fn drop(&mut self) {
+        let mut shown = self.shown.write();
+        for place in &self.places {
+            if let Some(at) = shown.passing.iter().position(|passing| passing == place) {
+                shown.passing.swap_remove(at);
+            }
+            if let Some(entry) = in_tmp(place).filter(|entry| !shown.any_in(entry))
+                && let Some(folder) = &self.folder
+            {
+                remove_mount_point(&folder.join(entry.file_name().unwrap_or_default()));
+            }
+        }
+    }
 }
 
 impl fmt::Debug for SessionTmp {
@@ -37,30 +84,38 @@ impl fmt::Debug for SessionTmp {
 impl SessionTmp {
     pub fn new(is_used: impl Fn() -> bool + Send + Sync + 'static) -> SessionTmp {
         let is_used = Box::new(is_used);
-        SessionTmp { is_used, folder: OnceLock::new(), shown: RwLock::default() }
+        SessionTmp { is_used, folder: OnceLock::new(), shown: Arc::default() }
     }
 
     /// The folder, a real path; `None` if commands have no `/tmp` of their own. Blocks.
     pub fn folder(&self) -> Option<&Path> {
+        let made = self.make_folder();
+        made.inspect_err(|error| tracing::warn!(%error, "commands get no /tmp of their own"))
+            .ok()
+            .flatten()
+    }
+
+    /// The same. After an error, the next call tries again. Blocks.
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    pub fn make_folder(&self) -> io::Result<Option<&Path>> {
         if !(self.is_used)() {
-            return None;
+            return Ok(None);
         }
-        let made = self.folder.get_or_init(|| {
-            let folder = PrivateTempFolder::create().and_then(|folder| {
-                let inner = real_path(folder.path())?.join(INNER);
-                fs::create_dir(&inner)?;
-                Ok((folder, inner))
-            });
-            folder
-                .inspect_err(|error| tracing::warn!(%error, "commands get no /tmp of their own"))
-                .ok()
-        });
-        made.as_ref().map(|made| made.1.as_path())
+        if self.folder.get().is_none() {
+            let folder = PrivateTempFolder::create()?;
+            let inner = real_path(folder.path())?.join(INNER);
+            fs::create_dir(&inner)?;
+            // If another thread was faster, this one is removed.
+            self.folder.set((folder, inner)).ok();
+        }
+        Ok(self.folder.get().map(|made| made.1.as_path()))
     }
 
     /// The folder if it was made.
     pub fn known_folder(&self) -> Option<&Path> {
-        let made = self.folder.get()?.as_ref()?;
+        let made = self.folder.get()?;
         (self.is_used)().then_some(made.1.as_path())
     }
 
@@ -74,14 +129,32 @@ impl SessionTmp {
     pub fn show(&self, paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
         let mut shown = self.shown.write();
         for path in paths {
-            let is_new = in_tmp(&path).is_some()
-                && !shown.iter().any(|outer| path.starts_with(outer))
-                && !self.holds(&path);
-            if is_new && shown.len() < MAX_SHOWN && path.exists() {
-                shown.push(path);
+            if shown.lasting.len() < MAX_SHOWN && self.can_show(&path, &shown.lasting) {
+                shown.lasting.push(path);
             }
         }
-        shown.clone()
+        shown.lasting.clone()
+    }
+
+    /// Lets one command see these paths in the machine's `/tmp`. Blocks.
+    pub fn show_once(&self, paths: impl IntoIterator<Item = PathBuf>) -> ShownOnce {
+        let mut places = Vec::new();
+        for path in paths {
+            if places.len() < MAX_SHOWN && self.can_show(&path, &places) {
+                places.push(path);
+            }
+        }
+        self.shown.write().passing.extend(places.iter().cloned());
+        let folder = self.known_folder().map(Path::to_path_buf);
+        ShownOnce { places, shown: Arc::clone(&self.shown), folder }
+    }
+
+    /// Returns true if commands can see a path of the machine that lies in none of these.
+    fn can_show(&self, path: &Path, others: &[PathBuf]) -> bool {
+        in_tmp(path).is_some()
+            && !others.iter().any(|outer| path.starts_with(outer))
+            && !self.holds(path)
+            && path.exists()
     }
 
     /// Where commands find an absolute path in `/tmp`; `None` if it is the same on the machine. `is_seen` returns
@@ -92,10 +165,7 @@ impl SessionTmp {
         }
         let entry = in_tmp(path)?;
         let known = self.known_folder();
-        if self.holds(path)
-            || is_seen(&entry)
-            || self.shown.read().iter().any(|shown| shown.starts_with(&entry))
-        {
+        if self.holds(path) || is_seen(&entry) || self.shown.read().any_in(&entry) {
             return None;
         }
         let name = entry.file_name().unwrap_or_default();
@@ -115,10 +185,32 @@ fn in_tmp(path: &Path) -> Option<PathBuf> {
     }
 }
 
+/// Removes the empty file or folder that was made to mount something there. A command may have replaced it.
+fn remove_mount_point(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    // What is not empty cannot be removed as a folder.
+    if found.is_dir() && is_closed(&found) {
+        fs::remove_dir(path).ok();
+    } else if found.is_file() && found.len() == 0 && is_closed(&found) {
+        fs::remove_file(path).ok();
+    }
+}
+
+/// Returns true for a file or folder that nobody may open.
+#[cfg(unix)]
+fn is_closed(found: &fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(found) & 0o777 == 0
+}
+
+/// Other systems have no mounts there.
+#[cfg(not(unix))]
+fn is_closed(_: &fs::Metadata) -> bool {
+    false
+}
+
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::symlink;
-    use std::sync::Arc;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::super::Roots;
@@ -191,5 +283,44 @@ mod tests {
         assert_eq!(roots.resolve("/tmp/made/x").path, Path::new("/tmp/made/x"));
         drop(roots);
         assert!(!own.exists());
+    }
+    #[test]
+    fn what_one_command_has_seen_is_forgotten_and_so_is_the_place_where_it_was() {
+        let file = tempfile::Builder::new().prefix("users-").tempfile_in(TMP).unwrap();
+        let outer = tempfile::Builder::new().prefix("users-").tempdir_in(TMP).unwrap();
+        let inner = outer.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        let tmp = SessionTmp::new(|| true);
+        let own = tmp.folder().unwrap().to_path_buf();
+        let at_own = |path: &Path| own.join(path.strip_prefix(TMP).unwrap());
+        let place = |path: &Path| tmp.place(path, |_| false);
+        let close = |path: &Path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+        };
+        let first = tmp.show_once([file.path().to_owned(), inner.clone(), "/etc".into()]);
+        let second = tmp.show_once([inner.clone()]);
+        assert_eq!(first.places(), [file.path(), &inner]);
+        assert!(tmp.show([]).is_empty());
+        fs::File::create(at_own(file.path())).unwrap();
+        fs::create_dir(at_own(outer.path())).unwrap();
+        close(&at_own(file.path()));
+        close(&at_own(outer.path()));
+        assert_eq!([place(file.path()), place(&inner)], [None, None]);
+        drop(first);
+        assert!(!at_own(file.path()).exists() && at_own(outer.path()).exists());
+        assert_eq!(place(&inner), None);
+        drop(second);
+        assert!(!at_own(outer.path()).exists());
+        // What a command has made there stays, and is its own.
+        let third = tmp.show_once([file.path().to_owned()]);
+        fs::File::create(at_own(file.path())).unwrap();
+        drop(third);
+        assert_eq!(place(file.path()), Some(at_own(file.path())));
+        // What all may see stays.
+        tmp.show([outer.path().to_owned()]);
+        fs::create_dir(at_own(outer.path())).unwrap();
+        close(&at_own(outer.path()));
+        drop(tmp.show_once([inner.clone()]));
+        assert_eq!((place(&inner), at_own(outer.path()).exists()), (None, true));
     }
 }

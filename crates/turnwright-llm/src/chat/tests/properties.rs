@@ -7,7 +7,7 @@ use super::receive;
 use crate::chat::assembler::ChatAssembler;
 use crate::chat::{recorded_context, transcribe};
 use crate::exchange::ReplyContext;
-use crate::reply_reader::ReplyReader;
+use crate::reply::ReplyReader;
 use crate::{Delta, DeltaBatch, LlmError};
 use turnwright_types::message::Arguments;
 

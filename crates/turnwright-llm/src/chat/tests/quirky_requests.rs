@@ -6,14 +6,14 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::chat::request;
+use crate::chat;
 use crate::exchange::RequestStyle;
-use crate::prefix_cache::PrefixCache;
+use crate::http::request_body::PrefixCache;
 use crate::quirks::{
     CacheHint, CallIdFormat, EffortDialect, EmptyContent, OutputLimitField, Quirks, ReasoningEcho,
     SystemRole,
 };
-use crate::tool_aliases::ToolAliases;
+use crate::wire_names::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
@@ -85,7 +85,7 @@ fn body_with(
         max_output: Some(100),
         extra_body: &Map::new(),
     };
-    serde_json::from_slice(&request::render(prefixes, &style, &request).to_vec()).unwrap()
+    serde_json::from_slice(&chat::render(prefixes, &style, &request).to_vec()).unwrap()
 }
 
 fn body(quirks: &Quirks, effort: ReasoningEffort, messages: &[Message]) -> Value {

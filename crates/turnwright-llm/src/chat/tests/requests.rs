@@ -6,9 +6,9 @@ use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::chat::request;
+use crate::chat;
 use crate::exchange::{RenderedTools, RequestStyle};
-use crate::prefix_cache::PrefixCache;
+use crate::http::request_body::PrefixCache;
 use crate::quirks::Quirks;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
@@ -17,7 +17,7 @@ use turnwright_types::message::{
 };
 
 fn render_with(prefixes: &PrefixCache, quirks: &Quirks, request: &Request) -> Vec<u8> {
-    let tools = RenderedTools::new(&request.tools, request::render_tool);
+    let tools = RenderedTools::new(&request.tools, chat::render_tool);
     let style = RequestStyle {
         model: "m",
         origin: "host/m",
@@ -27,7 +27,7 @@ fn render_with(prefixes: &PrefixCache, quirks: &Quirks, request: &Request) -> Ve
         max_output: None,
         extra_body: &Map::new(),
     };
-    request::render(prefixes, &style, request).to_vec()
+    chat::render(prefixes, &style, request).to_vec()
 }
 
 fn render(messages: &[Message], tools: &[ToolSpec]) -> String {

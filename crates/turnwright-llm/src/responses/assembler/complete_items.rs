@@ -5,9 +5,8 @@ use serde_json::value::RawValue;
 use super::ResponsesAssembler;
 use crate::chat::arguments::MAX_CALLS;
 use crate::chat::parse_usage;
-use crate::json_limits;
-use crate::responses::streamed_calls;
-use crate::responses::streamed_items::{self, TextPiece};
+use crate::reply::json_limits;
+use crate::responses::streamed::{self, TextPiece};
 use crate::responses::wire::{ItemKind, ItemLocation, OutputItem, ResponseObject};
 use crate::{DeltaBatch, EndReason, ErrorKind, LlmError};
 
@@ -52,7 +51,7 @@ impl ResponsesAssembler {
                 let named = call.set_name(slot, item, &self.context, batch);
                 let completed = call.set_arguments(slot, &item.arguments(), batch);
                 self.count_kept_bytes(named + completed)?;
-                if streamed_calls::first_repeat(&self.calls, &self.context).is_some() {
+                if streamed::first_repeat(&self.calls, &self.context).is_some() {
                     self.stop();
                 }
             }
@@ -103,7 +102,7 @@ impl ResponsesAssembler {
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
         let kinds = [ItemKind::Message, ItemKind::Reasoning, ItemKind::Call];
-        let known = kinds.map(|kind| streamed_items::of_kind(&self.items, kind));
+        let known = kinds.map(|kind| streamed::of_kind(&self.items, kind));
         let has_words = self.text_pipeline.has_text() || !self.refusal.is_empty();
         let mut seen = [0_usize; 3];
         for (index, raw) in (0..).zip(response.output()) {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{assembler, receive};
-use crate::reply_reader::ReplyReader;
+use crate::reply::ReplyReader;
 use crate::responses::transcribe;
 use crate::{Delta, DeltaBatch, LlmError};
 use turnwright_types::message::Arguments;

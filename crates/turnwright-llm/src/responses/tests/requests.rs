@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::exchange::{RenderedTools, RequestStyle};
-use crate::prefix_cache::PrefixCache;
+use crate::http::request_body::PrefixCache;
 use crate::quirks::{EffortDialect, Quirks};
 use crate::responses;
 use crate::{ReasoningEffort, Request};

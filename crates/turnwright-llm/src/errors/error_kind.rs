@@ -1,0 +1,377 @@
+//! Classifies the errors that servers report, by status, codes and message. Does no I/O. Each rule
+//! is a row in the tests, with its number in the list of provider quirks.
+
+use serde_json::Value;
+
+use turnwright_types::text;
+
+/// The kind of an error, which determines how to react to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The key is rejected.
+    Auth,
+    /// The account is out of credit or its plan is used up. Retrying won't help.
+    Quota,
+    /// Too many requests or tokens at a time. Waiting helps.
+    RateLimit,
+    /// The conversation exceeds the model's context window.
+    ContextOverflow {
+        /// The size of the window in tokens, if the server reports it.
+        limit: Option<u64>,
+        /// The size of the request in tokens, if the server reports it.
+        used: Option<u64>,
+    },
+    /// The server rejects the request as invalid.
+    BadRequest,
+    /// The server failed or is overloaded.
+    Unavailable,
+    /// The connection failed or broke.
+    Network,
+    /// The provider refuses to answer this request.
+    Refused,
+    /// The response is not one of an OpenAI-compatible server.
+    Malformed,
+    /// The reply is complete and contains neither text nor calls.
+    EmptyReply,
+    /// The server does not have this model.
+    ModelNotFound,
+    /// There is no such API at this URL.
+    UrlNotFound,
+    /// The configuration is unusable.
+    Config,
+}
+
+impl ErrorKind {
+    /// A stable identifier for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Auth => "auth",
+            ErrorKind::Quota => "quota",
+            ErrorKind::RateLimit => "rate_limit",
+            ErrorKind::ContextOverflow { .. } => "overflow",
+            ErrorKind::BadRequest => "bad_request",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Network => "network",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Malformed => "malformed",
+            ErrorKind::EmptyReply => "empty",
+            ErrorKind::ModelNotFound => "model_not_found",
+            ErrorKind::UrlNotFound => "url_not_found",
+            ErrorKind::Config => "sign_in",
+        }
+    }
+
+    /// True if the same request may succeed a little later.
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            ErrorKind::RateLimit
+                | ErrorKind::Unavailable
+                | ErrorKind::Network
+                | ErrorKind::EmptyReply
+        )
+    }
+}
+
+/// The facts by which an error is classified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorDetails<'a> {
+    /// The HTTP status, or its equivalent in the body.
+    pub(crate) status: Option<u16>,
+    /// True if the error is in a response that started successfully.
+    pub(crate) is_in_stream: bool,
+    pub(crate) body: &'a Value,
+    /// All codes and types in the body, in lower case.
+    pub(crate) codes: &'a [String],
+    /// The complete message.
+    pub(crate) message: &'a str,
+    /// True if the server said when to try again.
+    pub(crate) has_retry_delay: bool,
+}
+
+pub(crate) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
+    let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
+    // Gateways report any error of their provider as a server failure, so the text says more.
+    let is_vague = details
+        .status
+        .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));
+    let status = if is_vague { quoted_status(&text) } else { details.status };
+    let is = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
+    if details.status == Some(413) || has_any(&text, OVERFLOW) {
+        return super::refusals::parse_overflow(details.body, &text);
+    }
+    if let Some(kind) =
+        minimax_kind(details.body).or_else(|| details.codes.iter().find_map(|code| zai_kind(code)))
+    {
+        return kind;
+    }
+    if status == Some(402) || is_quota_used_up(&text, details.has_retry_delay) {
+        return ErrorKind::Quota;
+    }
+    if status == Some(429) {
+        return ErrorKind::RateLimit;
+    }
+    if is(&[400, 403, 422, 451]) && has_any(&text, REFUSED) {
+        return ErrorKind::Refused;
+    }
+    // The server failed to parse the model's call; another attempt may succeed.
+    if has_any(&text, &["tool_use_failed"]) {
+        return ErrorKind::Unavailable;
+    }
+    if has_any(&text, NO_TOOLS) || has_any(&text, NO_MEMORY) {
+        return ErrorKind::BadRequest;
+    }
+    let is_temporary =
+        is_vague && has_any(&text, &["try again", "temporar", "currently", "overload"]);
+    let lacks_model = has_any(&text, NO_MODEL) || !is_temporary && mentions_missing_model(&text);
+    if is(&[400, 403, 404, 422, 503]) && lacks_model {
+        return ErrorKind::ModelNotFound;
+    }
+    if is(&[400, 403]) && has_any(&text, &["unsupported_country"]) {
+        return ErrorKind::BadRequest;
+    }
+    if is(&[400, 422]) && has_any(&text, AUTH) {
+        return ErrorKind::Auth;
+    }
+    if is(&[400, 403]) && has_any(&text, RATE_LIMIT) {
+        return ErrorKind::RateLimit;
+    }
+    match by_status(status.or(details.status)) {
+        // The cause is unknown, and the request was accepted.
+        ErrorKind::BadRequest if is_vague && status.is_none() && !has_any(&text, INVALID) => {
+            ErrorKind::Unavailable
+        }
+        // The requested path exists.
+        ErrorKind::UrlNotFound if is_vague => ErrorKind::BadRequest,
+        kind => kind,
+    }
+}
+
+/// Returns true if a quota is used up for longer than a moment. Google and Alibaba call every limit a quota.
+fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
+    let is_lasting =
+        !has_retry_delay || has_any(text, &["insufficient_quota", "limit: 0", "perday"]);
+    // Alibaba's limits per minute. LiteLLM calls everything that it relays a `throttling_error`.
+    let is_momentary = has_any(text, &["throttling.", "allocated quota exceeded"]);
+    has_any(text, QUOTA) && is_lasting && !is_momentary
+}
+
+fn has_any(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+/// The status of an error that the message quotes, as in `Error code: 401 - {…}`.
+fn quoted_status(text: &str) -> Option<u16> {
+    let phrases = ["error code: ", "status code: ", "status code ", "status: ", "http "];
+    let quotes = phrases.iter().flat_map(|phrase| text.split(phrase).skip(1));
+    quotes
+        .filter_map(|quote| quote.get(..3)?.parse().ok())
+        .find(|status| (400..500).contains(status))
+}
+
+fn by_status(status: Option<u16>) -> ErrorKind {
+    match status {
+        Some(401 | 403) => ErrorKind::Auth,
+        // Redirects are not followed: the key must not be sent to another host.
+        Some(300..=399 | 404 | 405) => ErrorKind::UrlNotFound,
+        Some(429) => ErrorKind::RateLimit,
+        Some(501 | 505) => ErrorKind::BadRequest,
+        // Cloudflare's errors in front of a provider (520–527) are transient, too.
+        Some(408 | 409 | 425 | 500..=599) => ErrorKind::Unavailable,
+        _ => ErrorKind::BadRequest,
+    }
+}
+
+/// C.4 #27, C.1 #5, #6, #10.
+const OVERFLOW: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size",
+    "context_window_exceeded",
+    "contextwindowexceeded",
+    "maximum context length",
+    "max context length",
+    "maximum prompt length",
+    "maximum model length",
+    "model's context length",
+    "prompt is too long",
+    "prompt too long",
+    "prompt exceeds max length",
+    "input is too long",
+    "input length exceeds",
+    "range of input length should be",
+    "exceed context limit",
+    "exceeds the available context size",
+    "context size has been exceeded",
+    "exceeds the context window",
+    "context window exceeds limit",
+    "exceeds the maximum number of tokens",
+    "greater than the context length",
+    "loaded with context length",
+    "exceeded model token limit",
+    "prompt token count of",
+    "`inputs` tokens + `max_new_tokens`",
+    "request too large",
+    "request_too_large",
+];
+
+const QUOTA: &[&str] = &[
+    "insufficient_quota",
+    "insufficient quota",
+    "insufficient_user_quota",
+    "exceeded_current_quota",
+    "exceeded your current quota",
+    "quota exceeded",
+    "quota_exceeded",
+    "insufficient balance",
+    "insufficient_balance",
+    "balance is too low",
+    "balance is not enough",
+    "余额不足",
+    "arrearage",
+    "in arrears",
+    "account is in good standing",
+    "insufficient credit",
+    "more credits",
+    "credit balance",
+    "all available credits",
+    "out of credit",
+    "spending limit",
+    "billing details",
+    "billing_not_active",
+    "billing_hard_limit",
+    "payment required",
+    "usage limit",
+    "freetieronly",
+    "free tier of the model has been exhausted",
+    "budget_exceeded",
+    "budget has been exceeded",
+    "exceededbudget",
+];
+
+/// C.1 #14, C.4 #26.
+const REFUSED: &[&str] = &[
+    "content_filter",
+    "content management policy",
+    "responsibleaipolicyviolation",
+    "data_inspection_failed",
+    "datainspectionfailed",
+    "inappropriate content",
+    "high risk",
+    "content exists risk",
+    "content_policy",
+    "usage policy",
+    "usage guidelines",
+    "input was flagged",
+    "sensitive content",
+    "unsafe content",
+    "prohibited_content",
+    "moderation_blocked",
+];
+
+/// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
+const NO_TOOLS: &[&str] =
+    &["does not support tools", "support tool use", "--enable-auto-tool-choice", "--jinja"];
+
+/// The model exists but does not fit: Ollama, LM Studio. Both answer like this until something else is
+/// closed.
+const NO_MEMORY: &[&str] = &[
+    "requires more system memory",
+    "insufficient system resources",
+    "unable to allocate",
+    "cudamalloc failed",
+    "unable to load model",
+    "failed to load model",
+    "error loading model",
+];
+
+const NO_MODEL: &[&str] = &[
+    "model_not_found",
+    "model not found",
+    "modelnotfound",
+    "model not exist",
+    "not a valid model",
+    "unknown model",
+    "invalid model",
+    "no such model",
+    "try pulling it",
+    "no models loaded",
+    "deploymentnotfound",
+    "invalidendpointormodel",
+    "is not found for api version",
+    "no endpoints found",
+];
+
+const AUTH: &[&str] = &[
+    "invalid_api_key",
+    "invalid api key",
+    "invalid api-key",
+    "invalidapikey",
+    "incorrect api key",
+    "api key not valid",
+    "api_key_invalid",
+    "invalid x-api-key",
+    "authentication_error",
+    "authentication error",
+    "expired_key",
+    // LiteLLM looks up an unknown key in a database, which it may not have.
+    "no_db_connection",
+    "no connected db",
+    "invalid authentication",
+    "unauthorized",
+];
+
+const RATE_LIMIT: &[&str] =
+    &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
+
+/// Phrases that blame the request, for errors without a status.
+const INVALID: &[&str] = &[
+    "invalid_request",
+    "invalid request",
+    "bad_request",
+    "bad request",
+    "invalid param",
+    "invalid value",
+    "unsupported",
+    "not support",
+    "supported values",
+    "unknown parameter",
+    "unrecognized",
+    "must be",
+    "required",
+    "not found",
+];
+
+/// True for `The model … does not exist` and similar messages.
+fn mentions_missing_model(text: &str) -> bool {
+    let Some(at) = text.find("model") else { return false };
+    let after = text::first_chars(&text[at..], 160);
+    ["does not exist", "not found", "is not available"].iter().any(|phrase| after.contains(phrase))
+}
+
+/// C.1 #19: MiniMax reports errors in the body, with HTTP status 200.
+fn minimax_kind(body: &Value) -> Option<ErrorKind> {
+    let code = body.pointer("/base_resp/status_code").and_then(super::error_body::number)?;
+    Some(match code {
+        0 => return None,
+        1000 | 1001 | 1013 | 1024 | 1033 => ErrorKind::Unavailable,
+        1002 | 1039 | 1041 => ErrorKind::RateLimit,
+        1004 | 2049 => ErrorKind::Auth,
+        1008 | 2056 => ErrorKind::Quota,
+        1026 | 1027 => ErrorKind::Refused,
+        _ => ErrorKind::BadRequest,
+    })
+}
+
+/// The error numbers of z.ai and Zhipu. 1300 is left out: Mistral uses it for something else.
+fn zai_kind(code: &str) -> Option<ErrorKind> {
+    Some(match code {
+        "1000" | "1001" | "1002" | "1003" | "1004" | "1110" | "1111" | "1112" => ErrorKind::Auth,
+        "1113" | "1304" | "1308" | "1309" | "1310" | "1316" => ErrorKind::Quota,
+        "1211" => ErrorKind::ModelNotFound,
+        "1261" => ErrorKind::ContextOverflow { limit: None, used: None },
+        "1301" => ErrorKind::Refused,
+        "1302" | "1303" | "1305" => ErrorKind::RateLimit,
+        "1230" | "1234" | "1312" => ErrorKind::Unavailable,
+        _ => return None,
+    })
+}

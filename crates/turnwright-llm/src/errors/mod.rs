@@ -1,0 +1,362 @@
+//! Errors of a model request, grouped by what can be done about them.
+
+pub(crate) mod error_body;
+pub(crate) mod error_kind;
+pub(crate) mod refusals;
+pub(crate) mod retry_after;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use crate::ErrorKind;
+use refusals::is_minute_limit;
+use retry_after::MAX_RETRY_WAIT;
+use turnwright_http::ConnectionFault;
+
+/// Why there is no reply. Each message names the provider's host and never contains a key. It says
+/// what to do next where that does not depend on whether the request is retried; for the rest there
+/// is [`LlmError::next_step`].
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LlmError {
+    /// The connection failed.
+    #[error("{}", unreachable_message(host, fault, proxy.as_deref()))]
+    Connect {
+        host: String,
+        fault: ConnectionFault,
+        /// The proxy through which the request went.
+        proxy: Option<String>,
+        /// True if the server has answered before.
+        has_answered: bool,
+    },
+    /// The provider answered with an HTTP error.
+    #[error(
+        "{host} answered {status}{}: {}",
+        .proxy.as_ref().map(|proxy| format!(" (through the proxy {proxy})")).unwrap_or_default(),
+        with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
+    )]
+    Status {
+        // Errors are returned in every result, so they are kept small.
+        host: Box<str>,
+        status: u16,
+        /// The proxy through which the request went; it may be the proxy that answered.
+        proxy: Option<Box<String>>,
+        /// The provider's message, with secrets redacted.
+        message: String,
+        /// The delay that the provider asks for.
+        retry_after: Option<Duration>,
+        kind: ErrorKind,
+        /// Advice for a refused key; `None` if nothing is known about the key.
+        key_advice: Option<Box<String>>,
+        /// The model's output that the server failed to parse (quirk C.1 #23).
+        failed_generation: Option<Box<String>>,
+    },
+    /// An error inside a stream that started successfully.
+    #[error(
+        "{host} reported an error while answering: {}",
+        with_advice(message, *.kind, *.retry_after, .key_advice.as_deref().map(String::as_str))
+    )]
+    InStream {
+        host: String,
+        message: String,
+        /// The error's code, if it looks like an HTTP status.
+        status: Option<u16>,
+        /// The delay that the provider asks for.
+        retry_after: Option<Duration>,
+        kind: ErrorKind,
+        /// Advice for a refused key; `None` if nothing is known about the key.
+        key_advice: Option<Box<String>>,
+    },
+    /// The stream ended before the reply was complete.
+    #[error(
+        "The answer from {host} broke off before it was complete. Send another prompt to \
+         continue"
+    )]
+    Truncated { host: String },
+    /// The server did not send its list of models in time.
+    #[error(
+        "{host} did not send its models within {} s. Check the network and the base URL",
+        .limit.as_secs()
+    )]
+    TimedOut { host: String, limit: Duration },
+    /// The model sent nothing for too long. Servers that only keep the connection alive count as silent, too.
+    #[error(
+        "{host} sent nothing for {} s, so the request was ended. Check the server and prompt again; \
+         if the model needs longer, set `silence_seconds` in the settings",
+        .limit.as_secs()
+    )]
+    Silent { host: String, limit: Duration },
+    /// The response is not what an OpenAI-compatible server sends.
+    #[error("{host} did not answer like an OpenAI-compatible server: {what}. Check the base URL")]
+    Malformed { host: String, what: String },
+    /// The model repeats itself and would not stop on its own.
+    #[error(
+        "The model at {host} kept repeating itself and was stopped. Prompt again, or \
+         choose another model"
+    )]
+    EndlessRepetition { host: String },
+    /// The reply is complete and contains neither text nor calls.
+    #[error("{host} sent {what}")]
+    EmptyReply {
+        host: String,
+        /// Describes what the reply contained instead, and its finish reason.
+        what: String,
+    },
+    /// The configuration is unusable.
+    #[error("{0}")]
+    Config(String),
+}
+
+/// Server messages that need an explanation (C.5).
+const HINTS: [(&str, &str); 7] = [
+    ("does not support tools", "The agent needs tools: choose another model"),
+    ("support tool use", "The agent needs tools: choose another model"),
+    ("--enable-auto-tool-choice", "Start vLLM with both options"),
+    ("--jinja", "Start llama-server with this option"),
+    ("requires more system memory", TOO_LARGE),
+    ("insufficient system resources", TOO_LARGE),
+    ("oad model", "Look into the log of the server, or choose another model"),
+];
+
+const TOO_LARGE: &str = "Choose a smaller model, or give the server more memory";
+
+/// Messages about an effort that the model does not support (C.4 #3).
+const EFFORT_REJECTIONS: [&str; 6] = [
+    "supported values",
+    "unsupported value",
+    "is mandatory",
+    "cannot be disabled",
+    "must be one of",
+    "does not support 'none'",
+];
+
+/// Messages of servers that failed to parse their own model's output (C.1 #8, #23; C.2 #17).
+const UNREADABLE_REPLY: [&str; 5] = [
+    "failed to parse input",
+    "failed to parse tool call",
+    "failed to call a function",
+    "tool call validation failed",
+    "tool_use_failed",
+];
+
+/// Why the server could not be reached, and what to check.
+fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>) -> String {
+    if let Some(proxy) = proxy {
+        // The agent itself connects to the proxy only, and looks up no other name.
+        let what = match fault {
+            ConnectionFault::Refused => format!("Nothing answers at the proxy {proxy}"),
+            ConnectionFault::UnknownHost => format!("The proxy {proxy} was not found"),
+            ConnectionFault::Certificate(_) => return format!("Could not reach {host}: {fault}"),
+            _ => format!("Could not reach {host} through the proxy {proxy}: {fault}"),
+        };
+        return format!(
+            "{what}. Check the proxy variables of the environment, such as https_proxy, or add \
+             {host} to no_proxy"
+        );
+    }
+    match fault {
+        ConnectionFault::Refused => format!("Nothing answers at {host}. Is the server running?"),
+        ConnectionFault::UnknownHost => {
+            format!("{host} was not found. Check the base URL and the network")
+        }
+        ConnectionFault::Tls(_) => format!(
+            "Could not reach {host}: {fault}. Check that the base URL should begin with https, and \
+             the certificates of this computer"
+        ),
+        ConnectionFault::Certificate(_) => format!("Could not reach {host}: {fault}"),
+        _ => format!("Could not reach {host}: {fault}. Check the network and the base URL"),
+    }
+}
+
+/// The hint for a message that needs an explanation.
+fn hint(message: &str) -> Option<&'static str> {
+    HINTS.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, hint)| *hint)
+}
+
+/// The provider's message, followed by the next step.
+fn with_advice(
+    message: &str,
+    kind: ErrorKind,
+    wait: Option<Duration>,
+    key_advice: Option<&str>,
+) -> String {
+    let advice = hint(message).unwrap_or(match kind {
+        ErrorKind::Auth => key_advice.unwrap_or("Check the key, or run `turnwright login`"),
+        ErrorKind::Quota => "Retrying won't help: check the plan and the credit of the account",
+        ErrorKind::ContextOverflow { .. } => {
+            "The conversation is too long: `/clear` starts a new one"
+        }
+        ErrorKind::ModelNotFound => "Check the model name",
+        ErrorKind::UrlNotFound => "Check the base URL",
+        _ => "",
+    });
+    let later =
+        wait.filter(|wait| *wait > MAX_RETRY_WAIT).map(|wait| match wait.as_secs().div_ceil(60) {
+            minutes @ ..120 => format!("Prompt again in {minutes} min"),
+            minutes @ ..2880 => format!("Prompt again in {} h", minutes.div_ceil(60)),
+            minutes => format!("Prompt again in {} days", (minutes / 1440).min(365)),
+        });
+    let sentences = [advice.to_owned(), later.unwrap_or_default()];
+    sentences.iter().filter(|sentence| !sentence.is_empty()).fold(
+        message.to_owned(),
+        |text, sentence| {
+            let text = text.trim_end_matches('.');
+            let stop = if text.ends_with(['?', '!']) { "" } else { "." };
+            format!("{text}{stop} {sentence}")
+        },
+    )
+}
+
+impl LlmError {
+    /// An error in an answer that the server has not reported itself.
+    pub fn in_stream(host: String, message: String, kind: ErrorKind) -> LlmError {
+        let status = None;
+        LlmError::InStream { host, message, status, retry_after: None, kind, key_advice: None }
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            LlmError::Connect { .. }
+            | LlmError::Truncated { .. }
+            | LlmError::TimedOut { .. }
+            | LlmError::Silent { .. } => ErrorKind::Network,
+            LlmError::Status { kind, .. } | LlmError::InStream { kind, .. } => *kind,
+            LlmError::Malformed { .. } | LlmError::EndlessRepetition { .. } => ErrorKind::Malformed,
+            LlmError::EmptyReply { .. } => ErrorKind::EmptyReply,
+            LlmError::Config(_) => ErrorKind::Config,
+        }
+    }
+
+    /// True if the same request may succeed a little later. A silent server does not count: the user has
+    /// waited long enough.
+    pub fn is_transient(&self) -> bool {
+        let is_lasting = match self {
+            LlmError::Silent { .. } => true,
+            LlmError::Connect { fault, .. } => fault.is_lasting(),
+            _ => false,
+        };
+        self.kind().is_transient() && !is_lasting
+    }
+
+    /// True if a server that has answered before cannot be reached. It may be restarting, or the network may
+    /// be down for a moment.
+    pub fn is_outage(&self) -> bool {
+        let LlmError::Connect { fault, has_answered, .. } = self else { return false };
+        *has_answered && !matches!(fault, ConnectionFault::Tls(_))
+    }
+
+    /// The next step for the user after the last retry, unless the message already names one.
+    pub fn next_step(&self) -> Option<&'static str> {
+        if self.message().and_then(hint).is_some() {
+            return None;
+        }
+        match self.kind() {
+            ErrorKind::RateLimit
+                if self.retry_after().is_none_or(|wait| wait <= MAX_RETRY_WAIT) =>
+            {
+                Some("Wait a minute and prompt again, or choose another model")
+            }
+            ErrorKind::Unavailable | ErrorKind::EmptyReply => {
+                Some("Prompt again later, or choose another model")
+            }
+            ErrorKind::BadRequest => Some(
+                "Run `turnwright doctor`, which finds out what the server accepts, or choose \
+                 another model",
+            ),
+            _ => None,
+        }
+    }
+
+    /// True if a request has more tokens than may be sent in a minute.
+    pub fn exceeds_minute_limit(&self) -> bool {
+        matches!(self.kind(), ErrorKind::ContextOverflow { .. })
+            && self.message().is_some_and(|message| is_minute_limit(&message.to_lowercase()))
+    }
+
+    /// True if the failure depends on what the model generated. If it happens twice, further
+    /// attempts will fail as well.
+    pub fn is_reply_specific(&self) -> bool {
+        let message = self.message().unwrap_or_default().to_lowercase();
+        matches!(self, LlmError::EmptyReply { .. })
+            || UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
+    }
+
+    /// True if the model rejects the requested reasoning effort but supports others.
+    pub(super) fn is_effort_rejection(&self) -> bool {
+        let message = self.message().unwrap_or_default().to_lowercase();
+        let is_about_effort = message.contains("effort")
+            || message.contains("reasoning")
+            || message.contains("thinking");
+        matches!(self.kind(), ErrorKind::BadRequest)
+            && is_about_effort
+            && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
+    }
+
+    /// True if the model requires a signed thought that the conversation lacks, for example because another
+    /// model made the calls. Without reasoning it needs none.
+    pub(super) fn lacks_thought(&self) -> bool {
+        let message = self.message().unwrap_or_default().to_lowercase();
+        message.contains("expected `thinking`")
+            || message.contains("invalid `signature` in `thinking`")
+    }
+
+    /// The delay that the provider asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            LlmError::Status { retry_after, .. } | LlmError::InStream { retry_after, .. } => {
+                *retry_after
+            }
+            _ => None,
+        }
+    }
+
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            LlmError::Status { status, .. } => Some(*status),
+            LlmError::InStream { status, .. } => *status,
+            _ => None,
+        }
+    }
+
+    /// The provider's own message.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            LlmError::Status { message, .. } | LlmError::InStream { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The model output that the server failed to parse and sent back.
+    pub(super) fn failed_generation(&self) -> Option<&str> {
+        match self {
+            LlmError::Status { failed_generation, .. } => {
+                failed_generation.as_deref().map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+
+    /// The size of the context window in tokens, if the error reports it.
+    pub fn context_window(&self) -> Option<u64> {
+        match self.kind() {
+            ErrorKind::ContextOverflow { limit, .. } => limit,
+            _ => None,
+        }
+    }
+
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            LlmError::Connect { host, .. }
+            | LlmError::InStream { host, .. }
+            | LlmError::Truncated { host }
+            | LlmError::TimedOut { host, .. }
+            | LlmError::Silent { host, .. }
+            | LlmError::Malformed { host, .. }
+            | LlmError::EndlessRepetition { host }
+            | LlmError::EmptyReply { host, .. } => Some(host),
+            LlmError::Status { host, .. } => Some(host),
+            LlmError::Config(_) => None,
+        }
+    }
+}

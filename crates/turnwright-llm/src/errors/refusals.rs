@@ -1,0 +1,269 @@
+//! Finds out what a refusal is about: one image or images in general, the key of the user or of a gateway, or
+//! the size of the context window. A broken or oversized file says nothing about the model's abilities, and a
+//! gateway relays its provider's complaint about a key that is not the user's. Does no I/O.
+
+use serde_json::Value;
+
+use super::error_body::number;
+use crate::{ErrorKind, LlmError};
+
+/// Phrases about a single rejected image, in lower case. They only count in messages that mention
+/// an image.
+const ONE_IMAGE_PHRASES: &[&str] = &[
+    "not valid",
+    "valid image",
+    "invalid image",
+    "invalid base64",
+    "base64-encoded",
+    "could not process",
+    "unable to process",
+    "cannot identify",
+    "uploaded an unsupported image",
+    "decode",
+    "corrupt",
+    "exceed",
+    "too large",
+    "dimension",
+    "length and width",
+    "image format",
+    "media type",
+    "mime type",
+    "failed to load",
+    "image(s) may be provided",
+];
+
+/// Phrases of servers that accept no images at all.
+const NO_IMAGES_PHRASES: &[&str] = &[
+    "at most 0 image",
+    "image_url",
+    "image input",
+    "not support image",
+    "not a multimodal",
+    "images are not supported",
+];
+
+/// Phrases that leave no doubt that the server accepts no images.
+const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
+    &["at most 0 image", "not support", "not a multimodal"];
+
+/// The advice for a gateway that reports a failure of its own because it got no key.
+pub(crate) const NO_KEY_ADVICE: &str = "No key is sent, and gateways such as LiteLLM answer so without one: \
+                                        run `turnwright login`, or set the key. If it needs none, look \
+                                        into the log of the server";
+
+/// The bodies of servers that report a failure without details.
+const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
+
+/// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
+const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
+
+/// Phrases that precede the size of the window. The first match counts.
+const LIMIT_PHRASES: &[&str] = &[
+    "context length is",
+    "context length of only",
+    "context length of",
+    "context length:",
+    "context length (",
+    "prompt length is",
+    "model length of",
+    "context size (",
+    "input length should be [1,",
+    "number of tokens allowed (",
+    "token limit:",
+    "exceeds the limit of",
+    "must be <=",
+    "tokens > ",
+    " > ",
+    "): limit",
+    "too large for model with",
+];
+
+/// Phrases that precede the size of the request.
+const USED_PHRASES: &[&str] = &[
+    "requested a total of",
+    "you requested",
+    "requested:",
+    "requested",
+    "request contains",
+    "resulted in",
+    "prompt contains",
+    "token count (",
+    "token count of",
+    "prompt is too long:",
+    "the input (",
+    "request (",
+    "(length",
+    "context limit:",
+    "given:",
+];
+
+/// The plausible sizes of a window.
+const PLAUSIBLE_TOKENS: std::ops::RangeInclusive<u64> = 256..=1 << 40;
+
+impl LlmError {
+    /// True if the server rejected an image, or images in general.
+    pub fn is_about_images(&self) -> bool {
+        self.is_about_one_image() || self.mentions_images_with(NO_IMAGES_PHRASES)
+    }
+
+    /// True if the server rejected one image but accepts images in general.
+    pub fn is_about_one_image(&self) -> bool {
+        self.mentions_images_with(ONE_IMAGE_PHRASES)
+            && !self.mentions_images_with(CERTAINLY_NO_IMAGES_PHRASES)
+    }
+
+    /// The most images that the server accepts in one request, if it says so.
+    pub fn most_images(&self) -> Option<usize> {
+        let message = self.message()?.to_ascii_lowercase();
+        let (count, rest) = message.split_once("at most ")?.1.split_once(' ')?;
+        count.parse().ok().filter(|_| rest.starts_with("image"))
+    }
+
+    fn mentions_images_with(&self, phrases: &[&str]) -> bool {
+        let refusals = [400, 404, 413, 415, 422, 500];
+        let message = self.message().unwrap_or_default().to_ascii_lowercase();
+        self.status().is_none_or(|status| refusals.contains(&status))
+            && message.contains("image")
+            && phrases.iter().any(|phrase| message.contains(phrase))
+    }
+}
+
+/// Returns true if the body says only that the server has failed.
+pub(crate) fn is_bare_failure(body: &str) -> bool {
+    BARE_FAILURES.contains(&body.trim())
+}
+
+/// Returns the advice about a refused key that is not the user's own.
+pub(crate) fn upstream_advice(host: &str, body: &str) -> Option<String> {
+    // The server repeats the user's key, so it was called with that key.
+    if body.contains("[key]") {
+        return None;
+    }
+    let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
+    let is_relayed = RELAYED.iter().any(|words| body.contains(words))
+        || value.pointer("/error/metadata/provider_name").is_some_and(Value::is_string);
+    if is_relayed {
+        return Some(format!("Check the key that {host} has for its provider"));
+    }
+    let named = body.split("https://").skip(1).find_map(named_domain)?;
+    (!host.split(':').next().unwrap_or_default().ends_with(domain(named))).then(|| {
+        format!("Check the key that {host} has for its provider ({named}), or yours if {host} passes it on")
+    })
+}
+
+/// The host at the start of a text, if keys are made there.
+fn named_domain(text: &str) -> Option<&str> {
+    let address = text.split([' ', '"', '\\', ')']).next()?;
+    let name = address.split('/').next()?.trim_end_matches('.');
+    address.contains("key").then_some(name).filter(|name| name.contains('.'))
+}
+
+/// The last two labels of a name.
+fn domain(name: &str) -> &str {
+    let start = name.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+    &name[start..]
+}
+
+/// The overflow error with the sizes found in the error's body or in its lower-case message.
+pub(crate) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
+    let limit =
+        if is_minute_limit(text) { None } else { find_tokens(body, text, "n_ctx", LIMIT_PHRASES) };
+    let used = find_tokens(body, text, "n_prompt_tokens", USED_PHRASES);
+    ErrorKind::ContextOverflow { limit, used }
+}
+
+/// The number in this field of the body, or else after one of the phrases in the text.
+fn find_tokens(body: &Value, text: &str, field: &str, phrases: &[&str]) -> Option<u64> {
+    let found = number_field(body, field)
+        .or_else(|| phrases.iter().find_map(|phrase| number_after(text, phrase)));
+    found.filter(|tokens| PLAUSIBLE_TOKENS.contains(tokens))
+}
+
+/// True for a limit of tokens per minute, which is not the context window.
+pub(crate) fn is_minute_limit(text: &str) -> bool {
+    ["tokens per min", "(tpm)", "tokens/min"].iter().any(|phrase| text.contains(phrase))
+}
+
+fn number_field(body: &Value, name: &str) -> Option<u64> {
+    let error = body.get("error").unwrap_or(body);
+    error.get(name).or_else(|| body.get(name)).and_then(number)
+}
+
+/// The number that follows a phrase.
+fn number_after(text: &str, phrase: &str) -> Option<u64> {
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let rest = text[at + phrase.len()..].trim_start_matches([' ', '`', '=']);
+        let mut digits = String::new();
+        let mut rest = rest.chars().peekable();
+        while let Some(next) = rest.next() {
+            match next {
+                '0'..='9' => digits.push(next),
+                ',' | '_' if rest.peek().is_some_and(char::is_ascii_digit) => {}
+                _ => break,
+            }
+        }
+        digits.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_image_is_distinguished_from_missing_image_support() {
+        let table = [
+            (
+                true,
+                "Invalid 'messages[1].content[1].image_url.url'. Expected a base64-encoded data URL",
+            ),
+            (true, "You uploaded an unsupported image. Please make sure your image is valid."),
+            (true, "Could not process image"),
+            (true, "image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes"),
+            (true, "Provided image is not valid."),
+            (true, "cannot identify image file <_io.BytesIO object>"),
+            (true, "At most 1 image(s) may be provided in one request."),
+            (false, "At most 0 image(s) may be provided in one request."),
+            (false, "unknown variant `image_url`, expected `text`"),
+            (false, "image input is not supported - hint: you may need to provide the mmproj"),
+            (false, "No endpoints found that support image input"),
+            (false, "the prompt is too large"),
+        ];
+        for (expected, message) in table {
+            let error = LlmError::Status {
+                host: "h".into(),
+                status: 400,
+                proxy: None,
+                message: message.to_owned(),
+                retry_after: None,
+                kind: ErrorKind::BadRequest,
+                key_advice: None,
+                failed_generation: None,
+            };
+            assert_eq!(error.is_about_one_image(), expected, "{message}");
+            assert_eq!(error.is_about_images(), message.contains("mage"), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_the_key_of_a_gateway_is_said_to_be_its_own() {
+        let openai = r#"{"error":{"message":"Incorrect API key provided: sk-1***9. You can find your API key at https://platform.openai.com/account/api-keys.","code":"invalid_api_key"}}"#;
+        let litellm = r#"{"error":{"message":"litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect API key provided: sk-1***9.","code":"401"}}"#;
+        let openrouter = r#"{"error":{"message":"Provider returned error","code":401,"metadata":{"provider_name":"OpenAI"}}}"#;
+        let own = r#"{"error":{"message":"Authentication Error, Invalid proxy server token passed","code":"401"}}"#;
+        let echoed = r#"{"error":{"message":"litellm.AuthenticationError: [key] is wrong"}}"#;
+        for (host, body, expected) in [
+            ("api.openai.com", openai, None),
+            ("gateway.example:4000", openai, Some("(platform.openai.com), or yours if")),
+            ("gateway.example", litellm, Some("gateway.example has for its provider")),
+            ("openrouter.ai", openrouter, Some("openrouter.ai has for its provider")),
+            ("gateway.example", own, None),
+            ("gateway.example", echoed, None),
+            ("gateway.example", "no", None),
+        ] {
+            let advice = upstream_advice(host, body);
+            assert_eq!(advice.is_some(), expected.is_some(), "{host}: {body}");
+            assert!(advice.unwrap_or_default().contains(expected.unwrap_or_default()), "{body}");
+        }
+    }
+}

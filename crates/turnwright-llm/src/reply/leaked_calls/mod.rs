@@ -1,0 +1,245 @@
+//! Finds tool calls that a model wrote into its text because a chat template or a server failed to
+//! parse them (quirks C.1 #23 and C.2 #21). Does no I/O. A block only counts at the very end of the
+//! text, complete, with declared tools and outside of code fences: anything else is part of the
+//! answer.
+
+mod parser;
+mod filter;
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use parser::CallParser;
+use turnwright_types::text;
+
+pub(crate) use filter::LeakFilter;
+
+/// A tool: its name as the model knows it and the schema of its parameters.
+pub(crate) type DeclaredTool<'a> = (&'a str, &'a Value);
+
+/// A call found in the text.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LeakedCall {
+    pub(crate) name: String,
+    /// Always an object.
+    pub(crate) arguments: Value,
+}
+
+/// A longer block is not treated as calls.
+const MAX_CALL_BYTES: usize = 1024 * 1024;
+/// The number of blocks that look like calls but cannot be parsed. A text with more of them is
+/// about calls.
+const MAX_FAILURES: usize = 32;
+
+/// Marks that start a call wherever they occur.
+const OPENERS: [&str; 13] = [
+    "<tool_call>",
+    "<tool_calls>",
+    "<function=",
+    "<function_calls>",
+    "<invoke name=",
+    "<｜DSML｜",
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>",
+    "<|python_tag|>",
+    "<|open|>tools",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "[TOOL_CALLS]",
+];
+
+/// Marks that end a call, for [`looks_like_leaked_call`].
+const CLOSERS: [&str; 10] = [
+    "tool_call>",
+    "tool_calls>",
+    "function>",
+    "function_calls>",
+    "invoke>",
+    "tool_call_end|>",
+    "section_end|>",
+    "<|sep|>",
+    "tool▁call▁end｜>",
+    "tool▁calls▁end｜>",
+];
+
+/// End-of-text tokens, which leak as well.
+const END_TOKENS: [&str; 7] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "</s>",
+    "<｜end▁of▁sentence｜>",
+];
+
+/// Finds the calls at the end of a complete text and their position.
+pub(crate) fn find_leaked_calls(
+    text: &str,
+    tools: &[DeclaredTool<'_>],
+) -> Option<(usize, Vec<LeakedCall>)> {
+    let text = without_end(text);
+    let mut fences = CodeFences::default();
+    let mut failures = 0;
+    let mut from = text.len().saturating_sub(MAX_CALL_BYTES);
+    while let Some(start) = next_candidate(text, from) {
+        from = start + 1;
+        if fences.is_inside(text, start) {
+            continue;
+        }
+        let mut parser = CallParser::new(&text[start..], tools);
+        while !parser.is_at_end() && parser.parse_group().is_some() {}
+        if parser.is_at_end() {
+            return Some((start, parser.calls));
+        }
+        if parser.calls.is_empty() || parser.parsed_bytes() == 0 {
+            failures += 1;
+            if failures > MAX_FAILURES {
+                return None;
+            }
+        }
+        from = from.max(start + parser.parsed_bytes());
+    }
+    None
+}
+
+/// True if the end of a text looks like a call that could not be parsed.
+pub fn looks_like_leaked_call(text: &str) -> bool {
+    let text = without_end(text);
+    let mut fences = CodeFences::default();
+    let mut last = None;
+    let mut from = 0;
+    while let Some(start) = next_candidate(text, from) {
+        from = start + 1;
+        if fences.is_inside(text, start) || text[..start].ends_with('`') {
+            continue;
+        }
+        // JSON nested in JSON adds no information.
+        let is_json = text[start..].starts_with(['{', '[']) && !text[start..].starts_with("[TOOL");
+        if !is_json || last.is_none() && begins_with_name(&text[start..]) {
+            last = Some((start, is_json));
+        }
+    }
+    let Some((start, is_json)) = last else { return false };
+    let tail = &text[start..];
+    if is_json {
+        let has_arguments = tail.contains("\"arguments\"") || tail.contains("\"parameters\"");
+        return has_arguments && tail.contains("\"name\"") && tail.ends_with(['}', ']']);
+    }
+    let ends = CLOSERS.iter().filter_map(|closer| Some(tail.rfind(closer)? + closer.len()));
+    // An opening tag has the same suffix as a closing one, so it must not be the tag at the start.
+    match ends.max().filter(|end| tail[..*end].rfind('<').is_some_and(|open| open > 0)) {
+        Some(end) => tail[end..].trim().is_empty(),
+        None => {
+            let follows_mark = text[..start].trim_end().ends_with(['>', ']']);
+            (follows_mark || is_line_start(text, start)) && looks_begun(tail)
+        }
+    }
+}
+
+/// True if the text after the opening mark is the start of a call and not prose.
+fn looks_begun(tail: &str) -> bool {
+    let Some(opener) = OPENERS.iter().find(|opener| tail.starts_with(**opener)) else {
+        return true;
+    };
+    let after = tail[opener.len()..].trim_start();
+    let is_plain_word = ["<tool_call", "[TOOL_CALLS]"].iter().any(|mark| opener.starts_with(mark));
+    !is_plain_word
+        || after.is_empty()
+        || after.chars().take(100).any(|c| matches!(c, '{' | '[' | '<'))
+}
+
+fn begins_with_name(text: &str) -> bool {
+    let start = text
+        .bytes()
+        .take(64)
+        .position(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b'{' | b'['));
+    let first_key = start.map_or("", |start| &text[start..]);
+    ["\"name\"", "\"function\"", "\"type\""].iter().any(|key| first_key.starts_with(key))
+}
+
+/// The text without trailing white space and end-of-text tokens.
+fn without_end(text: &str) -> &str {
+    let mut text = text.trim_end();
+    while let Some(rest) = END_TOKENS.iter().find_map(|token| text.strip_suffix(token)) {
+        text = rest.trim_end();
+    }
+    text
+}
+
+/// The next position at which a block of calls may start.
+fn next_candidate(text: &str, from: usize) -> Option<usize> {
+    let from = text::ceil(text, from);
+    let marks = text[from..].match_indices(['<', '[', '{']);
+    marks.map(|(at, _)| from + at).find_map(|at| {
+        let rest = &text[at..];
+        if rest.starts_with("[ARGS]") {
+            let start = text[..at].trim_end_matches(parser::is_in_name).len();
+            return (start >= from && start < at).then_some(start);
+        }
+        let is_opener = OPENERS.iter().any(|opener| rest.starts_with(opener));
+        let is_start =
+            is_opener || is_namespaced_tag(rest) || (is_line_start(text, at) && may_be_json(rest));
+        is_start.then_some(at)
+    })
+}
+
+/// True if a call's tag has a namespace prefix, as in XML.
+fn is_namespaced_tag(rest: &str) -> bool {
+    let Some(rest) = rest.strip_prefix('<') else { return false };
+    let name = &rest[parser::namespace_prefix(rest).len()..];
+    name.len() < rest.len()
+        && ["tool_call>", "tool_calls>", "function_calls>", "invoke name="]
+            .iter()
+            .any(|tag| name.starts_with(tag))
+}
+
+fn may_be_json(rest: &str) -> bool {
+    match rest.strip_prefix('{') {
+        Some(inside) => inside.trim_start().starts_with('"'),
+        None => rest.strip_prefix('[').is_some_and(|inside| inside.trim_start().starts_with('{')),
+    }
+}
+
+fn is_line_start(text: &str, at: usize) -> bool {
+    text[..at].trim_end_matches([' ', '\t']).bytes().next_back().is_none_or(|byte| byte == b'\n')
+}
+
+/// Tracks which parts of a text are in code fences. Positions must be queried in ascending order.
+#[derive(Debug, Default)]
+struct CodeFences {
+    /// The start of the current line.
+    line: usize,
+    /// The position up to which the text has been scanned.
+    at: usize,
+    /// The character of the open fence and its length.
+    open: Option<(char, usize)>,
+}
+
+impl CodeFences {
+    fn is_inside(&mut self, text: &str, position: usize) -> bool {
+        while let Some(length) = text[self.at..position].find('\n') {
+            self.end_line(text[self.line..self.at + length].trim());
+            self.at += length + 1;
+            self.line = self.at;
+        }
+        self.at = position;
+        self.open.is_some()
+    }
+
+    fn end_line(&mut self, line: &str) {
+        let Some(mark) = line.chars().next().filter(|mark| matches!(mark, '`' | '~')) else {
+            return;
+        };
+        let rest = line.trim_start_matches(mark);
+        let count = line.len() - rest.len();
+        match self.open {
+            Some((open, least)) if open == mark && count >= least && rest.is_empty() => {
+                self.open = None;
+            }
+            None if count >= 3 => self.open = Some((mark, count)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! One tool call in flight: its timeouts, the progress that the server reports of it, the server's input
+//! requests, and its cancellation.
+
+pub(crate) mod server_requests;
+pub(crate) mod tool_result;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::features::JsonObject;
+use crate::schema::model_schema::bounded_text;
+use crate::server::spec::ServerTimeouts;
+use crate::transport::{Peer, PeerError};
+use server_requests::WaitingCall;
+use tool_result::ToolResult;
+use turnwright_types::client::Client;
+use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
+use turnwright_types::ids::CallId;
+use turnwright_types::patience::{sleep_until, timeout};
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+
+/// The delay between two progress updates: at first, later, and the number of updates until then.
+const PROGRESS_INTERVAL: (Duration, Duration, u32) =
+    (Duration::from_millis(500), Duration::from_secs(2), 20);
+/// How often a server may ask for more input before it answers.
+const MAX_ROUNDS: usize = 10;
+/// The delay before the next round if the server has not requested any input.
+const ROUND_DELAY: Duration = Duration::from_millis(250);
+const MAX_ERROR_CHARS: usize = 2_000;
+/// Maximum length of a progress message.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// Why a call has no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// The connection has ended.
+    ConnectionLost,
+    /// With the explanation for the model.
+    Failed(String),
+}
+
+impl From<String> for CallError {
+    fn from(message: String) -> CallError {
+        CallError::Failed(message)
+    }
+}
+
+/// The tool call of a turn that waits for the server's answer.
+#[derive(Clone, Copy)]
+pub struct CallContext<'a> {
+    /// The user's editor, which is shown the progress.
+    pub client: &'a dyn Client,
+    /// The call whose card shows the progress.
+    pub call: &'a CallId,
+    /// Cancelled with the turn.
+    pub cancel: &'a CancellationToken,
+}
+
+/// The context for answering a server's input requests during a call.
+#[derive(Clone, Copy, Default)]
+pub struct InputRequestContext<'a> {
+    /// The server's name.
+    pub server: &'a str,
+    /// The roots to tell the server.
+    pub roots: &'a [PathBuf],
+    /// The call, whose user can be asked.
+    pub caller: Option<&'a WaitingCall>,
+}
+
+/// Calls a tool and waits for its result.
+pub async fn call(
+    peer: &Peer,
+    progress: &ProgressRouter,
+    (tool, arguments): (&str, JsonObject),
+    timeouts: ServerTimeouts,
+    input_context: InputRequestContext<'_>,
+    ctx: &CallContext<'_>,
+) -> Result<ToolResult, CallError> {
+    let deadline = Instant::now() + timeouts.call_total;
+    let mut params = JsonObject::from_iter([
+        ("name".to_owned(), tool.into()),
+        ("arguments".to_owned(), Value::Object(arguments)),
+    ]);
+    for _ in 0..MAX_ROUNDS {
+        let result = send_once(peer, progress, params.clone(), (timeouts, deadline), ctx).await?;
+        match result["resultType"].as_str() {
+            Some("input_required") => {
+                let (responses, state) = answer_input_requests(result, input_context, ctx).await?;
+                for (name, value) in [("inputResponses", responses), ("requestState", state)] {
+                    params.shift_remove(name);
+                    params.extend(value.map(|value| (name.to_owned(), value)));
+                }
+            }
+            Some("task") => {
+                return Err(
+                    unusable("it made a task of the call, and tasks are not supported").into()
+                );
+            }
+            _ => {
+                return ToolResult::parse(result)
+                    .ok_or_else(|| unusable("it is not a tool result").into());
+            }
+        }
+    }
+    Err(unusable("it kept asking for more input").into())
+}
+
+fn unusable(why: &str) -> String {
+    format!("The server has answered, but {why}. What it has done is not known.")
+}
+
+/// Answers the server's input requests. Returns the answers and the server's own state, for the next round.
+async fn answer_input_requests(
+    mut required: Value,
+    input_context: InputRequestContext<'_>,
+    ctx: &CallContext<'_>,
+) -> Result<(Option<Value>, Option<Value>), String> {
+    let requests = match required.get_mut("inputRequests").map(Value::take) {
+        Some(Value::Object(requests)) => requests,
+        _ => JsonObject::new(),
+    };
+    let state = required.get_mut("requestState").map(Value::take).filter(Value::is_string);
+    if requests.is_empty() && state.is_none() {
+        return Err(unusable("it wants more input and does not say what"));
+    }
+    if requests.is_empty() {
+        let pause = tokio::time::sleep(ROUND_DELAY);
+        ctx.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
+        return Ok((None, state));
+    }
+    let mut responses = JsonObject::new();
+    for (key, mut request) in requests {
+        let params = request.get_mut("params").map(Value::take).unwrap_or_default();
+        let response = match (request["method"].as_str(), input_context.caller) {
+            (Some("elicitation/create"), Some(caller)) => {
+                server_requests::ask_user_of(input_context.server, caller, params).await
+            }
+            (Some("elicitation/create"), None) => server_requests::declined(),
+            (Some("roots/list"), _) => server_requests::list_roots_result(input_context.roots),
+            _ => return Err(unusable("it asks for something that is not supported")),
+        };
+        responses.insert(key, response);
+    }
+    Ok((Some(Value::Object(responses)), state))
+}
+
+/// Sends the call once and waits for the response.
+async fn send_once(
+    peer: &Peer,
+    progress: &ProgressRouter,
+    params: JsonObject,
+    (timeouts, deadline): (ServerTimeouts, Instant),
+    ctx: &CallContext<'_>,
+) -> Result<Value, CallError> {
+    let waiting = timeout(timeouts.call, peer.wait_for_capacity());
+    match ctx.cancel.run_until_cancelled(waiting).await {
+        Some(Ok(())) => {}
+        Some(Err(_)) => {
+            return Err("The server does not read calls. Nothing was done.".to_owned().into());
+        }
+        None => return Err(cancelled().into()),
+    }
+    let mut running = peer.start("tools/call", params);
+    let mut progress = progress.subscribe(running.progress_token());
+    let mut idle_deadline = Instant::now() + timeouts.call;
+    let mut card = ProgressCard::new(ctx);
+    let why = loop {
+        tokio::select! {
+            biased;
+            response = running.response() => {
+                let result = response.map_err(|error| call_error(&error))?;
+                return serde_json::from_str(result.get())
+                    .map_err(|_| call_error(&PeerError::Malformed));
+            }
+            () = ctx.cancel.cancelled() => break cancelled(),
+            () = sleep_until(deadline) => break timed_out(timeouts.call_total, "it ran for"),
+            () = sleep_until(idle_deadline) => {
+                break timed_out(timeouts.call, "there was no progress for");
+            }
+            update = progress.changed() => {
+                idle_deadline = Instant::now() + timeouts.call;
+                card.set(update);
+            }
+            () = card.show() => {}
+        }
+    };
+    running.cancel(&why);
+    Err(why.into())
+}
+
+pub(crate) fn cancelled() -> String {
+    "Cancelled by the user. The server was told; the call may have been partly executed.".to_owned()
+}
+
+fn timed_out(limit: Duration, what: &str) -> String {
+    let limit = match limit.as_secs() {
+        0 => format!("{} ms", limit.as_millis()),
+        seconds => format!("{seconds} s"),
+    };
+    format!(
+        "The call timed out: {what} {limit}. The server was told; the call may have been partly \
+         executed."
+    )
+}
+
+/// Converts a protocol error, which is not the same as the failure of a tool.
+pub(crate) fn call_error(error: &PeerError) -> CallError {
+    let message = match error {
+        PeerError::ErrorResponse(error) => {
+            let code = error.code;
+            let message = &error.message;
+            let data = error.data.as_ref().map(|data| match data.as_str() {
+                Some(text) => format!(" {text}"),
+                None => format!(" {data}"),
+            });
+            let text = bounded_text(
+                &escape_hidden(&format!("{message}{}", data.unwrap_or_default())),
+                MAX_ERROR_CHARS,
+            );
+            format!("The server refused the call (error {code}): {text}")
+        }
+        PeerError::Closed => return CallError::ConnectionLost,
+        PeerError::Transport(why) => {
+            let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
+            format!("The call failed in transport: {why}\nIt may have been partly executed.")
+        }
+        PeerError::TurnedAway(why) => {
+            let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
+            format!("The server turned the call away: {why}\nIt was not executed.")
+        }
+        PeerError::Malformed => format!("The call failed: {error}"),
+    };
+    CallError::Failed(message)
+}
+
+/// Shows the progress of a call on its card, at a readable rate.
+struct ProgressCard<'a> {
+    ctx: &'a CallContext<'a>,
+    next_update: Instant,
+    update_count: u32,
+    progress: Option<CallProgress>,
+}
+
+impl<'a> ProgressCard<'a> {
+    fn new(ctx: &'a CallContext<'a>) -> ProgressCard<'a> {
+        ProgressCard { ctx, next_update: Instant::now(), update_count: 0, progress: None }
+    }
+
+    /// Sets the progress to show next. Only the latest is shown.
+    fn set(&mut self, progress: CallProgress) {
+        self.progress = Some(progress);
+    }
+
+    /// Shows new progress as soon as the rate allows it.
+    async fn show(&mut self) {
+        if self.progress.is_none() {
+            return std::future::pending().await;
+        }
+        sleep_until(self.next_update).await;
+        let Some(progress) = self.progress.take() else { return };
+        let (first, later, count) = PROGRESS_INTERVAL;
+        self.update_count += 1;
+        self.next_update = Instant::now() + if self.update_count < count { first } else { later };
+        // A client that does not read misses progress, but not the result.
+        if self.ctx.client.wait_for_capacity().now_or_never().is_some() {
+            let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
+            update.content = Some(vec![CallContent::Text(progress.display_text())]);
+            self.ctx.client.update(Update::CallUpdate(Box::new(update)));
+        }
+    }
+}
+
+/// The running calls of one connection. Only the latest progress of each is kept.
+#[derive(Clone, Debug, Default)]
+pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
+
+// Held only for one map operation.
+type ProgressSenders = HashMap<u64, watch::Sender<CallProgress>>;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct CallProgress {
+    done: f64,
+    total: Option<f64>,
+    message: String,
+}
+
+impl ProgressRouter {
+    /// Delivers the parameters of a notification.
+    pub(super) fn deliver(&self, params: &Value) {
+        let sent = &params["progressToken"];
+        // Some servers turn a number into a text.
+        let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok());
+        let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
+        if let Some(sender) = self.0.lock().get(&token) {
+            let text = params["message"].as_str().unwrap_or_default();
+            let message = bounded_text(&escape_hidden_line(text), MAX_MESSAGE_CHARS);
+            sender.send_if_modified(|progress| {
+                let is_new = done >= progress.done;
+                if is_new {
+                    *progress = CallProgress { done, total: params["total"].as_f64(), message };
+                }
+                is_new
+            });
+        }
+    }
+
+    /// Subscribes to the progress of one call.
+    fn subscribe(&self, token: u64) -> ProgressSubscription {
+        let (sender, receiver) = watch::channel(CallProgress::default());
+        self.0.lock().insert(token, sender);
+        ProgressSubscription { router: self.clone(), token, receiver }
+    }
+}
+
+/// Receives the progress of one call until it is dropped.
+#[derive(Debug)]
+struct ProgressSubscription {
+    router: ProgressRouter,
+    token: u64,
+    receiver: watch::Receiver<CallProgress>,
+}
+
+impl ProgressSubscription {
+    /// Waits for new progress.
+    async fn changed(&mut self) -> CallProgress {
+        match self.receiver.changed().await {
+            Ok(()) => self.receiver.borrow_and_update().clone(),
+            // The sender is gone: there will be no more progress.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for ProgressSubscription {
+    fn drop(&mut self) {
+        self.router.0.lock().remove(&self.token);
+    }
+}
+
+impl CallProgress {
+    /// Formats the progress for the card of its call.
+    fn display_text(&self) -> String {
+        let CallProgress { done, total, message } = self;
+        let number = match total {
+            Some(total) if *total > 0.0 => format!("{done} of {total}"),
+            _ => done.to_string(),
+        };
+        if message.is_empty() { number } else { format!("{message} ({number})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_formatted() {
+        let table = [
+            (3.0, Some(10.0), "reading", "reading (3 of 10)"),
+            (0.5, None, "", "0.5"),
+            (1.0, Some(0.0), "a", "a (1)"),
+        ];
+        for (done, total, message, expected) in table {
+            assert_eq!(
+                CallProgress { done, total, message: message.to_owned() }.display_text(),
+                expected
+            );
+        }
+    }
+}

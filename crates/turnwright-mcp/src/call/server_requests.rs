@@ -1,0 +1,244 @@
+//! Answers the requests of a server and handles its notifications. A question to the user (elicitation) names
+//! the server, and is only shown if it is certain whose call it belongs to.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::ProgressRouter;
+use crate::schema::json_schema;
+use turnwright_rpc::RpcError;
+use turnwright_types::client::{Client, FormOutcome, ServerForm};
+use turnwright_types::effect::{escape_hidden_line, terminal_safe};
+use turnwright_types::ids::CallId;
+use turnwright_types::text;
+
+/// Maximum length of a server's log message.
+const MAX_LOG_CHARS: usize = 500;
+const MAX_QUESTION_CHARS: usize = 4_000;
+/// Maximum number of questions during one call. Further ones are declined.
+const MAX_QUESTIONS: usize = 20;
+
+/// Handles what one server sends.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerMessageHandler {
+    pub(crate) roots: Arc<Vec<PathBuf>>,
+    /// Notified when the server's tools or prompts have changed.
+    pub(crate) changed: Arc<Notify>,
+    /// The server's name.
+    pub(crate) server: String,
+    /// True if the clients of its sessions can show forms.
+    pub(crate) forms: bool,
+    pub(crate) callers: WaitingCalls,
+    /// Receives the progress of running calls.
+    pub(crate) progress: ProgressRouter,
+}
+
+/// How a request of a server is answered.
+pub(crate) enum Reply {
+    Now(Result<Value, RpcError>),
+    /// The user is asked.
+    FromUser(BoxFuture<'static, Value>),
+}
+
+impl ServerMessageHandler {
+    pub(crate) fn answer(&self, method: &str, params: Value) -> Reply {
+        match method {
+            "ping" => Reply::Now(Ok(json!({}))),
+            "roots/list" => Reply::Now(Ok(list_roots_result(&self.roots))),
+            "elicitation/create" => {
+                let server = self.server.clone();
+                let callers = self.callers.clone();
+                Reply::FromUser(Box::pin(async move { ask_user(&server, &callers, params).await }))
+            }
+            method => Reply::Now(Err(RpcError::method_not_found(method))),
+        }
+    }
+
+    pub(crate) fn notify(&self, method: &str, params: &Value) {
+        match method {
+            "notifications/progress" => self.progress.deliver(params),
+            "notifications/tools/list_changed" | "notifications/prompts/list_changed" => {
+                self.changed.notify_one();
+            }
+            "notifications/message" => {
+                let data = params["data"].to_string();
+                let text = escape_hidden_line(text::first_chars(&data, MAX_LOG_CHARS));
+                tracing::debug!(server = self.server, text, "a server says");
+            }
+            method => tracing::debug!(server = self.server, method, "an unknown notification"),
+        }
+    }
+
+    /// A handler without a listener.
+    #[cfg(test)]
+    pub(crate) fn silent() -> ServerMessageHandler {
+        ServerMessageHandler {
+            roots: Arc::default(),
+            changed: Arc::default(),
+            server: "s".to_owned(),
+            forms: false,
+            callers: WaitingCalls::default(),
+            progress: ProgressRouter::default(),
+        }
+    }
+}
+
+/// The result of `roots/list` for these folders.
+pub(crate) fn list_roots_result(folders: &[PathBuf]) -> Value {
+    let uris = folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok());
+    let roots: Value = uris.map(|uri| json!({ "uri": uri.to_string() })).collect();
+    json!({ "roots": roots })
+}
+
+/// The calls that wait for a server.
+// Held only to look at a short list.
+#[derive(Clone, Default)]
+pub struct WaitingCalls(Arc<Mutex<CallList>>);
+
+#[derive(Default)]
+struct CallList {
+    /// The number of the last call, because call ids are unique only within a session.
+    last_number: u64,
+    calls: Vec<(u64, WaitingCall)>,
+}
+
+/// A call that waits for a server, with the client whose user can be asked.
+#[derive(Clone)]
+pub struct WaitingCall {
+    pub call: CallId,
+    pub client: Arc<dyn Client>,
+    /// Cancelled with the turn and at the end of the call; cancels a pending question.
+    pub cancel: CancellationToken,
+    question_count: Arc<AtomicUsize>,
+}
+
+impl WaitingCall {
+    /// Creates a call that waits until `cancel` is cancelled.
+    pub fn new(call: CallId, client: Arc<dyn Client>, cancel: &CancellationToken) -> WaitingCall {
+        WaitingCall { call, client, cancel: cancel.child_token(), question_count: Arc::default() }
+    }
+}
+
+impl std::fmt::Debug for WaitingCalls {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("WaitingCalls")
+    }
+}
+
+/// Keeps a call in [`WaitingCalls`] until it is dropped.
+pub struct WaitingCallGuard<'a> {
+    calls: &'a WaitingCalls,
+    number: u64,
+    cancel: CancellationToken,
+}
+
+impl Drop for WaitingCallGuard<'_> {
+    fn drop(&mut self) {
+        // A question of a finished call would block the next question.
+        self.cancel.cancel();
+        let mut list = self.calls.0.lock();
+        list.calls.retain(|call| call.0 != self.number);
+    }
+}
+
+impl WaitingCalls {
+    /// Adds a call until the returned guard is dropped.
+    pub fn add(&self, call: WaitingCall) -> WaitingCallGuard<'_> {
+        let mut list = self.0.lock();
+        list.last_number += 1;
+        let number = list.last_number;
+        let cancel = call.cancel.clone();
+        list.calls.push((number, call));
+        WaitingCallGuard { calls: self, number, cancel }
+    }
+
+    /// Returns one of the calls if all belong to the same client.
+    fn of_only_client(&self) -> Option<WaitingCall> {
+        let list = self.0.lock();
+        let (_, first) = list.calls.first()?;
+        let mut calls = list.calls.iter();
+        calls.all(|(_, call)| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
+    }
+}
+
+/// Asks the user whose call is waiting, with the parameters of `elicitation/create`. Returns the result of
+/// that request. Declines if calls of several clients are waiting.
+async fn ask_user(server: &str, calls: &WaitingCalls, params: Value) -> Value {
+    match calls.of_only_client() {
+        Some(call) => ask_user_of(server, &call, params).await,
+        None => declined(),
+    }
+}
+
+/// The result of a question that was not answered.
+pub(crate) fn declined() -> Value {
+    json!({ "action": "decline" })
+}
+
+/// The beginning of every server's form, so that it is not mistaken for the agent's own.
+pub const SERVER_ASKS: &str = "The MCP server ";
+
+/// Asks the user of one call.
+pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Value) -> Value {
+    // Requests to open a page are declined: the user must not be sent to a server's URL.
+    let is_form = params["mode"].as_str().is_none_or(|mode| mode == "form");
+    let schema = params.get_mut("requestedSchema").map(Value::take);
+    let (true, Some(schema @ Value::Object(_)), Some(message)) =
+        (is_form, schema, params["message"].as_str())
+    else {
+        return declined();
+    };
+    if call.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+        return declined();
+    }
+    let asked = text::cut(terminal_safe(message.to_owned()), MAX_QUESTION_CHARS);
+    let message = format!("{SERVER_ASKS}{} asks: {asked}", escape_hidden_line(server));
+    let mut shown = schema.clone();
+    escape_texts(&mut shown);
+    let form = ServerForm { call: call.call.clone(), message, schema: shown };
+    let outcome = tokio::select! {
+        biased;
+        // First, so that a question that waited behind another is not shown after the call's end.
+        () = call.cancel.cancelled() => FormOutcome::Cancelled,
+        outcome = call.client.show_form(form) => outcome,
+    };
+    match outcome {
+        FormOutcome::Accepted(content) if is_valid(&schema, &content) => {
+            json!({ "action": "accept", "content": content })
+        }
+        FormOutcome::Accepted(_) | FormOutcome::Declined => declined(),
+        FormOutcome::Cancelled => json!({ "action": "cancel" }),
+    }
+}
+
+/// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the
+/// answer contains them.
+fn escape_texts(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "title" || name == "description" => {
+                        *text = escape_hidden_line(text);
+                    }
+                    value => escape_texts(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(escape_texts),
+        _ => {}
+    }
+}
+
+/// True if the answer matches the schema.
+fn is_valid(schema: &Value, content: &Value) -> bool {
+    let Value::Object(schema) = schema else { return false };
+    content.is_object() && json_schema::first_mismatch(schema, content).is_none()
+}

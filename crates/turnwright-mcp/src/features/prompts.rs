@@ -1,0 +1,425 @@
+//! The prompts of servers as slash commands: `/server:prompt ARGUMENTS`. The messages that the server
+//! returns become the user's prompt.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::tools::page_params;
+use super::{
+    ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
+};
+use crate::server::{Server, ServerPhase};
+use crate::transport::Peer;
+use turnwright_types::effect::{escape_hidden, escape_hidden_line};
+use turnwright_types::message::{Media, PromptPart};
+use turnwright_types::patience::timeout;
+use turnwright_types::text;
+use turnwright_types::update::SlashCommand;
+use turnwright_workspace::files::read_picture;
+use turnwright_workspace::skills::split_word;
+
+/// How long listing prompts may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of pages. The rest of the list is ignored.
+const MAX_PAGES: usize = 20;
+/// Maximum number of prompts of one server.
+const MAX_PROMPTS: usize = 200;
+/// Maximum size of a prompt's definition. A larger prompt is ignored.
+const MAX_DEFINITION_BYTES: usize = 16 * 1024;
+/// Maximum length of a server's text in one line.
+const MAX_LINE_CHARS: usize = 200;
+/// Maximum size of the text in the messages of one prompt.
+const MAX_TEXT_BYTES: usize = 128 * 1024;
+/// Maximum size of the base64 media in the messages of one prompt.
+const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum number of messages of one prompt.
+const MAX_MESSAGES: usize = 100;
+
+/// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
+/// wait for its prompts: at most half of `start_timeout`.
+pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Prompt> {
+    if peer.info().is_none_or(|info| !info.has("prompts")) {
+        return Vec::new();
+    }
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
+    listed.unwrap_or_default()
+}
+
+/// A page of a list of prompts.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptPage {
+    prompts: Vec<Prompt>,
+    next_cursor: Option<String>,
+}
+
+async fn list_pages(peer: &Peer) -> Vec<Prompt> {
+    let mut prompts = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MAX_PAGES {
+        match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
+            Ok(page) => {
+                prompts.extend(page.prompts.into_iter().filter_map(compact));
+                cursor = page.next_cursor;
+            }
+            Err(error) => tracing::warn!(%error, "prompts could not be listed"),
+        }
+        if cursor.is_none() || prompts.len() >= MAX_PROMPTS {
+            break;
+        }
+    }
+    prompts.truncate(MAX_PROMPTS);
+    prompts
+}
+
+/// Shortens the texts that are shown in a line. Returns `None` if the prompt is still too large.
+fn compact(mut prompt: Prompt) -> Option<Prompt> {
+    for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
+        *text = line(text);
+    }
+    let arguments = arguments(&prompt).iter().map(|argument| {
+        let texts = [&argument.title, &argument.description].into_iter().flatten().map(String::len);
+        argument.name.len() + texts.sum::<usize>() + 8
+    });
+    (prompt.name.len() + arguments.sum::<usize>() <= MAX_DEFINITION_BYTES).then_some(prompt)
+}
+
+/// Returns the current prompts of these servers as commands.
+pub fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
+    let mut commands = Vec::new();
+    for (label, server) in server_words(servers).into_iter().zip(servers) {
+        let state = server.state();
+        for (name, prompt) in prompt_words(&state.prompts).into_iter().zip(state.prompts.iter()) {
+            let name = format!("{label}:{name}");
+            let text = prompt.description.as_ref().or(prompt.title.as_ref());
+            let description = text.map(|text| line(text)).filter(|line| !line.is_empty());
+            let arguments = arguments(prompt);
+            commands.push(SlashCommand {
+                description: description
+                    .unwrap_or_else(|| format!("Prompt from {}", line(&server.spec.name))),
+                hint: (!arguments.is_empty()).then(|| line(&usage(arguments))),
+                name,
+            });
+        }
+    }
+    commands
+}
+
+/// A prompt that the user has requested with a command.
+#[derive(Debug)]
+pub struct PromptRequest {
+    server: Arc<Server>,
+    /// The part of the command after the colon.
+    name: String,
+    /// The text after the command.
+    arguments: String,
+}
+
+impl PromptRequest {
+    /// Finds the prompt of a command. A prompt of a server that is still starting is assumed to exist.
+    pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
+        let (label, name) = command.split_once(':')?;
+        let index = server_words(servers).iter().position(|word| word == label)?;
+        let server = servers.get(index)?;
+        let state = server.state();
+        let exists = prompt_words(&state.prompts).iter().any(|word| word == name);
+        (exists || state.phase == ServerPhase::Starting).then(|| PromptRequest {
+            server: Arc::clone(server),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        })
+    }
+
+    /// Gets the prompt's messages from the server.
+    ///
+    /// # Errors
+    /// If there are none; the text is for the user.
+    pub async fn get(self) -> Result<Vec<PromptPart>, String> {
+        let server = escape_hidden_line(&self.server.spec.name);
+        let mut watch = self.server.watch();
+        watch.wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
+        let state = self.server.state();
+        let Some(peer) = state.peer.clone() else {
+            let why = match &state.phase {
+                ServerPhase::Failed(why) => format!(": {}", escape_hidden(why)),
+                _ => String::new(),
+            };
+            return Err(format!("The MCP server {server} is not connected{why}."));
+        };
+        let index = prompt_words(&state.prompts).iter().position(|word| *word == self.name);
+        let Some(prompt) = index.and_then(|index| state.prompts.get(index)) else {
+            return Err(format!("The MCP server {server} has no prompt of that name."));
+        };
+        let assigned = parse_arguments(arguments(prompt), &self.arguments)?;
+        let params = JsonObject::from_iter([
+            ("name".to_owned(), prompt.name.clone().into()),
+            ("arguments".to_owned(), Value::Object(assigned)),
+        ]);
+        let limit = self.server.spec.timeouts.call;
+        match timeout(limit, peer.request::<PromptResult>("prompts/get", params)).await {
+            Ok(Ok(result)) => match prompt_parts(result.messages) {
+                parts if parts.is_empty() => {
+                    Err(format!("The MCP server {server} returned an empty prompt."))
+                }
+                parts => Ok(parts),
+            },
+            Ok(Err(error)) => Err(format!(
+                "The MCP server {server} returned an error: {}",
+                line(&error.to_string())
+            )),
+            Err(_) => {
+                Err(format!("The MCP server {server} did not answer within {} s.", limit.as_secs()))
+            }
+        }
+    }
+}
+
+/// The result of `prompts/get`.
+#[derive(Deserialize)]
+struct PromptResult {
+    messages: Vec<PromptMessage>,
+}
+
+fn arguments(prompt: &Prompt) -> &[PromptArgument] {
+    prompt.arguments.as_deref().unwrap_or_default()
+}
+
+/// Describes the arguments of a prompt, as in `FILE [STYLE]`.
+fn usage(arguments: &[PromptArgument]) -> String {
+    let placeholders = arguments.iter().map(|argument| match argument.required {
+        Some(true) => argument.name.clone(),
+        _ => format!("[{}]", argument.name),
+    });
+    placeholders.collect::<Vec<_>>().join(" ")
+}
+
+/// The unique words for the servers in commands: the part before the colon.
+fn server_words(servers: &[Arc<Server>]) -> Vec<String> {
+    command_words(servers.iter().map(|server| server.spec.name.as_str()))
+}
+
+/// The unique words for the prompts of a server: the part after the colon.
+fn prompt_words(prompts: &[Prompt]) -> Vec<String> {
+    command_words(prompts.iter().map(|prompt| prompt.name.as_str()))
+}
+
+/// Replaces characters that editors do not accept in a command, and makes the names unique.
+fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    names.map(|name| unique_word(name, &mut taken)).collect()
+}
+
+fn unique_word(name: &str, taken: &mut HashSet<String>) -> String {
+    let plain: String = name
+        .chars()
+        .take(MAX_LINE_CHARS)
+        .map(|character| match character {
+            '_' | '-' | '.' => character,
+            _ if character.is_alphanumeric() => character,
+            _ => '_',
+        })
+        .collect();
+    let mut unique = plain.clone();
+    let mut number = 2;
+    while !taken.insert(unique.clone()) {
+        unique = format!("{plain}-{number}");
+        number += 1;
+    }
+    unique
+}
+
+/// Shortens a server's text to one line that is safe to show.
+fn line(text: &str) -> String {
+    escape_hidden_line(&text::clip(text::first_line(text), MAX_LINE_CHARS))
+}
+
+/// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in
+/// order. The last argument takes the rest of the line verbatim. Quotes group words.
+fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
+    let mut assigned = JsonObject::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let unassigned: Vec<_> =
+            arguments.iter().filter(|argument| !assigned.contains_key(&argument.name)).collect();
+        let named = unassigned.iter().find_map(|argument| {
+            let value = rest.strip_prefix(argument.name.as_str())?.strip_prefix('=')?;
+            Some((argument.name.clone(), value))
+        });
+        let (name, value, after) = match (named, unassigned.as_slice()) {
+            (Some((name, value)), _) => {
+                let (value, after) = split_word(value);
+                (name, value, after)
+            }
+            (None, []) => {
+                return Err(match arguments {
+                    [] => "This prompt takes no arguments.".to_owned(),
+                    _ => format!("Too many arguments. Usage: {}", usage(arguments)),
+                });
+            }
+            (None, [last]) => {
+                let (value, after) = split_word(rest);
+                let whole = if after.is_empty() { value } else { rest };
+                (last.name.clone(), whole, "")
+            }
+            (None, [next, ..]) => {
+                let (value, after) = split_word(rest);
+                (next.name.clone(), value, after)
+            }
+        };
+        assigned.insert(name, value.into());
+        rest = after;
+    }
+    let missing: Vec<_> = arguments
+        .iter()
+        .filter(|argument| {
+            argument.required == Some(true) && !assigned.contains_key(&argument.name)
+        })
+        .map(|argument| argument.name.as_str())
+        .collect();
+    if missing.is_empty() {
+        return Ok(assigned);
+    }
+    let missing = escape_hidden_line(&missing.join(", "));
+    let all = escape_hidden_line(&usage(arguments));
+    Err(format!("Missing arguments: {missing}. Usage: {all}"))
+}
+
+/// Converts the server's messages to parts of the user's prompt.
+fn prompt_parts(messages: Vec<PromptMessage>) -> Vec<PromptPart> {
+    let mut parts = Vec::new();
+    let mut text_left = MAX_TEXT_BYTES;
+    let mut media_left = MAX_MEDIA_BYTES;
+    let is_cut = messages.len() > MAX_MESSAGES;
+    for message in messages.into_iter().take(MAX_MESSAGES) {
+        let is_quoted = message.role == Role::Assistant;
+        parts.push(match message.content {
+            ContentBlock::Text { text } if is_quoted => {
+                PromptPart::Text(quoted(&bounded(&text, &mut text_left)))
+            }
+            ContentBlock::Text { text } => PromptPart::Text(bounded(&text, &mut text_left)),
+            ContentBlock::Image { data, mime_type } => {
+                match media(&mime_type, data, &mut media_left).map(|media| read_picture(media.data))
+                {
+                    Some(Ok(picture)) => PromptPart::Image(picture),
+                    Some(Err(fault)) => {
+                        PromptPart::Text(format!("[an image was left out: {fault}]"))
+                    }
+                    None => PromptPart::Text("[an image was left out: it is too large]".to_owned()),
+                }
+            }
+            ContentBlock::Audio { data, mime_type } => {
+                match media(&mime_type, data, &mut media_left) {
+                    Some(media) => PromptPart::Audio(media),
+                    None => PromptPart::Text("[audio was left out: it is too large]".to_owned()),
+                }
+            }
+            ContentBlock::Resource { resource } => match resource {
+                ResourceContents { uri, text: Some(text), .. } => {
+                    PromptPart::Resource { uri: line(&uri), text: bounded(&text, &mut text_left) }
+                }
+                ResourceContents { uri, .. } => {
+                    PromptPart::Text(format!("[{} is not text and was left out]", line(&uri)))
+                }
+            },
+            ContentBlock::ResourceLink(link) => {
+                PromptPart::Link { name: line(&link.name), uri: line(&link.uri) }
+            }
+            ContentBlock::Unknown => {
+                PromptPart::Text("[content of an unknown kind was left out]".to_owned())
+            }
+        });
+    }
+    if is_cut {
+        let note =
+            format!("[the prompt has more than {MAX_MESSAGES} messages; the rest was left out]");
+        parts.push(PromptPart::Text(note));
+    }
+    parts
+}
+
+fn media(mime: &str, data: String, remaining: &mut usize) -> Option<Media> {
+    *remaining = remaining.checked_sub(data.len())?;
+    Some(Media { mime: line(mime), data })
+}
+
+/// Escapes a text and cuts it to the bytes that are `remaining`.
+fn bounded(text: &str, remaining: &mut usize) -> String {
+    let start = text::prefix(text, *remaining);
+    *remaining -= start.len();
+    let is_cut = start.len() < text.len();
+    let mark = if is_cut { "\n[the rest was left out: it is too long]" } else { "" };
+    escape_hidden(start) + mark
+}
+
+fn quoted(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(|line| format!("> {line}")).collect();
+    format!("Example of an assistant reply, written by the prompt's author:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taking(all: &[(&str, bool)]) -> Vec<PromptArgument> {
+        let arguments = all.iter().map(|(name, required)| {
+            let argument = serde_json::json!({ "name": name, "required": required });
+            serde_json::from_value(argument).unwrap()
+        });
+        arguments.collect()
+    }
+
+    #[test]
+    fn arguments_are_assigned_by_name_and_in_order_and_the_last_takes_the_rest() {
+        let two = taking(&[("who", true), ("how", false)]);
+        for (words, expected) in [
+            ("Ada", r#"{"who":"Ada"}"#),
+            ("Ada kindly", r#"{"how":"kindly","who":"Ada"}"#),
+            ("Ada very \"kindly\"  indeed", r#"{"how":"very \"kindly\"  indeed","who":"Ada"}"#),
+            ("'Ada L.' \"very kindly\"", r#"{"how":"very kindly","who":"Ada L."}"#),
+            ("how='very kindly' Ada L.", r#"{"how":"very kindly","who":"Ada L."}"#),
+            ("don't 'worry", r#"{"how":"'worry","who":"don't"}"#),
+            ("what=is this", r#"{"how":"this","who":"what=is"}"#),
+            ("who= how=", r#"{"how":"","who":""}"#),
+        ] {
+            let given = parse_arguments(&two, words).map(Value::Object);
+            let expected: Value = serde_json::from_str(expected).unwrap();
+            assert_eq!(given, Ok(expected), "{words}");
+        }
+        assert!(parse_arguments(&two, "").unwrap_err().contains("Missing arguments: who"));
+        assert!(parse_arguments(&two, "how=x").unwrap_err().contains("who [how]"));
+        assert!(parse_arguments(&two, "who=a how=b c").unwrap_err().contains("Too many"));
+        assert!(parse_arguments(&[], "x").is_err() && parse_arguments(&[], " ").is_ok());
+    }
+
+    #[test]
+    fn names_in_commands_are_single_unique_words() {
+        let names = command_words(["a b", "a_b", "ü.x", "a/b", "a_b-2"].into_iter());
+        assert_eq!(names, ["a_b", "a_b-2", "ü.x", "a_b-3", "a_b-2-2"]);
+    }
+
+    #[test]
+    fn the_messages_of_a_prompt_are_bounded_and_escaped() {
+        let messages = serde_json::json!([
+            { "role": "user", "content": { "type": "text", "text": "see\u{202e}this" } },
+            { "role": "assistant", "content": { "type": "text", "text": "one\ntwo" } },
+            { "role": "user", "content": { "type": "image", "mimeType": "image/jpg", "data": "iVBORw0KGgoA" } },
+            { "role": "user", "content": { "type": "resource",
+                "resource": { "uri": "x://y", "text": "z".repeat(MAX_TEXT_BYTES) } } },
+            { "role": "user", "content": { "type": "text", "text": "too late" } },
+            { "role": "user", "content": { "type": "resource_link", "uri": "x://l", "name": "l" } },
+        ]);
+        let parts = prompt_parts(serde_json::from_value(messages).unwrap());
+        assert_eq!(parts[0], PromptPart::Text("see\\u{202e}this".to_owned()));
+        assert!(matches!(&parts[1], PromptPart::Text(text) if text.ends_with("> one\n> two")));
+        assert!(matches!(&parts[2], PromptPart::Image(image) if image.mime == "image/png"));
+        assert!(
+            matches!(&parts[3], PromptPart::Resource { text, .. } if text.ends_with("too long]"))
+        );
+        assert!(matches!(&parts[4], PromptPart::Text(text) if text.starts_with("\n[the rest")));
+        assert_eq!(parts[5], PromptPart::Link { name: "l".to_owned(), uri: "x://l".to_owned() });
+    }
+}

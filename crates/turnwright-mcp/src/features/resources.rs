@@ -1,0 +1,145 @@
+//! A tool of ours, beside those of a server, with which the model lists and reads the server's resources.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::tools::page_params;
+use super::{JsonObject, Resource, ResourceContents, SchemaText, Tool, ToolAnnotations};
+use crate::call::tool_result::{ResultBlock, ToolResult};
+use crate::call::{CallContext, CallError, call_error, cancelled};
+use crate::schema::model_schema::bounded_text;
+use crate::transport::{Peer, PeerError};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::patience::timeout;
+
+/// Maximum number of pages. The rest of the list is ignored.
+const MAX_PAGES: usize = 20;
+/// Maximum number of resources that are listed.
+const MAX_RESOURCES: usize = 500;
+/// Maximum length of the line about one resource.
+const MAX_LINE_CHARS: usize = 300;
+
+/// The tool's name: the first that no tool of the server has.
+const TOOL_NAMES: [&str; 2] = ["read_resource", "read_mcp_resource"];
+
+/// Makes the definition of the tool, if the server has resources.
+pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
+    peer.info().filter(|info| info.has("resources"))?;
+    let name = TOOL_NAMES.into_iter().find(|name| !is_taken(name))?;
+    let description = "Reads a resource of this server. Without a uri, lists what there is.";
+    let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
+    let schema = json!({ "type": "object", "properties": { "uri": uri } });
+    let Value::Object(schema) = schema else { return None };
+    Some(Tool {
+        name: name.to_owned(),
+        title: None,
+        description: Some(description.to_owned()),
+        input_schema: SchemaText::new(&schema),
+        output_schema: None,
+        annotations: Some(ToolAnnotations {
+            read_only_hint: Some(true),
+            ..ToolAnnotations::default()
+        }),
+    })
+}
+
+/// Runs the tool.
+pub async fn call(
+    peer: &Peer,
+    arguments: &JsonObject,
+    limit: Duration,
+    ctx: &CallContext<'_>,
+) -> Result<ToolResult, CallError> {
+    let uri = arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty());
+    let running = async {
+        match uri {
+            Some(uri) => read(peer, uri).await,
+            None => Ok(vec![ResultBlock::Text(list(peer).await?)]),
+        }
+    };
+    match timeout(limit, ctx.cancel.run_until_cancelled(running)).await {
+        Ok(Some(Ok(blocks))) => Ok(ToolResult { blocks, ..ToolResult::default() }),
+        Ok(Some(Err(error))) => Err(error),
+        Ok(None) => Err(cancelled().into()),
+        Err(_) => Err(format!("The server did not answer within {} s.", limit.as_secs()).into()),
+    }
+}
+
+async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
+    let params = JsonObject::from_iter([("uri".to_owned(), uri.into())]);
+    let mut result: Value =
+        peer.request("resources/read", params).await.map_err(|error| call_error(&error))?;
+    if result["resultType"] == "input_required" {
+        let why =
+            "The server asks for input before it shows this, which is not supported for resources.";
+        return Err(why.to_owned().into());
+    }
+    let Some(Value::Array(contents)) = result.get_mut("contents").map(Value::take) else {
+        return Err(call_error(&PeerError::Malformed));
+    };
+    let blocks = contents.into_iter().map(|content| {
+        serde_json::from_value::<ResourceContents>(content)
+            .map_or_else(|_| ResultBlock::Unknown("resource".to_owned()), ResultBlock::from)
+    });
+    Ok(blocks.collect())
+}
+
+/// A page of a list of resources.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourcePage {
+    resources: Vec<Resource>,
+    next_cursor: Option<String>,
+}
+
+async fn list(peer: &Peer) -> Result<String, CallError> {
+    let mut lines = Vec::new();
+    let mut cursor = None;
+    for number in 0..MAX_PAGES {
+        match peer.request::<ResourcePage>("resources/list", page_params(cursor.take())).await {
+            Ok(page) => {
+                lines.extend(page.resources.iter().take(MAX_RESOURCES + 1).map(resource_line));
+                cursor = page.next_cursor;
+            }
+            Err(error) if number == 0 => return Err(call_error(&error)),
+            Err(error) => tracing::warn!(%error, "the list of a server's resources is incomplete"),
+        }
+        if cursor.is_none() || lines.len() >= MAX_RESOURCES {
+            break;
+        }
+    }
+    let is_cut = cursor.is_some() || lines.len() > MAX_RESOURCES;
+    lines.truncate(MAX_RESOURCES);
+    lines.extend(list_templates(peer).await);
+    if is_cut {
+        lines.push("[there are more]".to_owned());
+    }
+    Ok(if lines.is_empty() { "There are none.".to_owned() } else { lines.join("\n") })
+}
+
+/// Lists the URI templates. A server that does not support the request has none.
+async fn list_templates(peer: &Peer) -> Vec<String> {
+    let requested = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
+    let page = requested.unwrap_or_default();
+    let templates = page["resourceTemplates"].as_array().into_iter().flatten();
+    templates.take(MAX_RESOURCES).filter_map(template_line).collect()
+}
+
+fn template_line(template: &Value) -> Option<String> {
+    let uri = template["uriTemplate"].as_str()?;
+    let name = template["name"].as_str()?;
+    Some(bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS))
+}
+
+fn resource_line(resource: &Resource) -> String {
+    let name = resource.title.as_deref().unwrap_or(&resource.name);
+    let mut line = format!("{} – {name}", resource.uri);
+    let fields = [&resource.mime_type, &resource.description];
+    let details: Vec<_> = fields.into_iter().flatten().map(String::as_str).collect();
+    if !details.is_empty() {
+        line.push_str(&format!(" ({})", details.join(": ")));
+    }
+    bounded_text(&escape_hidden_line(&line), MAX_LINE_CHARS)
+}

@@ -1,0 +1,341 @@
+//! Lists the tools of a server, page by page, and prepares each once for all sessions that use the server.
+//! Malformed lists are tolerated.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::task::spawn_blocking;
+
+use super::{JsonObject, SchemaText, Tool, resources};
+use crate::schema::SchemaValidator;
+use crate::schema::model_schema::{IsFit, bounded_text, model_schema};
+use crate::server::handshake::ServerInfo;
+use crate::transport::http::standard_headers::{HeaderArguments, header_arguments};
+use crate::transport::{Channel, Peer, PeerError};
+use turnwright_types::effect::{ToolKind, escape_hidden_line};
+
+/// Maximum number of pages. The rest of the list is ignored.
+const MAX_PAGES: usize = 100;
+/// Maximum number of tools of one server.
+const MAX_TOOLS: usize = 1000;
+/// Maximum size of all tool definitions of one server.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum length of a tool name in the log.
+const MAX_NAME_CHARS: usize = 100;
+/// A longer cursor ends the list.
+const MAX_CURSOR_BYTES: usize = 64 * 1024;
+
+const METHOD_NOT_FOUND: i32 = -32601;
+
+const MAX_DESCRIPTION_CHARS: usize = 2_000;
+const MAX_TITLE_CHARS: usize = 80;
+/// Maximum length of a name in bytes. The protocol allows 128 characters.
+const MAX_NAME_BYTES: usize = 256;
+/// Maximum size of a schema that is kept.
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+
+/// Lists and prepares all tools of a server.
+pub(crate) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, String> {
+    let mut tools = Vec::new();
+    let mut names = HashSet::new();
+    let mut size = 0;
+    let mut cursor = None;
+    let mut cursors = HashSet::new();
+    let mut marked = HeaderArguments::default();
+    for page_index in 0..MAX_PAGES {
+        let (mut page, next) = match request_page(peer, cursor.take()).await {
+            Ok(page) => page,
+            Err(PeerError::ErrorResponse(error))
+                if page_index == 0 && error.code == METHOD_NOT_FOUND =>
+            {
+                break;
+            }
+            Err(error) if page_index == 0 => {
+                return Err(format!("its tools could not be listed: {error}"));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the list of a server's tools is incomplete");
+                break;
+            }
+        };
+        keep_header_arguments(peer, &mut page, &mut marked);
+        // If several tools have the same name, the first wins. A list that repeats itself adds
+        // nothing.
+        let (accepted, rejected): (Vec<_>, Vec<_>) = page
+            .into_iter()
+            .partition(|tool| has_valid_name(tool) && names.insert(tool.name.clone()));
+        for tool in rejected {
+            let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
+            tracing::warn!(name, "a tool with an invalid or duplicate name is ignored");
+        }
+        let preparing = spawn_blocking(|| accepted.into_iter().map(ListedTool::new).collect());
+        let prepared: Vec<_> = preparing.await.map_err(|error| error.to_string())?;
+        for tool in prepared {
+            size += tool.size;
+            if tools.len() < MAX_TOOLS && size <= MAX_BYTES {
+                tools.push(Arc::new(tool));
+            }
+        }
+        let is_full = tools.len() >= MAX_TOOLS || size > MAX_BYTES;
+        let next = next.filter(|cursor| !is_full && cursor.len() <= MAX_CURSOR_BYTES);
+        cursor = next.filter(|cursor| cursors.insert(cursor.clone()));
+        if cursor.is_none() {
+            break;
+        }
+    }
+    if let Channel::Http(http) = peer.channel() {
+        http.set_header_arguments(marked);
+    }
+    if let Some(tool) = resources::tool(peer, |name| names.contains(name)) {
+        tools.push(Arc::new(ListedTool { reads_resources: true, ..ListedTool::new(tool) }));
+    }
+    Ok(tools)
+}
+
+/// Requests one page of the list. Returns its tools and the next cursor.
+async fn request_page(
+    peer: &Peer,
+    cursor: Option<String>,
+) -> Result<(Vec<Tool>, Option<String>), PeerError> {
+    let page: Value = peer.request("tools/list", page_params(cursor)).await?;
+    parse_page(page).ok_or(PeerError::Malformed)
+}
+
+/// The parameters that ask for a page of a list.
+pub(crate) fn page_params(cursor: Option<String>) -> JsonObject {
+    cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect()
+}
+
+/// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.
+fn keep_header_arguments(peer: &Peer, page: &mut Vec<Tool>, all: &mut HeaderArguments) {
+    if !matches!(peer.channel(), Channel::Http(_))
+        || peer.info().is_none_or(ServerInfo::has_handshake)
+    {
+        return;
+    }
+    page.retain(|tool| match header_arguments(&tool.input_schema.parse()) {
+        Ok(arguments) => {
+            if !arguments.is_empty() {
+                all.insert(tool.name.clone(), arguments);
+            }
+            true
+        }
+        Err(why) => {
+            let name = bounded_text(&escape_hidden_line(&tool.name), MAX_NAME_CHARS);
+            tracing::warn!(name, why, "a tool is ignored");
+            false
+        }
+    });
+}
+
+/// A tool of a server.
+#[derive(Debug)]
+pub struct ListedTool {
+    /// The definition as the server sent it. Its texts are untrusted and must not be shown as they
+    /// are.
+    pub tool: Tool,
+    /// The description, safe to show to the model and the user.
+    pub description: String,
+    /// The schema of its arguments, as the model is shown it.
+    pub parameters: SchemaText,
+    /// Problems of the definition, for the user.
+    pub remarks: Vec<String>,
+    /// The tool is ours, not the server's: it reads the server's resources.
+    pub reads_resources: bool,
+    pub arguments: SchemaValidator,
+    pub results: Option<SchemaValidator>,
+    /// The approximate size in bytes.
+    pub size: usize,
+    /// The digest of the definition, once somebody has needed it.
+    pub digest: OnceLock<String>,
+}
+
+impl ListedTool {
+    /// Prepares a tool. May take long, so it must run on a blocking thread.
+    pub fn new(mut tool: Tool) -> ListedTool {
+        let mut remarks = Vec::new();
+        let mut size = tool.input_schema.size();
+        if size > MAX_SCHEMA_BYTES {
+            tool.input_schema = open_object();
+            remarks.push("its schema is too large and was left out".to_owned());
+            size = 0;
+        }
+        if let Some(schema) = tool.output_schema.take_if(|schema| schema.size() > MAX_SCHEMA_BYTES)
+        {
+            remarks.push("the schema of its results is too large and was left out".to_owned());
+            drop(schema);
+        }
+        let original = tool.description.as_deref().unwrap_or_default();
+        let description = bounded_text(original, MAX_DESCRIPTION_CHARS);
+        if original.chars().count() > MAX_DESCRIPTION_CHARS {
+            remarks.push("its description is too long and was cut".to_owned());
+        }
+        if original.chars().any(turnwright_types::effect::is_hidden_char) {
+            remarks
+                .push("its description has hidden characters, which are shown escaped".to_owned());
+        }
+        let shown = model_schema(&tool.input_schema.parse());
+        remarks.extend(shown.omission.map(str::to_owned));
+        let mut parameters = shown.schema.as_object().map_or_else(open_object, SchemaText::new);
+        if parameters == tool.input_schema {
+            // One copy for both.
+            parameters = tool.input_schema.clone();
+        }
+        let hint = tool.annotations.as_ref().and_then(|annotations| annotations.title.as_ref());
+        size += tool.title.iter().chain(hint).map(String::len).sum::<usize>();
+        size += original.len() + tool.output_schema.as_ref().map_or(0, SchemaText::size);
+        ListedTool {
+            reads_resources: false,
+            arguments: SchemaValidator::new(tool.input_schema.clone()),
+            results: tool.output_schema.clone().map(SchemaValidator::new),
+            parameters,
+            description,
+            remarks,
+            size,
+            tool,
+            digest: OnceLock::new(),
+        }
+    }
+
+    /// The title, safe to show, if it differs from the name.
+    pub fn title(&self) -> Option<String> {
+        let declared = match &self.tool.title {
+            Some(title) => title,
+            None => self.tool.annotations.as_ref()?.title.as_ref()?,
+        };
+        let title = bounded_text(&escape_hidden_line(declared), MAX_TITLE_CHARS);
+        (!title.is_empty() && title != self.tool.name).then_some(title)
+    }
+
+    /// True if the tool is annotated as read-only. The claim is not verified.
+    pub fn claims_read_only(&self) -> bool {
+        self.tool
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.read_only_hint)
+            .unwrap_or(false)
+    }
+
+    /// The icon that fits the tool's annotations.
+    pub fn kind(&self) -> ToolKind {
+        let hints = self.tool.annotations.as_ref();
+        match hints.and_then(|hints| hints.destructive_hint) {
+            _ if self.claims_read_only() => ToolKind::Read,
+            Some(true) => ToolKind::Edit,
+            _ => ToolKind::Other,
+        }
+    }
+}
+
+fn open_object() -> SchemaText {
+    SchemaText::new(&Map::from_iter([("type".to_owned(), json!("object"))]))
+}
+
+/// Reads a page of a list. One invalid tool does not hide the others. Returns the tools and the next
+/// cursor.
+fn parse_page(mut page: Value) -> Option<(Vec<Tool>, Option<String>)> {
+    let Value::Array(tools) = page.get_mut("tools")?.take() else { return None };
+    let cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+    Some((tools.into_iter().filter_map(parse_tool).collect(), cursor))
+}
+
+/// Reads a tool of which only the name must be valid.
+fn parse_tool(mut value: Value) -> Option<Tool> {
+    if !value.get("inputSchema").is_some_and(Value::is_object) {
+        value.as_object_mut()?.insert("inputSchema".to_owned(), json!({ "type": "object" }));
+    }
+    if let Ok(tool) = Tool::deserialize(&value) {
+        return Some(tool);
+    }
+    let mut kept = Map::new();
+    let kinds: [(&str, IsFit); 5] = [
+        ("name", Value::is_string),
+        ("title", Value::is_string),
+        ("description", Value::is_string),
+        ("inputSchema", Value::is_object),
+        ("outputSchema", Value::is_object),
+    ];
+    for (key, is_fit) in kinds {
+        if let Some(field) = value.get_mut(key).map(Value::take).filter(is_fit) {
+            kept.insert(key.to_owned(), field);
+        }
+    }
+    serde_json::from_value(Value::Object(kept)).ok()
+}
+
+fn has_valid_name(tool: &Tool) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&tool.name.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(tool: Value) -> ListedTool {
+        ListedTool::new(parse_tool(tool).unwrap())
+    }
+
+    #[test]
+    fn one_invalid_tool_does_not_hide_the_others() {
+        let (tools, cursor) = parse_page(json!({
+            "tools": [
+                { "name": "a", "inputSchema": { "type": "object" } },
+                { "name": "b" },
+                { "name": "c", "inputSchema": "none", "description": 5 },
+                { "name": "d", "inputSchema": null, "annotations": "odd", "title": "D" },
+                { "name": 7, "inputSchema": {} },
+                "e",
+            ],
+            "nextCursor": 9,
+        }))
+        .unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!((names.as_slice(), cursor), (&["a", "b", "c", "d"][..], None));
+        assert_eq!(tools[3].title.as_deref(), Some("D"));
+        assert!(parse_page(json!({ "tools": {} })).is_none() && parse_page(json!([])).is_none());
+    }
+
+    #[test]
+    fn a_description_is_escaped_and_bounded() {
+        let description = format!("Reads.\u{200b}\u{e0001} {}", "long ".repeat(1_000));
+        let listed = listed(json!({ "name": "a\u{202e}b", "description": description }));
+        assert!(listed.description.starts_with("Reads.\\u{200b}\\u{e0001} long"));
+        assert!(listed.description.chars().count() < MAX_DESCRIPTION_CHARS + 40);
+        assert_eq!(listed.remarks.len(), 2, "{:?}", listed.remarks);
+    }
+
+    #[test]
+    fn annotations_decide_the_kind() {
+        let table = [
+            (json!({}), ToolKind::Other),
+            (json!({ "readOnlyHint": true }), ToolKind::Read),
+            (json!({ "readOnlyHint": true, "destructiveHint": true }), ToolKind::Read),
+            (json!({ "destructiveHint": true }), ToolKind::Edit),
+            (json!({ "destructiveHint": false }), ToolKind::Other),
+        ];
+        for (hints, kind) in table {
+            let listed = listed(json!({ "name": "a", "annotations": hints }));
+            assert_eq!(listed.kind(), kind, "{hints}");
+        }
+    }
+
+    #[test]
+    fn the_size_covers_everything_that_is_kept() {
+        let long = "x".repeat(500_000);
+        let hint = json!({ "title": "x".repeat(500_000) });
+        let tool = json!({ "name": "a", "title": long, "annotations": hint, "inputSchema": {} });
+        let listed = listed(tool);
+        assert!(listed.size > 1_000_000);
+    }
+
+    #[test]
+    fn a_huge_schema_is_not_kept() {
+        let schema = json!({ "type": "object", "$comment": "x".repeat(300_000) });
+        let listed = listed(json!({ "name": "a", "inputSchema": schema }));
+        let empty = json!({ "type": "object", "properties": {} });
+        assert_eq!(Value::Object(listed.parameters.parse()), empty);
+        assert!(listed.size < 1_000 && !listed.remarks.is_empty());
+    }
+}

@@ -1,0 +1,426 @@
+//! One connection to a server: a process with pipes, HTTP or a link.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::handshake::{self, HandshakeError, NEWEST_VERSION};
+use super::pool::ServerEnv;
+use super::spec::{ServerSpec, ServerTransport};
+use crate::call::ProgressRouter;
+use crate::call::server_requests::{ServerMessageHandler, WaitingCalls};
+use crate::transport::http::channel::HttpChannel;
+use crate::transport::http::{self, DELETE_TIMEOUT, HttpConnection};
+use crate::transport::link::{LinkChannel, LinkedServer};
+use crate::transport::process::ServerProcess;
+use crate::transport::program_setup::ProgramRequest;
+use crate::transport::{Channel, Peer, PeerError, pipes};
+use turnwright_types::effect::{escape_hidden_line, shorten_title};
+use turnwright_types::patience::{sleep_until, timeout};
+use turnwright_types::redact;
+use turnwright_workspace::exec::{Environment, ProgramActivity};
+
+/// Time limit for writing queued messages when a connection is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The settings and services for connecting, with the deadline.
+#[derive(Debug)]
+pub(crate) struct ConnectRequest<'a> {
+    pub(crate) spec: &'a ServerSpec,
+    pub(crate) env: &'a ServerEnv,
+    pub(crate) environment: &'a Environment,
+    /// Notified when the server's tools or prompts have changed.
+    pub(crate) changed: Arc<Notify>,
+    pub(crate) callers: WaitingCalls,
+    pub(crate) activity: &'a ProgramActivity,
+    /// Set once the server turns out to know only the protocol without a handshake.
+    pub(crate) is_modern: &'a AtomicBool,
+    pub(crate) stop: &'a CancellationToken,
+    pub(crate) deadline: Instant,
+}
+
+impl ConnectRequest<'_> {
+    /// Runs a future until the server is stopped or the deadline passes.
+    pub(crate) async fn until_deadline<T>(
+        &self,
+        future: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        tokio::select! {
+            output = future => Ok(output),
+            () = self.stop.cancelled() => Err("it was stopped".to_owned()),
+            () = sleep_until(self.deadline) => {
+                let limit = self.spec.start_timeout().as_secs_f32();
+                let download = self.spec.downloader().map(|program| format!(
+                    ". `{program} …` may still have been downloading: run it once in a terminal, or set a \
+                     higher `start_seconds` for the server"
+                ));
+                Err(format!("it was not ready within {limit} s{}", download.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// Why a connection could not be opened, or has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectFailure {
+    /// For the user.
+    pub(crate) why: String,
+    /// Retrying would not help.
+    pub(crate) is_final: bool,
+    /// A login would help.
+    pub(crate) needs_login: bool,
+}
+
+/// Why an HTTP server cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) enum HttpFailure {
+    /// With the reason, for the user.
+    Failed(String),
+    /// The same, if another attempt would fail in the same way.
+    Lasting(String),
+    NeedsLogin,
+}
+
+impl From<String> for HttpFailure {
+    fn from(why: String) -> HttpFailure {
+        HttpFailure::Failed(why)
+    }
+}
+
+impl From<HttpFailure> for ConnectFailure {
+    fn from(unusable: HttpFailure) -> ConnectFailure {
+        match unusable {
+            HttpFailure::Failed(why) => why.into(),
+            HttpFailure::Lasting(why) => ConnectFailure { is_final: true, ..why.into() },
+            HttpFailure::NeedsLogin => ConnectFailure {
+                why: "it requires a login".to_owned(),
+                is_final: true,
+                needs_login: true,
+            },
+        }
+    }
+}
+
+impl From<String> for ConnectFailure {
+    fn from(why: String) -> ConnectFailure {
+        ConnectFailure { why, is_final: false, needs_login: false }
+    }
+}
+
+/// An open connection to a server.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    peer: Peer,
+    kind: ConnectionKind,
+    /// The tasks that carry the messages. Dropping them ends the connection.
+    tasks: JoinSet<()>,
+}
+
+/// The process, HTTP channel or link that the connection depends on.
+#[derive(Debug)]
+enum ConnectionKind {
+    Process(Box<ServerProcess>),
+    Http(Arc<HttpChannel>),
+    /// Receives the reason when the link has no more answers.
+    Link(watch::Receiver<Option<String>>),
+}
+
+impl Connection {
+    pub(crate) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
+        let handler = ServerMessageHandler {
+            roots: Arc::new(request.env.roots_of(request.spec)),
+            changed: Arc::clone(&request.changed),
+            server: request.spec.name.clone(),
+            forms: request.env.supports_forms,
+            callers: request.callers.clone(),
+            progress: ProgressRouter::default(),
+        };
+        match &request.spec.transport {
+            ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,
+            ServerTransport::Http { url, headers } => {
+                let opening = async {
+                    let logins = &request.env.logins;
+                    Connection::over_http(HttpConnection::new(url, headers, logins).await?, handler)
+                        .await
+                };
+                Ok(request.until_deadline(opening).await??)
+            }
+            ServerTransport::Linked(link) => {
+                Connection::through_link(request, link.clone(), handler).await
+            }
+        }
+    }
+
+    /// Connects to a process, first with the handshake: most servers know it, and one that knows only
+    /// the handshake may never answer `server/discover`. If the server refuses it, a new process is
+    /// started and connected without a handshake.
+    async fn to_process(
+        request: &ConnectRequest<'_>,
+        handler: ServerMessageHandler,
+    ) -> Result<Connection, ConnectFailure> {
+        let mut first = None;
+        if !request.is_modern.load(Ordering::Relaxed) {
+            match connect(request, handler.clone(), true).await {
+                Ok(connection) => return Ok(connection),
+                Err(BeginError::Refused(why)) => first = Some(why),
+                Err(BeginError::Other(failure)) => return Err(failure),
+            }
+        }
+        let failure = match connect(request, handler, false).await {
+            Ok(connection) => {
+                request.is_modern.store(true, Ordering::Relaxed);
+                return Ok(connection);
+            }
+            Err(BeginError::Refused(why)) => {
+                ConnectFailure { why, is_final: true, needs_login: false }
+            }
+            Err(BeginError::Other(failure)) => failure,
+        };
+        let why = match first {
+            Some(first) => format!("{first}; without a handshake: {}", failure.why),
+            None => failure.why,
+        };
+        Err(ConnectFailure { why, ..failure })
+    }
+
+    /// Connects over HTTP: first with a handshake, which all servers knew until 2025, and without one if
+    /// that fails.
+    async fn over_http(
+        connection: HttpConnection,
+        handler: ServerMessageHandler,
+    ) -> Result<Connection, HttpFailure> {
+        let channel = |version| {
+            let changed = Arc::clone(&handler.changed);
+            let (http, answers) = HttpChannel::new(connection.clone(), version, changed);
+            let http = Arc::new(http);
+            (Peer::new(Channel::Http(Arc::clone(&http)), handler.clone()), http, answers)
+        };
+        let (mut peer, mut http, mut answers) = channel(None);
+        if let Err(error) = handshake::initialize(&peer).await {
+            match connection.last_failure() {
+                Some(failure) if failure.is_conclusive => return Err(failure.reason),
+                _ => tracing::debug!(%error, "the handshake failed"),
+            }
+            (peer, http, answers) = channel(Some(NEWEST_VERSION));
+            if let Err(error) = handshake::discover(&peer).await {
+                let failure = connection.last_failure();
+                return Err(failure.map_or_else(
+                    || http::unexpected(&error.to_string()),
+                    |failure| failure.reason,
+                ));
+            }
+        }
+        let tasks = http.start_tasks(&peer, answers);
+        Ok(Connection { peer, kind: ConnectionKind::Http(http), tasks })
+    }
+
+    /// Connects to a server that the client runs. A link has no handshake. If the server does not answer now,
+    /// another attempt would not change that.
+    async fn through_link(
+        request: &ConnectRequest<'_>,
+        link: LinkedServer,
+        handler: ServerMessageHandler,
+    ) -> Result<Connection, ConnectFailure> {
+        let link = LinkChannel::new(link);
+        let reason = link.lost();
+        let peer = Peer::new(Channel::Link(link), handler);
+        let why = match request.until_deadline(handshake::discover(&peer)).await {
+            Ok(Ok(())) => {
+                return Ok(Connection {
+                    peer,
+                    kind: ConnectionKind::Link(reason),
+                    tasks: JoinSet::new(),
+                });
+            }
+            Ok(Err(error)) => {
+                let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
+                lost.or_else(|| refusal(&error)).unwrap_or_else(|| {
+                    format!("it does not answer like an MCP server: {}", brief(&error))
+                })
+            }
+            Err(why) => why,
+        };
+        peer.close();
+        Err(ConnectFailure { why, is_final: true, needs_login: false })
+    }
+
+    pub(crate) fn progress(&self) -> ProgressRouter {
+        self.peer.handler().progress.clone()
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The server's name and version, and the protocol version.
+    pub(crate) fn server_info(&self) -> (String, String) {
+        let Some(info) = self.peer.info() else { return Default::default() };
+        (shorten_title(escape_hidden_line(&info.title)), info.version.clone())
+    }
+
+    /// True if the server sends change notifications only to subscribers.
+    pub(crate) fn needs_subscription(&self) -> bool {
+        self.peer.info().is_some_and(|info| !info.has_handshake() && info.announces_tools())
+    }
+
+    /// Waits for the connection to end, and describes how it ended.
+    pub(crate) async fn ended(&mut self) -> String {
+        match &mut self.kind {
+            ConnectionKind::Process(process) => process.ended().await,
+            ConnectionKind::Http(http) => http.lost().await,
+            ConnectionKind::Link(reason) => {
+                // Not known if the peer is gone.
+                let lost =
+                    reason.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+                lost.map_or_else(|| "the connection was closed".to_owned(), |reason| brief(&reason))
+            }
+        }
+    }
+
+    /// Adds the end of a process's stderr to a message.
+    pub(crate) fn with_stderr(&self, message: String) -> String {
+        match &self.kind {
+            ConnectionKind::Process(process) => process.with_stderr(message),
+            ConnectionKind::Http(_) | ConnectionKind::Link(_) => message,
+        }
+    }
+
+    /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
+    pub(crate) async fn close(mut self) {
+        self.peer.close();
+        timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
+        match self.kind {
+            ConnectionKind::Process(process) => {
+                close_pipes(self.tasks).await;
+                process.stop().await;
+            }
+            ConnectionKind::Http(http) => {
+                self.tasks.shutdown().await;
+                timeout(DELETE_TIMEOUT, http.close()).await.ok();
+            }
+            ConnectionKind::Link(_) => {}
+        }
+    }
+}
+
+/// Waits until all queued messages are written, then closes the pipes.
+async fn close_pipes(mut tasks: JoinSet<()>) {
+    timeout(CLOSE_TIMEOUT, tasks.join_next()).await.ok();
+    tasks.shutdown().await;
+}
+
+/// Why a connection did not begin.
+enum BeginError {
+    /// The server refuses this way to begin, but may accept the other.
+    Refused(String),
+    Other(ConnectFailure),
+}
+
+/// Starts the process and connects to it, with the handshake or without.
+async fn connect(
+    request: &ConnectRequest<'_>,
+    handler: ServerMessageHandler,
+    has_handshake: bool,
+) -> Result<Connection, BeginError> {
+    let Some(program_request) = ProgramRequest::new(request.spec, request.env, request.environment)
+    else {
+        return Err(BeginError::Other("it is not a local program".to_owned().into()));
+    };
+    let started = ServerProcess::start(program_request, request.activity).await;
+    let (mut process, output, input) = started.map_err(|why| {
+        BeginError::Other(ConnectFailure { why, is_final: true, needs_login: false })
+    })?;
+    let (peer, tasks) = pipes::connect(output, input, handler);
+    let beginning = async {
+        if has_handshake {
+            handshake::initialize(&peer).await
+        } else {
+            handshake::discover(&peer).await
+        }
+    };
+    let within_memory = async {
+        tokio::select! {
+            () = process.memory_exceeded() => None,
+            result = Box::pin(beginning) => Some(result),
+        }
+    };
+    let error = match request.until_deadline(within_memory).await {
+        Ok(Some(Ok(()))) => match peer.info().filter(|info| !info.has_known_version()) {
+            None => {
+                return Ok(Connection {
+                    peer,
+                    kind: ConnectionKind::Process(Box::new(process)),
+                    tasks,
+                });
+            }
+            Some(info) => {
+                BeginError::Refused(unsupported_version(std::slice::from_ref(&info.version)))
+            }
+        },
+        Ok(None | Some(Err(HandshakeError::Lost(_)))) => {
+            BeginError::Other(process.ended().await.into())
+        }
+        Ok(Some(Err(error))) => match refusal(&error) {
+            Some(why) => BeginError::Refused(why),
+            None => {
+                let why = format!("it does not answer like an MCP server: {}", brief(&error));
+                BeginError::Other(process.with_stderr(why).into())
+            }
+        },
+        Err(why) => BeginError::Other(process.with_stderr(why).into()),
+    };
+    peer.close();
+    close_pipes(tasks).await;
+    process.stop_starting(request.spec.downloader().is_some()).await;
+    Err(error)
+}
+
+fn unsupported_version(theirs: &[String]) -> String {
+    let theirs = match theirs {
+        [] => "another one".to_owned(),
+        names => names[..names.len().min(5)].join(", "),
+    };
+    let theirs = shorten_title(escape_hidden_line(&theirs));
+    format!("it uses protocol version {theirs}; supported are 2024-11-05 to 2026-07-28")
+}
+
+/// The reason, if the server answered and refused the way to begin.
+fn refusal(error: &HandshakeError) -> Option<String> {
+    match error {
+        HandshakeError::Refused(PeerError::ErrorResponse(error)) => {
+            Some(format!("it refused the connection: {}", brief(&error.message)))
+        }
+        HandshakeError::UnsupportedVersion(theirs) => Some(unsupported_version(theirs)),
+        _ => None,
+    }
+}
+
+/// Shortens a server's text to one line without API keys.
+fn brief(said: &impl std::fmt::Display) -> String {
+    shorten_title(escape_hidden_line(&redact::text(&said.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_rpc::RpcError;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_handshake_is_told_apart_from_a_broken_server() {
+        let error = PeerError::ErrorResponse(RpcError::method_not_found("initialize"));
+        let refused = refusal(&HandshakeError::Refused(error));
+        assert!(refused.unwrap().starts_with("it refused the connection: "));
+        let strange = HandshakeError::UnsupportedVersion(vec!["2031-01-01".to_owned()]);
+        assert_eq!(
+            refusal(&strange).unwrap(),
+            "it uses protocol version 2031-01-01; supported are 2024-11-05 to 2026-07-28"
+        );
+        assert_eq!(refusal(&HandshakeError::Lost(PeerError::Closed)), None);
+    }
+}

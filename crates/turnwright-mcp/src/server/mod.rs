@@ -1,0 +1,535 @@
+//! One server: a task that connects, lists tools and prompts, reconnects after a failure, and ends the
+//! connection. Everything else sees its [`ServerState`].
+
+pub(crate) mod connection;
+pub(crate) mod handshake;
+pub(crate) mod pool;
+pub(crate) mod spec;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::call::ProgressRouter;
+use crate::call::server_requests::WaitingCalls;
+use crate::features::tools::{ListedTool, list_tools};
+use crate::features::{JsonObject, Prompt, prompts};
+use crate::transport::Peer;
+use connection::{ConnectFailure, ConnectRequest, Connection};
+use pool::ServerEnv;
+use spec::{ServerSpec, ServerTransport};
+use turnwright_types::patience::timeout;
+use turnwright_types::redact;
+use turnwright_workspace::exec::{Environment, ProgramActivity};
+
+/// Consecutive failures after which a server is not restarted any more.
+const MAX_RESTARTS: u32 = 3;
+/// The delay before the first restart; it doubles each time.
+const RESTART_DELAY: Duration = Duration::from_millis(250);
+/// A server that has run this long counts as working: its failures are forgotten.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// How often to check whether the user has logged in.
+const LOGIN_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a call waits for a server that is being restarted.
+const RESTART_WAIT: Duration = Duration::from_secs(2);
+/// How long to wait for the exit of a server that did not become ready.
+const EXIT_WAIT: Duration = Duration::from_millis(200);
+
+/// The delay between two lists: at least, as a multiple of how long the last list took, and at most.
+const LIST_INTERVAL: (Duration, u32, Duration) =
+    (Duration::from_millis(250), 10, Duration::from_secs(5));
+
+/// A running or starting server. It ends when the last handle is dropped.
+#[derive(Debug)]
+pub struct Server {
+    pub spec: ServerSpec,
+    env: ServerEnv,
+    state: watch::Receiver<Arc<ServerState>>,
+    restart_requested: Arc<Notify>,
+    ended: CancellationToken,
+    pub callers: WaitingCalls,
+    /// Tells whether its program has run.
+    pub activity: ProgramActivity,
+    _stop: DropGuard,
+}
+
+/// The current state of a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerState {
+    pub phase: ServerPhase,
+    /// It has failed and will be restarted automatically.
+    pub is_restarting: bool,
+    pub tools: Arc<Vec<Arc<ListedTool>>>,
+    pub prompts: Arc<Vec<Prompt>>,
+    /// Incremented with each list of tools and prompts.
+    pub tools_version: u64,
+    /// Incremented with each connection.
+    pub connection: u64,
+    /// The name and version that the server states.
+    pub title: String,
+    /// The protocol version.
+    pub revision: String,
+    /// How the previous connection ended.
+    pub last_end: Option<String>,
+    /// `None` unless connected.
+    pub peer: Option<Peer>,
+    /// Routes progress notifications to calls.
+    pub progress: ProgressRouter,
+}
+
+impl ServerState {
+    fn is_about_to_connect(&self) -> bool {
+        self.phase == ServerPhase::Starting || self.is_restarting
+    }
+}
+
+/// The phase of a server's life.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ServerPhase {
+    #[default]
+    Starting,
+    Ready,
+    /// With the reason, for the user.
+    Failed(String),
+    /// The user must log in first.
+    NeedsLogin,
+    Stopped,
+}
+
+impl Server {
+    /// Starts the task of a server.
+    pub fn start(
+        spec: ServerSpec,
+        env: ServerEnv,
+        environment: Environment,
+        stop: CancellationToken,
+        tracker: &TaskTracker,
+    ) -> Arc<Server> {
+        let (publisher, state) = watch::channel(Arc::default());
+        let callers = WaitingCalls::default();
+        let activity = ProgramActivity::default();
+        let restart_requested = Arc::new(Notify::new());
+        let ended = CancellationToken::new();
+        let task = ServerTask {
+            spec: spec.clone(),
+            env: env.clone(),
+            environment,
+            publisher,
+            changed: Arc::new(Notify::new()),
+            restart_requested: Arc::clone(&restart_requested),
+            is_modern: AtomicBool::new(false),
+            callers: callers.clone(),
+            activity: activity.clone(),
+        };
+        let ended_guard = ended.clone().drop_guard();
+        let task_stop = stop.clone();
+        tracker.spawn(async move {
+            Box::pin(task.run(task_stop)).await;
+            drop(ended_guard);
+        });
+        let stop_guard = stop.drop_guard();
+        Arc::new(Server {
+            spec,
+            env,
+            state,
+            restart_requested,
+            ended,
+            callers,
+            activity,
+            _stop: stop_guard,
+        })
+    }
+
+    /// A server without a task, which is always in this state.
+    pub(crate) fn unchanging(spec: ServerSpec, env: ServerEnv, state: ServerState) -> Arc<Server> {
+        let (_, state) = watch::channel(Arc::new(state));
+        let ended = CancellationToken::new();
+        ended.cancel();
+        Arc::new(Server {
+            spec,
+            env,
+            state,
+            restart_requested: Arc::default(),
+            ended,
+            callers: WaitingCalls::default(),
+            activity: ProgramActivity::default(),
+            _stop: CancellationToken::new().drop_guard(),
+        })
+    }
+
+    /// True if the server has not ended and was started with an equal configuration and environment.
+    pub(crate) fn is_reusable_for(&self, spec: &ServerSpec, env: &ServerEnv) -> bool {
+        self.spec == *spec && self.env == *env && !self.ended.is_cancelled()
+    }
+
+    pub fn state(&self) -> Arc<ServerState> {
+        Arc::clone(&self.state.borrow())
+    }
+
+    /// Returns a receiver of state changes.
+    pub fn watch(&self) -> watch::Receiver<Arc<ServerState>> {
+        self.state.clone()
+    }
+
+    /// Returns the peer to call and the number of its connection. Waits briefly if the server is
+    /// starting or restarting.
+    ///
+    /// # Errors
+    /// If there is no connection; the text is for the model.
+    pub async fn peer(&self) -> Result<(Peer, u64), String> {
+        let mut watch = self.watch();
+        timeout(RESTART_WAIT, watch.wait_for(|state| !state.is_about_to_connect())).await.ok();
+        let state = self.state();
+        let name = &self.spec.name;
+        match (&state.peer, &state.phase) {
+            (Some(peer), _) => Ok((peer.clone(), state.connection)),
+            (None, ServerPhase::Failed(why)) if state.is_restarting => {
+                Err(format!("The server {name} is being restarted and is not ready yet: {why}"))
+            }
+            (None, ServerPhase::Failed(why)) => {
+                Err(format!("The server {name} is not available: {why}"))
+            }
+            (None, ServerPhase::NeedsLogin) => Err(format!("The server {name} requires a login.")),
+            (None, ServerPhase::Stopped) => Err(format!("The server {name} was stopped.")),
+            (None, ServerPhase::Starting | ServerPhase::Ready) => {
+                Err(format!("The server {name} is not ready yet."))
+            }
+        }
+    }
+
+    /// Explains to the model why the connection of a running call was lost.
+    pub async fn lost_call_message(&self, connection: u64) -> String {
+        let mut watch = self.watch();
+        let over = watch
+            .wait_for(|state| state.connection != connection || state.phase != ServerPhase::Ready);
+        timeout(RESTART_WAIT, over).await.ok();
+        let state = self.state();
+        let why = state.last_end.as_deref().unwrap_or("the connection was closed");
+        let name = &self.spec.name;
+        format!(
+            "The connection to the server {name} was lost during the call: {why}\nThe call may have \
+             been partly executed."
+        )
+    }
+
+    /// Reconnects the server, whether it is in use or has failed for good.
+    pub fn restart(&self) {
+        self.restart_requested.notify_one();
+    }
+
+    /// True if the server is a process in a sandbox.
+    pub fn is_confined(&self) -> bool {
+        self.spec.is_confined_program() && self.env.profile.is_some()
+    }
+
+    /// The roots to tell the server.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.env.roots_of(&self.spec)
+    }
+
+    /// A token that is cancelled when the server has ended. Wait for it after dropping the last handle.
+    pub fn ended(&self) -> CancellationToken {
+        self.ended.clone()
+    }
+}
+
+struct ServerTask {
+    spec: ServerSpec,
+    env: ServerEnv,
+    environment: Environment,
+    publisher: watch::Sender<Arc<ServerState>>,
+    changed: Arc<Notify>,
+    restart_requested: Arc<Notify>,
+    is_modern: AtomicBool,
+    callers: WaitingCalls,
+    activity: ProgramActivity,
+}
+
+/// The tools and prompts of a server.
+type Lists = (Vec<Arc<ListedTool>>, Vec<Prompt>);
+
+/// Why a connection has ended or could not be opened.
+enum ConnectionEnd {
+    /// The server is no longer used.
+    Stopped,
+    /// The user requested a restart.
+    Restart,
+    Failed(ConnectFailure),
+}
+
+impl ServerTask {
+    async fn run(self, stop: CancellationToken) {
+        let mut failures = 0;
+        loop {
+            let (end, connection) = Box::pin(self.run_connection(&stop, &mut failures)).await;
+            let is_down = match &end {
+                ConnectionEnd::Failed(failure) => {
+                    failures += 1;
+                    failure.is_final || failures > MAX_RESTARTS
+                }
+                ConnectionEnd::Restart | ConnectionEnd::Stopped => false,
+            };
+            self.publish_end(&end, is_down);
+            // Closed only now, so that calls in flight find the reason in the state.
+            if let Some(connection) = connection {
+                connection.close().await;
+            }
+            let continues = match end {
+                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                    failures = 0;
+                    stop.run_until_cancelled(self.wait_for_login()).await.is_some()
+                }
+                ConnectionEnd::Stopped => false,
+                ConnectionEnd::Restart => {
+                    failures = 0;
+                    true
+                }
+                ConnectionEnd::Failed(_) => {
+                    self.wait_before_restart(is_down, &mut failures, &stop).await
+                }
+            };
+            if !continues {
+                break;
+            }
+        }
+        self.publish(|state| {
+            *state = ServerState { phase: ServerPhase::Stopped, ..ServerState::default() }
+        });
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut ServerState)) {
+        self.publisher.send_modify(|state| change(Arc::make_mut(state)));
+    }
+
+    fn publish_end(&self, end: &ConnectionEnd, is_down: bool) {
+        self.publish(|state| {
+            state.peer = None;
+            match end {
+                ConnectionEnd::Stopped => {}
+                ConnectionEnd::Restart => state.phase = ServerPhase::Starting,
+                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                    *state =
+                        ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
+                }
+                ConnectionEnd::Failed(failure) => {
+                    state.phase = ServerPhase::Failed(failure.why.clone());
+                    state.is_restarting = !is_down;
+                    state.last_end = Some(failure.why.clone());
+                }
+            }
+        });
+    }
+
+    /// Waits before the next attempt; if `is_down`, until the user requests a restart. Returns false if
+    /// the server is stopped meanwhile.
+    async fn wait_before_restart(
+        &self,
+        is_down: bool,
+        failures: &mut u32,
+        stop: &CancellationToken,
+    ) -> bool {
+        let pause = async {
+            if is_down {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(RESTART_DELAY * (1 << failures.saturating_sub(1))).await;
+        };
+        tokio::select! {
+            () = stop.cancelled() => return false,
+            () = pause => {}
+            () = self.restart_requested.notified() => {
+                *failures = 0;
+                self.publish_end(&ConnectionEnd::Restart, false);
+            }
+        }
+        true
+    }
+
+    /// Opens one connection and serves it until it ends.
+    async fn run_connection(
+        &self,
+        stop: &CancellationToken,
+        failures: &mut u32,
+    ) -> (ConnectionEnd, Option<Connection>) {
+        let attempt = stop.child_token();
+        let opening = self.open(&attempt);
+        tokio::pin!(opening);
+        let opened = tokio::select! {
+            opened = &mut opening => opened,
+            () = self.restart_requested.notified() => {
+                // Its program is ended and not just killed.
+                attempt.cancel();
+                return (ConnectionEnd::Restart, opening.await.ok());
+            }
+        };
+        let mut connection = match opened {
+            Ok(connection) => connection,
+            Err(_) if stop.is_cancelled() => return (ConnectionEnd::Stopped, None),
+            Err(failure) => return (ConnectionEnd::Failed(failure), None),
+        };
+        let started = Instant::now();
+        let end = tokio::select! {
+            why = self.serve(&mut connection) => ConnectionEnd::Failed(why.into()),
+            () = self.restart_requested.notified() => ConnectionEnd::Restart,
+            () = stop.cancelled() => ConnectionEnd::Stopped,
+        };
+        if started.elapsed() > STABLE_AFTER {
+            *failures = 0;
+        }
+        (end, Some(connection))
+    }
+
+    async fn open(&self, stop: &CancellationToken) -> Result<Connection, ConnectFailure> {
+        let request = ConnectRequest {
+            spec: &self.spec,
+            env: &self.env,
+            environment: &self.environment,
+            changed: Arc::clone(&self.changed),
+            callers: self.callers.clone(),
+            activity: &self.activity,
+            is_modern: &self.is_modern,
+            stop,
+            deadline: Instant::now() + self.spec.start_timeout(),
+        };
+        redact::register_keys(self.spec.secrets()).map_err(|error| ConnectFailure {
+            why: error.to_string(),
+            is_final: true,
+            needs_login: false,
+        })?;
+        let mut connection = Connection::open(&request).await?;
+        let peer = connection.peer().clone();
+        let listing = async {
+            tokio::select! {
+                why = connection.ended() => Err(why),
+                listed = self.list(&peer) => listed,
+            }
+        };
+        let why = match request.until_deadline(listing).await {
+            Ok(Ok(lists)) => {
+                self.publish_ready(&connection, lists);
+                return Ok(connection);
+            }
+            Ok(Err(why)) | Err(why) => why,
+        };
+        // If the server has ended, that explains more than that it did not answer.
+        let why = match timeout(EXIT_WAIT, connection.ended()).await {
+            Ok(end) => end,
+            Err(_) => connection.with_stderr(why),
+        };
+        connection.close().await;
+        // A server within the client is not started anew, so it would not answer better.
+        let is_final = matches!(self.spec.transport, ServerTransport::Linked(_));
+        Err(ConnectFailure { is_final, ..why.into() })
+    }
+
+    async fn list(&self, peer: &Peer) -> Result<Lists, String> {
+        let prompts = Box::pin(prompts::list_prompts(peer, self.spec.start_timeout())).await;
+        Ok((list_tools(peer).await?, prompts))
+    }
+
+    fn publish_ready(&self, connection: &Connection, (tools, prompts): Lists) {
+        let peer = connection.peer().clone();
+        let (title, revision) = connection.server_info();
+        let server = &self.spec.name;
+        let tool_count = tools.len();
+        tracing::debug!(server, title, revision, tool_count, "connected to a server");
+        self.publish(|state| {
+            *state = ServerState {
+                phase: ServerPhase::Ready,
+                is_restarting: false,
+                tools: Arc::new(tools),
+                tools_version: state.tools_version + 1,
+                connection: state.connection + 1,
+                prompts: Arc::new(prompts),
+                title,
+                revision,
+                last_end: state.last_end.take(),
+                peer: Some(peer),
+                progress: connection.progress(),
+            };
+        });
+    }
+
+    /// Waits until the user logs in or requests a restart.
+    async fn wait_for_login(&self) {
+        let login = match &self.spec.transport {
+            ServerTransport::Http { url, .. } => self.env.logins.login_for(url),
+            ServerTransport::Stdio { .. } | ServerTransport::Linked(_) => None,
+        };
+        let Some(login) = login else { return self.restart_requested.notified().await };
+        let before = login.changed_at().await;
+        let changed = async {
+            while login.changed_at().await == before {
+                tokio::time::sleep(LOGIN_POLL_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = self.restart_requested.notified() => {}
+        }
+    }
+
+    /// Lists tools and prompts again whenever they change. Returns how the connection ended.
+    async fn serve(&self, connection: &mut Connection) -> String {
+        let peer = connection.peer().clone();
+        let needs_subscription = connection.needs_subscription();
+        let mut subscription = std::pin::pin!(async {
+            if needs_subscription {
+                subscribe_to_changes(&peer).await;
+            }
+            std::future::pending::<()>().await;
+        });
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                why = connection.ended() => return why,
+                () = self.changed.notified() => {}
+                () = &mut subscription => {}
+            }
+            tokio::select! {
+                why = connection.ended() => return why,
+                () = sleep_until(next) => {}
+            }
+            let started = Instant::now();
+            let listed = tokio::select! {
+                why = connection.ended() => return why,
+                listed = timeout(self.spec.start_timeout(), self.list(&peer)) => listed,
+            };
+            // A server that announces changes all the time is not listed all the time.
+            let (min, factor, max) = LIST_INTERVAL;
+            next = Instant::now() + (started.elapsed() * factor).clamp(min, max);
+            match listed {
+                Ok(Ok((tools, prompts))) => self.publish(|state| {
+                    state.tools = Arc::new(tools);
+                    state.prompts = Arc::new(prompts);
+                    state.tools_version += 1;
+                }),
+                Ok(Err(why)) => tracing::warn!(
+                    server = self.spec.name,
+                    why,
+                    "the tools could not be listed again"
+                ),
+                Err(_) => tracing::warn!(
+                    server = self.spec.name,
+                    "the tools were not listed again in time"
+                ),
+            }
+        }
+    }
+}
+
+/// Subscribes to change notifications, which come like those to everyone. If the server refuses or ends the
+/// subscription, its lists are used as they are.
+async fn subscribe_to_changes(peer: &Peer) {
+    let changes = json!({ "toolsListChanged": true, "promptsListChanged": true });
+    let params = JsonObject::from_iter([("notifications".to_owned(), changes)]);
+    let ended = peer.request::<Value>("subscriptions/listen", params).await;
+    tracing::debug!(?ended, "the subscription to changes has ended");
+}

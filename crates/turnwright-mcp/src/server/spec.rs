@@ -1,0 +1,281 @@
+//! A server as configured by the editor for one session, or in the settings.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::transport::link::LinkedServer;
+use turnwright_types::redact;
+use turnwright_types::secret::Secret;
+use turnwright_workspace::exec::is_secret_name;
+
+/// The configuration of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Unique in a session. It is shown, and is part of the names of the server's tools.
+    pub name: String,
+    pub source: ServerSource,
+    pub transport: ServerTransport,
+    /// Where its program runs, if not in the folder of the session.
+    pub folder: Option<PathBuf>,
+    pub timeouts: ServerTimeouts,
+    /// How its process is confined; meaningless without a process.
+    pub sandbox: ServerSandbox,
+    /// True if sessions with an equal configuration may share the server.
+    pub is_shared: bool,
+    /// Which of its tools are offered to the model.
+    pub tool_filter: ToolFilter,
+}
+
+/// Programs that download other programs to run them, which slows down the first start.
+const DOWNLOADERS: [&str; 15] = [
+    "bun", "bunx", "deno", "dnx", "docker", "go", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
+    "uv", "uvx", "yarn",
+];
+/// How long a server may take until it is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for one that runs already, and only has to answer.
+const LINK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for one that may have to be downloaded.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(180);
+
+impl ServerSpec {
+    /// How long it may take from its start until it is ready.
+    pub fn start_timeout(&self) -> Duration {
+        let usual = match &self.transport {
+            ServerTransport::Linked(_) => LINK_TIMEOUT,
+            _ if self.downloader().is_some() => DOWNLOAD_TIMEOUT,
+            _ => START_TIMEOUT,
+        };
+        self.timeouts.start.unwrap_or(usual)
+    }
+
+    /// True if it is a program that is to run in the sandbox.
+    pub fn is_confined_program(&self) -> bool {
+        matches!(self.transport, ServerTransport::Stdio { .. }) && self.sandbox.is_enabled
+    }
+
+    /// The name of its program, if that may have to download the server first.
+    pub(crate) fn downloader(&self) -> Option<&'static str> {
+        let ServerTransport::Stdio { command, .. } = &self.transport else { return None };
+        let name = command.file_stem()?;
+        DOWNLOADERS.into_iter().find(|downloader| name == *downloader)
+    }
+}
+
+/// Selects tools of a server by name. `*` in a pattern matches any text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolFilter {
+    /// Include only matching tools; `None` includes all.
+    pub only: Option<Vec<String>>,
+    /// Exclude matching tools.
+    pub without: Vec<String>,
+}
+
+impl ToolFilter {
+    /// True if the tool is selected.
+    pub fn matches(&self, tool: &str) -> bool {
+        self.only.as_ref().is_none_or(|patterns| matches_any(patterns, tool))
+            && !matches_any(&self.without, tool)
+    }
+}
+
+fn matches_any(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| matches_pattern(pattern, name))
+}
+
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(begin) else { return false };
+    let Some((middle, end)) = rest.rsplit_once('*') else { return name.ends_with(rest) };
+    // Matching each part as early as possible leaves the most text for the following parts.
+    for part in middle.split('*') {
+        let Some(index) = name.find(part) else { return false };
+        name = &name[index + part.len()..];
+    }
+    name.ends_with(end)
+}
+
+/// Who configured a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerSource {
+    /// The editor, with the session.
+    Client,
+    /// The user, in the settings.
+    User,
+    /// The project, whose settings the user trusts.
+    Project,
+}
+
+/// How to reach a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerTransport {
+    /// A program, over its stdin and stdout.
+    Stdio {
+        command: PathBuf,
+        arguments: Vec<String>,
+        /// Variables in addition to the ones that every command gets.
+        environment: Vec<(String, Secret)>,
+    },
+    /// Streamable HTTP.
+    Http {
+        url: Url,
+        /// Headers of every request.
+        headers: Vec<(String, Secret)>,
+    },
+    /// Requests that the client of the session passes on to a server of its own.
+    Linked(LinkedServer),
+}
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTimeouts {
+    /// From its start until it is ready; `None` for the usual time of its program.
+    pub start: Option<Duration>,
+    /// For a call, counted anew from each progress notification.
+    pub call: Duration,
+    /// For a call in total, even if it makes progress.
+    pub call_total: Duration,
+}
+
+impl Default for ServerTimeouts {
+    fn default() -> ServerTimeouts {
+        ServerTimeouts {
+            start: None,
+            call: Duration::from_secs(120),
+            call_total: Duration::from_secs(1800),
+        }
+    }
+}
+
+/// How the process of a server is confined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSandbox {
+    pub is_enabled: bool,
+    /// True if it may use the network.
+    pub network: bool,
+    /// Paths that it may write besides the folders of the session and the package caches.
+    pub write: Vec<PathBuf>,
+    /// Paths that it may read although they are hidden from commands.
+    pub read: Vec<PathBuf>,
+}
+
+impl Default for ServerSandbox {
+    /// Allows the network, because most servers exist to reach something on it.
+    fn default() -> ServerSandbox {
+        ServerSandbox { is_enabled: true, network: true, write: Vec::new(), read: Vec::new() }
+    }
+}
+
+impl ServerSpec {
+    /// The values that are keys, judging by their names. They must be redacted wherever they appear.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let (named, is_header) = match &self.transport {
+            ServerTransport::Stdio { environment, .. } => (environment, false),
+            ServerTransport::Http { headers, .. } => (headers, true),
+            ServerTransport::Linked(_) => return Vec::new(),
+        };
+        let mut secrets = Vec::new();
+        for (name, value) in named {
+            let value = value.expose();
+            if is_secret_name(name) {
+                let key = redact::header_key(value).filter(|_| is_header);
+                secrets.push(key.unwrap_or(value).to_owned());
+            }
+            let url = Url::parse(value).ok();
+            secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));
+        }
+        secrets
+    }
+
+    /// Tells the user how to log in to a server that requires it.
+    pub fn login_instructions(&self) -> String {
+        // `turnwright mcp login` knows only the servers of the user's settings by name. The user types
+        // the command, so anything that a shell would interpret is left out.
+        let argument = match (&self.source, &self.transport) {
+            (ServerSource::Client | ServerSource::Project, ServerTransport::Http { url, .. }) => {
+                let mut url = url.clone();
+                // The query may contain a key.
+                url.set_query(url.query().map(|_| "…"));
+                url.to_string()
+            }
+            _ => self.name.clone(),
+        };
+        let is_safe = argument
+            .chars()
+            .all(|character| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character));
+        let argument = if is_safe { argument.as_str() } else { "URL" };
+        format!(
+            "it requires a login (HTTP 401). Run `turnwright mcp login {argument}`, or set its \
+             `Authorization` header"
+        )
+    }
+
+    /// Creates a configuration with the default timeouts and sandbox.
+    pub fn new(
+        name: impl Into<String>,
+        source: ServerSource,
+        transport: ServerTransport,
+    ) -> ServerSpec {
+        ServerSpec {
+            name: name.into(),
+            source,
+            transport,
+            folder: None,
+            timeouts: ServerTimeouts::default(),
+            sandbox: ServerSandbox::default(),
+            is_shared: true,
+            tool_filter: ToolFilter::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_selects_tools_that_are_included_and_not_excluded() {
+        for (only, without, tool, expected) in [
+            (None, "", "any", true),
+            (Some("read"), "", "read", true),
+            (Some("read"), "", "read_all", false),
+            (Some("read*"), "", "read_all", true),
+            (Some("*_all"), "", "read_all", true),
+            (Some("*a*l"), "", "read_all", true),
+            (Some("a*a"), "", "a", false),
+            (Some("*"), "read*", "read_all", false),
+            (None, "*a*b*", "xayybz", false),
+            (None, "*b*a*", "xayybz", true),
+        ] {
+            let only = only.map(|pattern| vec![pattern.to_owned()]);
+            let filter = ToolFilter { only, without: vec![without.to_owned()] };
+            assert_eq!(filter.matches(tool), expected, "{filter:?} {tool}");
+        }
+    }
+
+    #[test]
+    fn values_named_like_keys_are_secrets_and_debug_shows_none() {
+        let pairs = |all: &[(&str, &str)]| -> Vec<_> {
+            all.iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into()))
+                .collect()
+        };
+        let variables =
+            pairs(&[("API_TOKEN", "t 1"), ("LANG", "C"), ("DB", "postgres://me:secret@host/db")]);
+        let program = ServerTransport::Stdio {
+            command: "x".into(),
+            arguments: Vec::new(),
+            environment: variables,
+        };
+        let program = ServerSpec::new("s", ServerSource::Client, program);
+        assert_eq!(program.secrets(), ["t 1", "secret"]);
+        let url = Url::parse("https://example.org").unwrap();
+        let headers = pairs(&[("Authorization", "Bearer abc"), ("Accept", "*/*")]);
+        let http = ServerSpec::new("s", ServerSource::User, ServerTransport::Http { url, headers });
+        assert_eq!(http.secrets(), ["abc"]);
+        let shown = format!("{program:?} {http:?}");
+        assert!(!shown.contains("secret@") && !shown.contains("abc"), "{shown}");
+    }
+}

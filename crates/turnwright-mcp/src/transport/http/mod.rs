@@ -1,0 +1,412 @@
+//! The HTTP client of one server. It sends the configured headers or a login's token, follows no redirect to
+//! another origin, bounds what it reads, and interprets failures. [`channel`] carries messages with it.
+
+pub(crate) mod channel;
+pub(crate) mod login;
+pub(crate) mod login_store;
+mod reply;
+pub(crate) mod standard_headers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
+use rmcp::transport::auth::AuthError;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::server::connection::HttpFailure;
+use crate::server::spec::ServerTransport;
+use login_store::{LoginStore, ServerLogin};
+use reply::{
+    Attempt, EVENT_STREAM, EventStream, JSON, PostReply, content_type, is_trouble, read_reply,
+    status_error, unexpected_type,
+};
+use turnwright_http::{ConnectionFault, Tls};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::redact;
+use turnwright_types::secret::Secret;
+use turnwright_types::text;
+
+/// How long a connection may take to be opened, and a session to be renewed.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// The TCP keep-alive interval.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const MAX_REDIRECTS: usize = 3;
+/// How long the request that deletes a session may take.
+pub(crate) const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum length of a server's text in an error message.
+const MAX_TEXT_CHARS: usize = 300;
+pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Headers that belong to the transport or the protocol and cannot be configured.
+const RESERVED_HEADERS: &[&str] = &[
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+/// Why a request has failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpError {
+    /// The status, and the server's explanation of it.
+    #[error("HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
+    Status { status: StatusCode, scope: Option<String>, body: String },
+    /// The server does not know the session any more.
+    #[error("the server does not know the session any more")]
+    SessionExpired,
+    #[error("{0}")]
+    Request(reqwest::Error),
+    /// The response is none of this protocol.
+    #[error("{0}")]
+    Unexpected(String),
+    #[error("{0}")]
+    Auth(#[from] AuthError),
+}
+
+impl ServerTransport {
+    /// Creates an HTTP transport that sends these headers with each request.
+    ///
+    /// # Errors
+    /// If the address or a header is invalid. The text is for the user and contains no header value.
+    pub fn http(
+        url: &str,
+        headers: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<ServerTransport, String> {
+        let url = Url::parse(url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or("its address is not an http or https URL")?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(
+                "its address contains a user name or password, which would be shown: use a \
+                        header instead"
+                    .to_owned(),
+            );
+        }
+        let headers: Vec<_> =
+            headers.into_iter().map(|(name, value)| (name, Secret::from(value))).collect();
+        header_map(&headers)?;
+        Ok(ServerTransport::Http { url, headers })
+    }
+}
+
+/// Validates and converts headers.
+fn header_map(headers: &[(String, Secret)]) -> Result<HeaderMap, String> {
+    headers.iter().map(|(name, value)| header(name, value)).collect()
+}
+
+fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), String> {
+    let shown = escape_hidden_line(name);
+    let invalid = || format!("the header `{shown}` contains invalid characters");
+    let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+    if RESERVED_HEADERS.contains(&key.as_str()) {
+        return Err(format!("the header `{key}` cannot be set"));
+    }
+    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
+    value.set_sensitive(true);
+    Ok((key, value))
+}
+
+pub(crate) fn unexpected(response: &str) -> HttpFailure {
+    let response = display_line(response);
+    HttpFailure::Failed(format!("it did not answer like an MCP server: {response}"))
+}
+
+/// Makes one short line of a server's text that is safe to show, without the keys that it may repeat.
+pub(crate) fn display_line(text: &str) -> String {
+    text::clip(escape_hidden_line(&redact::text(text)).trim(), MAX_TEXT_CHARS)
+}
+
+/// The HTTP client of one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpConnection {
+    client: Client,
+    url: Url,
+    /// The configured headers.
+    headers: HeaderMap,
+    /// The login whose token is sent; `None` if the user has configured an `Authorization` header, or
+    /// if a token must not be sent.
+    login: Option<ServerLogin>,
+    has_key: bool,
+    // Held only to copy a short text.
+    last: Arc<Mutex<Option<RequestFailure>>>,
+    lost: CancellationToken,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestFailure {
+    pub(crate) reason: HttpFailure,
+    /// The failure would be the same with another version of the protocol.
+    pub(crate) is_conclusive: bool,
+    /// The connection cannot be used any more.
+    ends_connection: bool,
+}
+
+impl HttpConnection {
+    pub(crate) async fn new(
+        url: &Url,
+        headers: &[(String, Secret)],
+        logins: &LoginStore,
+    ) -> Result<HttpConnection, String> {
+        redact::register_keys(headers.iter().filter_map(|(_, value)| credential(value)))
+            .map_err(|error| error.to_string())?;
+        let has_key = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let login = logins.login_for(url).filter(|_| !has_key);
+        let tls = Tls::for_scheme(url.scheme());
+        let built =
+            spawn_blocking(move || build_client(tls)).await.map_err(|error| error.to_string())?;
+        let client =
+            built.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
+        Ok(HttpConnection {
+            client,
+            url: url.clone(),
+            headers: header_map(headers)?,
+            login,
+            has_key,
+            last: Arc::default(),
+            lost: CancellationToken::new(),
+        })
+    }
+
+    /// Waits until the connection cannot be used any more, and returns the reason.
+    pub(crate) async fn lost(&self) -> String {
+        self.lost.cancelled().await;
+        match self.last_failure().map(|failure| failure.reason) {
+            Some(HttpFailure::Failed(why) | HttpFailure::Lasting(why)) => why,
+            Some(HttpFailure::NeedsLogin) | None => "it requires a login".to_owned(),
+        }
+    }
+
+    pub(crate) fn last_failure(&self) -> Option<RequestFailure> {
+        self.last.lock().clone()
+    }
+
+    /// Records what an error means, and removes the URL from it, which may contain a key.
+    fn record(&self, error: HttpError) -> HttpError {
+        if let Some(mut failure) = self.interpret(&error) {
+            if let HttpFailure::Failed(why) = &mut failure.reason
+                && let Some(proxy) = turnwright_http::proxy_of(&self.url)
+            {
+                why.push_str(&format!(" (through the proxy {proxy})"));
+            }
+            if failure.ends_connection {
+                self.lost.cancel();
+            }
+            *self.last.lock() = Some(failure);
+        }
+        match error {
+            HttpError::Request(error) => HttpError::Request(error.without_url()),
+            error => error,
+        }
+    }
+
+    fn interpret(&self, error: &HttpError) -> Option<RequestFailure> {
+        let (reason, ends_connection) = match error {
+            HttpError::Status { status: StatusCode::UNAUTHORIZED, .. }
+            | HttpError::Auth(
+                AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_),
+            ) => (self.unauthorized(), true),
+            HttpError::Status { status: StatusCode::FORBIDDEN, scope, body } => {
+                let why = format!(
+                    "it denies access (HTTP 403): your login, or the key in its headers, is not \
+                     permitted to use it{}",
+                    server_explanation(scope.as_deref(), body)
+                );
+                (HttpFailure::Failed(why), false)
+            }
+            HttpError::Status { status, .. } if is_trouble(*status) => {
+                let why = format!("it has a problem of its own (HTTP {})", status.as_u16());
+                (HttpFailure::Failed(why), false)
+            }
+            HttpError::Auth(error) => {
+                let shown = display_line(&error.to_string());
+                let why = format!("its login could not be renewed: {shown}");
+                (HttpFailure::Failed(why), false)
+            }
+            HttpError::Request(error) if error.is_connect() => {
+                let fault = ConnectionFault::of(error);
+                let why = format!("it cannot be reached: {}", fault_text(&fault));
+                let is_lasting = fault.is_lasting();
+                let reason = if is_lasting { HttpFailure::Lasting } else { HttpFailure::Failed };
+                (reason(why), true)
+            }
+            HttpError::SessionExpired
+            | HttpError::Status { status: StatusCode::METHOD_NOT_ALLOWED, .. } => return None,
+            _ => {
+                return Some(RequestFailure {
+                    reason: unexpected(&error.to_string()),
+                    is_conclusive: false,
+                    ends_connection: false,
+                });
+            }
+        };
+        Some(RequestFailure { reason, is_conclusive: true, ends_connection })
+    }
+
+    fn unauthorized(&self) -> HttpFailure {
+        if self.has_key {
+            return HttpFailure::Failed(
+                "it rejects the key in its `Authorization` header (HTTP 401)".to_owned(),
+            );
+        }
+        HttpFailure::NeedsLogin
+    }
+
+    async fn token(&self) -> Result<Option<String>, HttpError> {
+        let Some(login) = &self.login else { return Ok(None) };
+        Ok(login.token().await?)
+    }
+
+    /// Returns a new token in place of one that was refused, if there is one.
+    async fn renew(&self, refused: &str) -> Option<String> {
+        let token = self.login.as_ref()?.renew(Some(refused)).await;
+        token
+            .inspect_err(|error| tracing::info!(%error, "the token could not be renewed"))
+            .ok()
+            .flatten()
+    }
+}
+
+/// The server's explanation of a refusal, as a sentence to append.
+fn server_explanation(scope: Option<&str>, body: &str) -> String {
+    match scope {
+        Some(scope) => format!(". It requires the scope `{}`", display_line(scope)),
+        None if body.trim().is_empty() => String::new(),
+        None => format!(". It said: {}", display_line(body)),
+    }
+}
+
+/// Why the server could not be reached, and what to check.
+fn fault_text(fault: &ConnectionFault) -> String {
+    match fault {
+        ConnectionFault::Refused => "nothing answers there. Is the server running?".to_owned(),
+        fault => display_line(&fault.to_string()),
+    }
+}
+
+/// The key in the value of a header. A URL is none.
+fn credential(value: &Secret) -> Option<String> {
+    let key = redact::header_key(value.expose())?;
+    (!key.contains("://")).then(|| key.to_owned())
+}
+
+fn build_client(tls: Tls) -> reqwest::Result<Client> {
+    let builder = turnwright_http::client_builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .tcp_keepalive(KEEP_ALIVE)
+        .redirect(redirect::Policy::custom(redirect_policy));
+    turnwright_http::build_client(builder, tls)
+}
+
+/// Follows a redirect only within the same origin, because the headers must not be sent elsewhere, and
+/// only if the request stays the same.
+fn redirect_policy(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let is_same_origin =
+        attempt.previous().first().is_some_and(|url| url.origin() == attempt.url().origin());
+    let keeps_request =
+        matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    if is_same_origin && keeps_request && attempt.previous().len() <= MAX_REDIRECTS {
+        return attempt.follow();
+    }
+    attempt.stop()
+}
+
+impl HttpConnection {
+    /// Posts a message with these headers. Renews the login once if its token is refused.
+    pub(crate) async fn post(
+        &self,
+        message: &[u8],
+        headers: HeaderMap,
+        attempt: Attempt,
+    ) -> Result<PostReply, HttpError> {
+        let has_session = headers.contains_key(SESSION_HEADER);
+        let post = |token| {
+            let request = self
+                .client
+                .post(self.url.clone())
+                .body(message.to_vec())
+                .header(CONTENT_TYPE, JSON)
+                .header(ACCEPT, "application/json, text/event-stream");
+            self.send(request, &headers, token)
+        };
+        let posting = async {
+            let token = self.token().await?;
+            let mut response = post(token.clone()).await?;
+            if response.status() == StatusCode::UNAUTHORIZED
+                && let Some(refused) = token
+                && let Some(token) = self.renew(&refused).await
+            {
+                response = post(Some(token)).await?;
+            }
+            read_reply(response, has_session, attempt).await
+        };
+        posting.await.map_err(|error| self.record(error))
+    }
+
+    /// Opens a stream of events, or continues one after the event of that id.
+    pub(crate) async fn get(
+        &self,
+        mut headers: HeaderMap,
+        last_id: Option<&str>,
+    ) -> Result<EventStream, HttpError> {
+        if let Some(id) = last_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert("last-event-id", id);
+        }
+        let getting = async {
+            let token = self.token().await?;
+            let request = self.client.get(self.url.clone()).header(ACCEPT, EVENT_STREAM);
+            let response = self.send(request, &headers, token).await?;
+            if !response.status().is_success() {
+                return Err(status_error(response).await);
+            }
+            match content_type(&response) {
+                Some(kind) if kind.starts_with(EVENT_STREAM) => Ok(EventStream::new(response)),
+                other => Err(unexpected_type(other)),
+            }
+        };
+        getting.await.map_err(|error| self.record(error))
+    }
+
+    /// Ends the session.
+    pub(crate) async fn delete(&self, headers: HeaderMap) {
+        let deletion = async {
+            let token = self.token().await?;
+            let request = self.client.delete(self.url.clone());
+            self.send(request, &headers, token).await
+        };
+        match tokio::time::timeout(DELETE_TIMEOUT, deletion).await {
+            Ok(Ok(response)) => tracing::debug!(status = %response.status(), "ended a session"),
+            Ok(Err(error)) => {
+                let error = self.record(error);
+                tracing::debug!(%error, "a session could not be ended");
+            }
+            Err(_) => tracing::debug!("a session was not ended in time"),
+        }
+    }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        headers: &HeaderMap,
+        token: Option<String>,
+    ) -> Result<Response, HttpError> {
+        let mut request = request.headers(headers.clone());
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        request.headers(self.headers.clone()).send().await.map_err(HttpError::Request)
+    }
+}

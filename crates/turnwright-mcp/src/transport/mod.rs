@@ -1,0 +1,382 @@
+//! Our end of a connection to a server: sends requests, matches responses to them, and passes the server's
+//! requests and notifications to its handler. The modules below carry the messages: through the pipes of a
+//! process, over HTTP, or through a link to a server within the client.
+
+pub(crate) mod http;
+mod line;
+pub(crate) mod link;
+pub(crate) mod pipes;
+pub(crate) mod process;
+pub(crate) mod program_setup;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::oneshot::error::RecvError;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::call::server_requests::{Reply, ServerMessageHandler};
+use crate::features::JsonObject;
+use crate::server::handshake::{self, ServerInfo};
+use http::channel::HttpChannel;
+use link::LinkChannel;
+use turnwright_rpc::{
+    MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
+    RpcError, RpcMessage, RpcResponse, parse_line,
+};
+
+/// How many questions of a server may wait for the user. Another one is declined.
+const MAX_WAITING_QUESTIONS: usize = 16;
+
+/// Why a request has no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PeerError {
+    /// The server answered with an error.
+    #[error(
+        "error {}: {}{}",
+        .0.code,
+        .0.message,
+        .0.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default()
+    )]
+    ErrorResponse(RpcError),
+    /// The connection has ended.
+    #[error("the connection was closed")]
+    Closed,
+    /// The server turned the request away before it was executed.
+    #[error("{0}")]
+    TurnedAway(String),
+    /// The request was not transferred, or its response was not.
+    #[error("{0}")]
+    Transport(String),
+    /// The result is not one of the method.
+    #[error("the result is malformed")]
+    Malformed,
+}
+
+pub(super) type Response = Result<Box<RawValue>, PeerError>;
+
+/// The transport of the messages.
+#[derive(Debug)]
+pub(super) enum Channel {
+    Pipes(Outbox),
+    Http(Arc<HttpChannel>),
+    Link(LinkChannel),
+}
+
+/// The client's end of a connection. Cheap to clone.
+#[derive(Clone)]
+pub struct Peer(Arc<PeerInner>);
+
+struct PeerInner {
+    channel: Channel,
+    handler: ServerMessageHandler,
+    pending: PendingRequests,
+    /// The server's questions that wait for the user, by their ids.
+    // Held only for one map operation.
+    questions: Mutex<HashMap<RequestId, CancellationToken>>,
+    info: OnceLock<ServerInfo>,
+    /// Background work beside the requests. All of it ends soon after the connection.
+    tasks: TaskTracker,
+    ended: CancellationToken,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Peer")
+    }
+}
+
+impl Peer {
+    pub(super) fn new(channel: Channel, handler: ServerMessageHandler) -> Peer {
+        let limit = match &channel {
+            Channel::Link(_) => link::MAX_RUNNING,
+            Channel::Pipes(_) | Channel::Http(_) => MAX_PENDING_REQUESTS,
+        };
+        Peer(Arc::new(PeerInner {
+            channel,
+            handler,
+            pending: PendingRequests::new(1, limit),
+            questions: Mutex::default(),
+            info: OnceLock::new(),
+            tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+        }))
+    }
+
+    pub(super) fn channel(&self) -> &Channel {
+        &self.0.channel
+    }
+
+    pub(super) fn handler(&self) -> &ServerMessageHandler {
+        &self.0.handler
+    }
+
+    /// The requests that wait for a response.
+    pub(super) fn pending(&self) -> &PendingRequests {
+        &self.0.pending
+    }
+
+    /// The server's description of itself, once it has sent one.
+    pub(super) fn info(&self) -> Option<&ServerInfo> {
+        self.0.info.get()
+    }
+
+    /// Stores the server's description of itself. Only the first one counts.
+    pub(super) fn set_info(&self, info: ServerInfo) {
+        self.0.info.set(info).ok();
+    }
+
+    /// Fails all requests, now and later, and withdraws the server's questions.
+    pub(super) fn close(&self) {
+        self.0.pending.fail_all();
+        self.0.ended.cancel();
+        if let Channel::Pipes(outbox) = &self.0.channel {
+            outbox.stop_accepting();
+        }
+    }
+
+    /// Background work beside the requests.
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+
+    /// Waits, after the end of the connection, until nothing goes on beside the requests.
+    pub(super) async fn tasks_ended(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Waits for the end of the connection.
+    pub(super) async fn closed(&self) {
+        self.0.ended.cancelled().await;
+    }
+
+    /// Waits while the server does not read what was sent.
+    pub(super) async fn wait_for_capacity(&self) {
+        if let Channel::Pipes(outbox) = &self.0.channel {
+            outbox.wait_for_capacity().await;
+        }
+    }
+
+    /// Sends a request and waits for its result.
+    pub(super) async fn request<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: JsonObject,
+    ) -> Result<T, PeerError> {
+        let result = self.start(method, params).response().await?;
+        serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
+    }
+
+    /// Starts a request. It is sent now, or when its response is first waited for.
+    pub(super) fn start(&self, method: &'static str, mut params: JsonObject) -> RunningRequest {
+        let id = self.0.pending.next_id();
+        tracing::trace!(id, method, "a request to a server");
+        let mut meta = match params.remove("_meta") {
+            Some(Value::Object(meta)) => meta,
+            _ => JsonObject::new(),
+        };
+        if method != "initialize" {
+            meta.insert("progressToken".to_owned(), id.into());
+        }
+        if self.info().is_some_and(|info| !info.has_handshake()) || method == "server/discover" {
+            meta.extend(handshake::client_context(self.handler()));
+        }
+        if !meta.is_empty() {
+            params.insert("_meta".to_owned(), Value::Object(meta));
+        }
+        let response = self.send(id, method, params);
+        // An abandoned handshake ends the connection, and must not be withdrawn.
+        let is_withdrawable = !matches!(method, "initialize" | "server/discover");
+        RunningRequest { peer: self.clone(), id, response, is_withdrawable }
+    }
+
+    fn send(
+        &self,
+        id: u64,
+        method: &'static str,
+        params: JsonObject,
+    ) -> BoxFuture<'static, Response> {
+        let mut receiver = match self.0.pending.register(id, None) {
+            Ok(receiver) => receiver,
+            Err(error) => {
+                let refusal = match error {
+                    RequestError::ConnectionClosed => PeerError::Closed,
+                    error => PeerError::ErrorResponse(RpcError::internal_error(error.to_string())),
+                };
+                return Box::pin(std::future::ready(Err(refusal)));
+            }
+        };
+        match &self.0.channel {
+            Channel::Http(http) => {
+                let exchange = Arc::clone(http).exchange(self.clone(), id, method, params);
+                Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        received = &mut receiver => to_response(received),
+                        error = exchange => match receiver.try_recv() {
+                            // The exchange itself has brought the response.
+                            Ok(response) => response.map_err(PeerError::ErrorResponse),
+                            Err(_) => Err(error),
+                        },
+                    }
+                })
+            }
+            Channel::Pipes(outbox) => {
+                outbox.request(id, method, &params);
+                Box::pin(async { to_response(receiver.await) })
+            }
+            Channel::Link(link) => Box::pin(link.clone().exchange(self.clone(), method, params)),
+        }
+    }
+
+    /// Sends a notification without parameters.
+    pub(super) async fn notify(&self, method: &'static str) -> Result<(), PeerError> {
+        match &self.0.channel {
+            Channel::Pipes(outbox) => {
+                outbox.send(&json!({ "jsonrpc": "2.0", "method": method }));
+                Ok(())
+            }
+            Channel::Http(http) => http.notify(method).await,
+            Channel::Link(_) => Ok(()),
+        }
+    }
+
+    /// Tells the server that a request was given up.
+    fn announce_withdrawal(&self, id: u64, why: &str) {
+        let params = json!({ "requestId": id, "reason": why });
+        match &self.0.channel {
+            Channel::Pipes(outbox) => outbox.notify("notifications/cancelled", &params),
+            // Without a handshake, the end of its stream says it.
+            Channel::Http(http) if self.info().is_none_or(ServerInfo::has_handshake) => {
+                http.try_send("notifications/cancelled", &params);
+            }
+            Channel::Http(_) | Channel::Link(_) => {}
+        }
+    }
+
+    /// Handles a message of the server.
+    pub(super) async fn receive(&self, line: &[u8]) {
+        match parse_line(line) {
+            ParsedLine::Message(RpcMessage::Response { id, result }) => {
+                // Some servers turn a number into a text.
+                match id.to_string().trim_matches('"').parse() {
+                    Ok(id) => self.0.pending.complete(id, result),
+                    Err(_) => tracing::debug!(%id, "a response with an unknown id"),
+                }
+            }
+            ParsedLine::Message(RpcMessage::Request { id, method, params }) => {
+                self.handle_request(id, &method, params.read().unwrap_or_default()).await;
+            }
+            ParsedLine::Message(RpcMessage::Notification { method, params }) => {
+                if &*method == "notifications/cancelled" {
+                    self.withdraw_question(&params);
+                } else {
+                    self.0.handler.notify(&method, &params.read().unwrap_or_default());
+                }
+            }
+            ParsedLine::Rejected { id, error } if id != RequestId::null() => {
+                self.respond(&id, Err(&error)).await;
+            }
+            ParsedLine::Rejected { .. } | ParsedLine::Ignored => {
+                tracing::debug!("a server sent something that is not a message");
+            }
+        }
+    }
+
+    /// Cancels the question that a notification names. Its id stays in use until it is answered.
+    fn withdraw_question(&self, params: &Params) {
+        let id = params.withdrawn_request();
+        if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
+            question.cancel();
+        }
+    }
+
+    async fn handle_request(&self, id: RequestId, method: &str, params: Value) {
+        tracing::debug!(%id, method, "a request of a server");
+        // Without a handshake, a server may only ask for something during a request.
+        let is_strict = self.info().is_some_and(|info| !info.has_handshake());
+        if is_strict && self.0.pending.is_empty() && method != "ping" {
+            let why = "A request of the server must belong to one of the client";
+            return self.respond(&id, Err(&RpcError::invalid_params(why))).await;
+        }
+        let asking = match self.0.handler.answer(method, params) {
+            Reply::Now(result) => return self.respond(&id, result.as_ref()).await,
+            Reply::FromUser(asking) => asking,
+        };
+        let withdrawn = self.0.ended.child_token();
+        let is_asked = {
+            let mut questions = self.0.questions.lock();
+            // An id that is in use could not be withdrawn.
+            let has_room = questions.len() < MAX_WAITING_QUESTIONS && !questions.contains_key(&id);
+            has_room && questions.insert(id.clone(), withdrawn.clone()).is_none()
+        };
+        if !is_asked {
+            return self.respond(&id, Ok(&json!({ "action": "cancel" }))).await;
+        }
+        let peer = self.clone();
+        self.0.tasks.spawn(async move {
+            let answer = withdrawn.run_until_cancelled(asking).await;
+            peer.0.questions.lock().remove(&id);
+            let answer = answer.unwrap_or_else(|| json!({ "action": "cancel" }));
+            peer.respond(&id, Ok(&answer)).await;
+        });
+    }
+
+    async fn respond(&self, id: &RequestId, result: Result<&Value, &RpcError>) {
+        match &self.0.channel {
+            Channel::Pipes(outbox) => outbox.respond(id, result),
+            Channel::Http(http) => http.respond(id, result).await,
+            // A server behind a link has no requests.
+            Channel::Link(_) => {}
+        }
+    }
+}
+
+fn to_response(received: Result<RpcResponse, RecvError>) -> Response {
+    received.map_err(|_| PeerError::Closed)?.map_err(PeerError::ErrorResponse)
+}
+
+/// A request that was started. Dropping it withdraws it.
+pub(super) struct RunningRequest {
+    peer: Peer,
+    id: u64,
+    response: BoxFuture<'static, Response>,
+    is_withdrawable: bool,
+}
+
+impl RunningRequest {
+    /// The token of the progress notifications that belong to this request.
+    pub(super) fn progress_token(&self) -> u64 {
+        self.id
+    }
+
+    /// Waits for the response. Cancel safe, but not to be called after it has returned.
+    pub(super) async fn response(&mut self) -> Response {
+        (&mut self.response).await
+    }
+
+    /// Withdraws the request, with a reason for the server's log.
+    pub(super) fn cancel(self, why: &str) {
+        self.give_up(why);
+    }
+
+    fn give_up(&self, why: &str) {
+        if self.peer.pending().give_up(self.id) && self.is_withdrawable {
+            self.peer.announce_withdrawal(self.id, why);
+        }
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.give_up("the request was given up");
+    }
+}

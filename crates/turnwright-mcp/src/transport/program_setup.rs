@@ -1,0 +1,388 @@
+//! Prepares the process of a server: finds its program, and sets up its sandbox and environment.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::server::pool::ServerEnv;
+use crate::server::spec::{ServerSandbox, ServerSpec, ServerTransport};
+use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::secret::Secret;
+use turnwright_workspace::exec::{Environment, PipedProgram};
+use turnwright_workspace::real_path;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
+
+/// A program that downloads other programs and runs them.
+struct PackageRunner {
+    name: &'static str,
+    /// Its cache, relative to the home folder.
+    cache: &'static str,
+    /// The variable that sets another cache.
+    cache_variable: &'static str,
+}
+
+const NPX: PackageRunner =
+    PackageRunner { name: "npx", cache: ".npm", cache_variable: "npm_config_cache" };
+const UVX: PackageRunner =
+    PackageRunner { name: "uvx", cache: ".cache/uv", cache_variable: "UV_CACHE_DIR" };
+const PACKAGE_RUNNERS: [PackageRunner; 4] =
+    [NPX, PackageRunner { name: "npm", ..NPX }, UVX, PackageRunner { name: "uv", ..UVX }];
+
+/// Programs that need a folder for installed tools, each with the variable that sets it. A server gets a
+/// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
+/// able to write there.
+const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", "UV_TOOL_DIR")];
+
+/// A program that is ready to be started.
+#[derive(Debug)]
+pub(crate) struct PreparedProgram {
+    pub(crate) program: PipedProgram,
+    /// Its temporary folder, removed on drop.
+    pub(crate) temp_folder: Option<PrivateTempFolder>,
+}
+
+/// A request to prepare a program.
+#[derive(Debug)]
+pub(crate) struct ProgramRequest {
+    /// The name of the server.
+    pub(crate) name: String,
+    pub(crate) command: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) variables: Vec<(String, Secret)>,
+    /// Where it runs.
+    pub(crate) folder: PathBuf,
+    pub(crate) sandbox: ServerSandbox,
+    pub(crate) env: ServerEnv,
+    pub(crate) environment: Environment,
+}
+
+impl ProgramRequest {
+    /// Returns `None` for a server that is reached over HTTP.
+    pub(crate) fn new(
+        spec: &ServerSpec,
+        env: &ServerEnv,
+        environment: &Environment,
+    ) -> Option<ProgramRequest> {
+        let ServerTransport::Stdio { command, arguments, environment: variables } = &spec.transport
+        else {
+            return None;
+        };
+        Some(ProgramRequest {
+            name: spec.name.clone(),
+            command: command.clone(),
+            arguments: arguments.clone(),
+            variables: variables.clone(),
+            folder: spec.folder.clone().unwrap_or_else(|| env.cwd.clone()),
+            sandbox: spec.sandbox.clone(),
+            env: env.clone(),
+            environment: environment.clone(),
+        })
+    }
+
+    /// Finds the program and creates the folders that it needs. Blocks on file I/O.
+    ///
+    /// # Errors
+    /// If the program cannot be started; the text is for the user.
+    pub(crate) fn prepare(self) -> Result<PreparedProgram, String> {
+        let cwd = self.folder.clone();
+        if !cwd.is_dir() {
+            let shown = escape_hidden_line(&cwd.to_string_lossy());
+            return Err(format!("its folder {shown} does not exist"));
+        }
+        let profile = self.env.profile.clone().filter(|_| self.sandbox.is_enabled);
+        let mut environment = self.environment.clone();
+        let mut temp_folder = None;
+        let profile = match profile {
+            None => None,
+            Some(profile) => {
+                let mut profile = self.confine(profile);
+                let folder = PrivateTempFolder::create().map_err(|error| {
+                    format!("its temporary folder could not be created: {error}")
+                })?;
+                let real = real_path(folder.path()).map_err(|error| error.to_string())?;
+                environment = environment.for_sandbox();
+                for name in ["TMPDIR", "TMP", "TEMP"] {
+                    environment = environment.with(name, real.clone());
+                }
+                for (_, name) in TOOL_FOLDER_VARIABLES.iter().filter(|entry| self.is_named(entry.0))
+                {
+                    environment = environment.with(name, real.join("tools"));
+                }
+                profile.writable.push(real);
+                if let Some((variable, cache)) = self.redirected_cache() {
+                    environment = environment.with(variable, cache.clone());
+                    profile.writable.push(cache);
+                }
+                temp_folder = Some(folder);
+                Some(profile)
+            }
+        };
+        for (name, value) in &self.variables {
+            environment = environment.with(name, value.expose());
+        }
+        let command = find_program(&self.command, &cwd, environment.get("PATH"))?;
+        let words = std::iter::once(command.into_os_string())
+            .chain(self.arguments.iter().map(OsString::from))
+            .collect();
+        Ok(PreparedProgram {
+            program: PipedProgram {
+                command_line: words,
+                workdir: cwd,
+                environment,
+                sandbox: profile,
+            },
+            temp_folder,
+        })
+    }
+
+    /// Adds the permissions of this server's settings to the session's profile.
+    fn confine(&self, mut profile: SandboxProfile) -> SandboxProfile {
+        if self.sandbox.network {
+            profile.network = Network::On;
+        }
+        let writable = self.sandbox.write.iter().filter_map(|path| real_path(path).ok());
+        profile.writable.extend(writable);
+        let cache = self.package_cache().map(|path| PrivateLayer::new(path, Path::new("")));
+        let new = cache.filter(|layer| {
+            self.can_layer_caches() && !profile.caches.iter().any(|known| known.path == layer.path)
+        });
+        profile.caches.extend(new);
+        for cache in &mut profile.caches {
+            *cache = PrivateLayer::new(cache.path.clone(), &self.private_caches());
+        }
+        let open: Vec<_> =
+            self.sandbox.read.iter().filter_map(|path| real_path(path).ok()).collect();
+        profile.hidden.retain(|path| !open.iter().any(|open| path.starts_with(open)));
+        if let Some(read) = &mut profile.readable {
+            read.extend(open);
+        }
+        profile
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.command.file_name().is_some_and(|file| file == name)
+    }
+
+    /// The package runner that the program is, with its cache.
+    fn package_runner(&self) -> Option<(&'static PackageRunner, &Path)> {
+        let runner = PACKAGE_RUNNERS.iter().find(|runner| self.is_named(runner.name))?;
+        let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(runner.cache))?;
+        Some((runner, cache))
+    }
+
+    /// The cache of a package runner. It is created if it does not exist, because otherwise nothing
+    /// could be downloaded in the sandbox.
+    fn package_cache(&self) -> Option<PathBuf> {
+        let (_, cache) = self.package_runner()?;
+        fs::create_dir_all(cache).ok()?;
+        real_path(cache).ok()
+    }
+
+    /// The variable and the folder that redirect a package runner's cache on systems without private layers.
+    fn redirected_cache(&self) -> Option<(&'static str, PathBuf)> {
+        let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
+        let folder = self.private_caches().join("redirected");
+        fs::create_dir_all(&folder).ok()?;
+        Some((runner.cache_variable, real_path(folder).ok()?))
+    }
+
+    fn can_layer_caches(&self) -> bool {
+        turnwright_sandbox::can_layer_caches(&self.env.private_caches)
+    }
+
+    /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
+    fn private_caches(&self) -> PathBuf {
+        let name = self.name.replace(
+            |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_'),
+            "_",
+        );
+        self.env.private_caches.join(name)
+    }
+}
+
+/// Finds a program as a shell does, but skips relative folders in `PATH`: a bare name must not mean a
+/// file of the project.
+fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    let shown = escape_hidden_line(&command.to_string_lossy());
+    let is_bare =
+        command.components().count() == 1 && command.file_name() == Some(command.as_os_str());
+    if command.as_os_str().is_empty() {
+        return Err("its command is empty".to_owned());
+    }
+    if !is_bare {
+        let file = cwd.join(command);
+        return match is_program(&file) {
+            Ok(true) => Ok(file),
+            Ok(false) => Err(format!("{shown} is not an executable file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+                "{shown} does not exist. Install it, or correct the path of its command"
+            )),
+            Err(error) => Err(format!("{shown} cannot be run: {}", io_error_text(&error))),
+        };
+    }
+    let folders = path.map(std::env::split_paths).into_iter().flatten();
+    let mut files =
+        folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(command));
+    files.find(|file| is_program(file).unwrap_or(false)).ok_or_else(|| {
+        format!("{shown} was not found in PATH. Install it, or give the full path of its command")
+    })
+}
+
+fn is_program(file: &Path) -> io::Result<bool> {
+    let found = fs::metadata(file)?;
+    #[cfg(unix)]
+    let may_run = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o111 != 0;
+    #[cfg(not(unix))]
+    let may_run = true;
+    Ok(found.is_file() && may_run)
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::ServerSource;
+
+    fn program(path: &Path, mode: u32) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_program_is_found_as_by_a_shell_and_errors_say_what_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        program(&base.join("bin/runner"), 0o755);
+        program(&base.join("bin/text"), 0o644);
+        program(&base.join("ws/runner"), 0o755);
+        let path =
+            std::env::join_paths([Path::new("."), &base.join("no"), &base.join("bin")]).unwrap();
+        let absolute = base.join("bin/runner");
+        let table = [
+            ("runner", Ok(base.join("bin/runner"))),
+            ("./runner", Ok(base.join("ws/./runner"))),
+            (absolute.to_str().unwrap(), Ok(absolute.clone())),
+            ("text", Err("text was not found in PATH")),
+            ("../bin/text", Err("../bin/text is not an executable file")),
+            ("./gone", Err("./gone does not exist")),
+            ("a\u{1b}b", Err("a\\u{1b}b was not found in PATH")),
+            ("", Err("its command is empty")),
+        ];
+        for (command, expected) in table {
+            let found = find_program(Path::new(command), &base.join("ws"), Some(&path));
+            match expected {
+                Ok(file) => assert_eq!(found, Ok(file), "{command}"),
+                Err(why) => assert!(found.unwrap_err().starts_with(why), "{command}"),
+            }
+        }
+        assert!(find_program(Path::new("sh"), base, None).is_err());
+    }
+
+    fn wanted(command: PathBuf, base: &Path, sandbox: ServerSandbox) -> ProgramRequest {
+        let reach = ServerTransport::Stdio {
+            command,
+            arguments: Vec::new(),
+            environment: vec![("DOCKER_HOST".to_owned(), "tcp://x".to_owned().into())],
+        };
+        fs::create_dir_all(base.join("ws")).unwrap();
+        let mut spec = ServerSpec::new("s", ServerSource::User, reach);
+        spec.sandbox = sandbox;
+        let profile = SandboxProfile {
+            writable: vec![base.join("ws")],
+            hidden: vec![base.join("keys"), base.join("own")],
+            ..SandboxProfile::default()
+        };
+        let env = ServerEnv {
+            cwd: base.join("ws"),
+            roots: Vec::new(),
+            profile: Some(profile),
+            package_caches: vec![base.join("home/.npm")],
+            private_caches: base.join("private"),
+            logins: crate::LoginStore::new(Path::new("/none")),
+            supports_forms: false,
+            memory: None,
+        };
+        let variables = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];
+        let environment = variables
+            .iter()
+            .fold(Environment::default(), |all, (name, value)| all.with(name, *value));
+        ProgramRequest::new(&spec, &env, &environment).unwrap()
+    }
+
+    #[test]
+    fn a_server_may_write_the_roots_its_temporary_folder_and_what_its_settings_add() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        for folder in ["ws", "keys", "own", "data"] {
+            fs::create_dir(base.join(folder)).unwrap();
+        }
+        program(&base.join("bin/npx"), 0o755);
+        let sandbox = ServerSandbox {
+            write: vec![base.join("data"), base.join("gone")],
+            read: vec![base.join("keys")],
+            ..ServerSandbox::default()
+        };
+        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
+        let profile = prepared.program.sandbox.unwrap();
+        let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
+        let mut write = vec![base.join("ws"), base.join("data"), temp.clone()];
+        let mut caches = Vec::new();
+        let redirected = base.join("private/s/redirected");
+        if turnwright_sandbox::can_layer_caches(&base) {
+            let path = base.join("home/.npm");
+            let folder = base.join("private/s");
+            caches.push(PrivateLayer::new(path, &folder));
+        } else {
+            write.push(redirected.clone());
+        }
+        assert_eq!((profile.writable, profile.hidden), (write, vec![base.join("own")]));
+        let variable = prepared.program.environment.get("npm_config_cache");
+        assert_eq!(variable.map(Path::new), caches.is_empty().then_some(redirected.as_path()));
+        assert_eq!(profile.caches, caches);
+        assert_eq!(profile.network, Network::On);
+        let environment = prepared.program.environment;
+        assert_eq!(environment.get("TMPDIR"), Some(temp.as_os_str()));
+        assert_eq!(environment.get("LANG"), Some(OsStr::new("C")));
+        // A declared variable is passed; inherited ones that lead out of the sandbox are not.
+        assert_eq!(environment.get("DOCKER_HOST"), Some(OsStr::new("tcp://x")));
+        assert_eq!((environment.get("SSH_AUTH_SOCK"), environment.get("DISPLAY")), (None, None));
+    }
+
+    #[test]
+    fn a_package_runner_gets_its_own_folder_for_tools() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        fs::create_dir(base.join("ws")).unwrap();
+        for (name, has_one) in [("uvx", true), ("uv", true), ("npx", false)] {
+            let command = base.join("bin").join(name);
+            program(&command, 0o755);
+            let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
+            let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
+            let folder = prepared.program.environment.get("UV_TOOL_DIR");
+            assert_eq!(
+                folder.is_some_and(|folder| Path::new(folder).starts_with(temp)),
+                has_one,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_with_its_sandbox_disabled_is_not_confined() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        program(&base.join("bin/npx"), 0o755);
+        let sandbox = ServerSandbox { is_enabled: false, ..ServerSandbox::default() };
+        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
+        assert_eq!(prepared.program.sandbox, None);
+        assert!(prepared.temp_folder.is_none() && !base.join("home").exists());
+        assert!(prepared.program.environment.get("SSH_AUTH_SOCK").is_some());
+    }
+}

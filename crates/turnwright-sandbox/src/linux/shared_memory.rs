@@ -1,0 +1,118 @@
+//! The memory that the programs of a session share by name: a file system that each of them has at `/dev/shm`, in its
+//! own mount namespace.
+//!
+//! Nobody keeps a mount namespace alive for it, and Linux copies a mount only for a process in whose namespace it is. So
+//! mounts that are nowhere yet wait in a socket. A program takes one, mounts it, and gives back a copy of it for the next
+//! one. The file system ends with its last mount.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+};
+
+use super::syscalls;
+
+/// The mode of the folder, and the limit for its content, which does not count as memory of any process.
+const OPTIONS: [(&CStr, &CStr); 2] = [(c"mode", c"1777"), (c"size", c"25%")];
+/// A folder that every machine has.
+const FIRST_PLACE: &CStr = c"/dev";
+/// How many mounts wait at first. A program that is killed while it has one does not give it back.
+const COPIES: usize = 4;
+/// How long a program waits for others that begin at the same moment.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The shared memory of a session.
+#[derive(Debug)]
+pub(super) struct SessionMemory {
+    /// The end from which programs take a mount.
+    taken: UnixStream,
+    /// The end into which they give one back.
+    given: UnixStream,
+}
+
+impl SessionMemory {
+    /// Shared memory that is to be [filled](Self::fill).
+    pub(super) fn new() -> io::Result<SessionMemory> {
+        let (taken, given) = UnixStream::pair()?;
+        taken.set_read_timeout(Some(LONGEST_WAIT))?;
+        given.set_nonblocking(true)?;
+        Ok(SessionMemory { taken, given })
+    }
+
+    pub(super) fn from_descriptors([taken, given]: [OwnedFd; 2]) -> SessionMemory {
+        SessionMemory { taken: taken.into(), given: given.into() }
+    }
+
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.taken.as_fd(), self.given.as_fd()]
+    }
+
+    pub(super) fn try_clone(&self) -> io::Result<SessionMemory> {
+        Ok(SessionMemory { taken: self.taken.try_clone()?, given: self.given.try_clone()? })
+    }
+
+    /// Makes the file system and its first mounts, in a process of the session's user namespace that does nothing else.
+    /// Makes system calls only.
+    pub(super) fn fill(&self) -> io::Result<()> {
+        syscalls::unshare(libc::CLONE_NEWNS)?;
+        let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        rustix::mount::mount_change(c"/", propagation)?;
+        let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (name, value) in OPTIONS {
+            rustix::mount::fsconfig_set_string(&context, name, value)?;
+        }
+        rustix::mount::fsconfig_create(&context)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        put(mount.as_fd(), FIRST_PLACE)?;
+        self.give_copies(FIRST_PLACE, COPIES)
+    }
+
+    /// Makes all programs have memory of their own, at once, if it could not be filled.
+    pub(super) fn close_if_empty(&self) -> io::Result<()> {
+        let mut polled = [PollFd::new(&self.taken, PollFlags::IN)];
+        let is_empty = poll(&mut polled, Some(&Timespec::default()))? == 0;
+        if is_empty { self.given.shutdown(Shutdown::Write) } else { Ok(()) }
+    }
+
+    /// Mounts it over the program's own memory at `place`. Returns false if that has to do. Makes system calls only.
+    pub(super) fn attach(&self, place: &CStr) -> bool {
+        match syscalls::receive_descriptor(self.taken.as_fd()) {
+            Ok(mount) if put(mount.as_fd(), place).is_ok() => {
+                self.give_copies(place, 1).ok();
+                true
+            }
+            Ok(mount) => {
+                syscalls::send_descriptor(self.given.as_fd(), mount.as_fd()).ok();
+                false
+            }
+            // All are lost: from now on it is this program's.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.give_copies(place, COPIES).is_ok()
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn give_copies(&self, place: &CStr, count: usize) -> io::Result<()> {
+        let how = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        for _ in 0..count {
+            let copy = rustix::mount::open_tree(CWD, place, how)?;
+            syscalls::send_descriptor(self.given.as_fd(), copy.as_fd())?;
+        }
+        Ok(())
+    }
+}
+
+fn put(mount: BorrowedFd<'_>, place: &CStr) -> io::Result<()> {
+    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(mount, c"", CWD, place, how)?)
+}

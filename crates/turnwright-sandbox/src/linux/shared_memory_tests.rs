@@ -1,0 +1,58 @@
+//! Tests of the memory that the programs of a session share, with real processes.
+
+use std::sync::Arc;
+
+use super::socket_tests::{can_test, run_in};
+use super::tests::TestFolders;
+use super::*;
+
+#[test]
+fn what_a_program_leaves_in_shared_memory_the_next_finds_and_other_sessions_do_not() {
+    if !can_test() || !namespace_support().network {
+        return;
+    }
+    let folders = TestFolders::new();
+    let profile = folders.profile();
+    let [session, other] = [0; 2].map(|_| Arc::new(SessionNetwork::create().unwrap()));
+    let run = |network: Option<&Arc<SessionNetwork>>, script: &str| {
+        run_in(&folders, &profile, network, script, |_| ())
+    };
+    assert_eq!(run(Some(&session), "open('/dev/shm/left', 'w').write('left')"), "");
+    // More often than mounts wait at first.
+    for _ in 0..10 {
+        let text =
+            run(Some(&session), "print(open('/dev/shm/left').read(), os.listdir('/dev/shm'))");
+        assert_eq!(text, "left ['left']\n");
+    }
+    for network in [Some(&other), None] {
+        assert_eq!(run(network, "print(os.listdir('/dev/shm'))"), "[]\n");
+    }
+    assert!(!Path::new("/dev/shm/left").exists());
+}
+
+#[test]
+fn programs_that_run_at_the_same_time_see_the_same_memory_and_some_only_read_it() {
+    if !can_test() || !namespace_support().network {
+        return;
+    }
+    let folders = TestFolders::new();
+    let profile = folders.profile();
+    let session = Arc::new(SessionNetwork::create().unwrap());
+    let waiting = "open('/dev/shm/first', 'w').write('x'); open('ready', 'w').close()\n\
+        sys.stdin.readline(); print(sorted(os.listdir('/dev/shm')))";
+    let text = run_in(&folders, &profile, Some(&session), waiting, |stdin| {
+        while !folders.inside.join("ready").exists() {
+            std::thread::yield_now();
+        }
+        let script = "open('/dev/shm/second', 'w').close(); print(open('/dev/shm/first').read())";
+        assert_eq!(run_in(&folders, &profile, Some(&session), script, |_| ()), "x\n");
+        let reader = SandboxProfile { writable: Vec::new(), ..profile.clone() };
+        let script = "\
+            try: open('/dev/shm/third', 'w')\n\
+            except OSError as error: print(error.strerror, open('/dev/shm/first').read())";
+        let text = run_in(&folders, &reader, Some(&session), script, |_| ());
+        assert_eq!(text, "Read-only file system x\n");
+        io::Write::write_all(stdin, b"\n").unwrap();
+    });
+    assert_eq!(text, "['first', 'second']\n");
+}

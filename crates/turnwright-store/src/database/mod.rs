@@ -1,0 +1,359 @@
+//! The schema of the database, how it is opened, and how it is migrated.
+
+pub(crate) mod journal;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
+
+use crate::StoreError;
+use crate::health::StorageFault;
+use journal::Journal;
+use turnwright_types::private_file;
+
+/// The migration from each version to the next. A published migration never changes. An older
+/// program must be able to ignore what a migration adds; one that it could not cope with sets
+/// `usable_from` in `meta` to its own number.
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("fewer_indexes.sql"),
+    include_str!("client_options.sql"),
+    include_str!("helpers.sql"),
+    include_str!("prompts.sql"),
+];
+
+/// The `application_id` of our databases, which is set by the first migration.
+const APPLICATION_ID: i32 = 0x5457_5253;
+
+/// How long to wait for a lock that another process holds.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Opens a connection for writing and creates the database if there is none.
+pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection, StoreError> {
+    match path {
+        Some(path) => open_writer_with_journal(path, BUSY_TIMEOUT, Journal::WriteAhead),
+        None => prepared_writer(Connection::open_in_memory()?, Journal::WriteAhead),
+    }
+}
+
+/// Like [`open_writer`], with a timeout for locks of other processes and a kind of journal.
+pub(super) fn open_writer_with_journal(
+    path: &Path,
+    timeout: Duration,
+    journal: Journal,
+) -> Result<Connection, StoreError> {
+    create_private_file(path)?;
+    let connection = journal.open(path, OpenFlags::default())?;
+    connection.busy_timeout(timeout)?;
+    prepared_writer(connection, journal)
+}
+
+fn prepared_writer(connection: Connection, journal: Journal) -> Result<Connection, StoreError> {
+    connection.set_prepared_statement_cache_capacity(64);
+    check_application_id(&connection)?;
+    prepare_database(&connection, MIGRATIONS, journal)?;
+    Ok(connection)
+}
+
+/// Opens a connection for reading. It creates no file: if there is no database, it reads an empty
+/// one in memory.
+pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = match journal.open(path, flags) {
+        Ok(connection) => connection,
+        Err(_) if is_missing(path) => return open_writer(None),
+        Err(error) => return Err(error.into()),
+    };
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    check_application_id(&connection)?;
+    match version(&connection)? {
+        // Another process is about to create the schema.
+        0 => open_writer(None),
+        found if found > MIGRATIONS.len() && !accepts_version(&connection, MIGRATIONS.len()) => {
+            open_reader(&fallback_path(path), journal)
+        }
+        _ => {
+            journal.end_log(&connection)?;
+            connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024;")?;
+            Ok(connection)
+        }
+    }
+}
+
+/// The path of the database that this version uses if it must not touch the one at `path`.
+pub(super) fn fallback_path(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-of-version-{}.db", MIGRATIONS.len()))
+}
+
+fn is_missing(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Creates the database with mode 0600, since conversations are private. SQLite gives its files
+/// beside it the same mode.
+///
+/// A database that exists is not opened for that. On Unix, closing a file gives up all locks that the process has
+/// on it, and another process would think that the database is not in use.
+fn create_private_file(path: &Path) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        private_file::create_folder(folder)?;
+    }
+    match private_file::create_new(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => make_private(path),
+        created => created.map(drop),
+    }
+}
+
+#[cfg(unix)]
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    // SQLite creates the target of a dangling link.
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    if found.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
+fn make_private(_: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Fails with [`StorageFault::Foreign`] if the database is of another program.
+fn check_application_id(connection: &Connection) -> Result<(), StoreError> {
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let is_foreign = match application {
+        APPLICATION_ID => false,
+        0 => {
+            connection.query_row("SELECT count(*) > 0 FROM sqlite_master", [], |row| row.get(0))?
+        }
+        _ => true,
+    };
+    if !is_foreign {
+        return Ok(());
+    }
+    let reason =
+        format!("{} is a database of another program", connection.path().unwrap_or_default());
+    Err(StoreError::Unavailable { fault: StorageFault::Foreign, reason })
+}
+
+fn version(connection: &Connection) -> Result<usize, StoreError> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
+/// Returns true if the table of sessions has the column of the third migration.
+pub(super) fn has_client_options(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(version(connection)? > 2)
+}
+
+/// Returns true if the tables have the columns of the fourth migration.
+pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(version(connection)? > 3)
+}
+
+/// Returns true if the database has the columns of the fifth migration.
+pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(version(connection)? > 4)
+}
+
+/// True if a newer database declares that a program of version `own` may use it.
+fn accepts_version(connection: &Connection, own: usize) -> bool {
+    let query = "SELECT value FROM meta WHERE name = 'usable_from'";
+    let from: Option<usize> =
+        connection.query_row(query, [], |row| row.get(0)).optional().unwrap_or_default();
+    from.is_some_and(|version| version <= own)
+}
+
+/// Configures the connection and migrates the database. A newer database that this version may not
+/// use is not touched.
+fn prepare_database(
+    connection: &Connection,
+    migrations: &[&str],
+    journal: Journal,
+) -> Result<(), StoreError> {
+    let found = version(connection)?;
+    if found > migrations.len() && !accepts_version(connection, migrations.len()) {
+        return Err(StoreError::NewerVersion);
+    }
+    if found == 0 {
+        // This must come before anything is written.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL;")?;
+    }
+    journal.end_log(connection)?;
+    // A database that exists without a log was made where none works, and may be in use there.
+    if found == 0 && journal == Journal::WriteAhead {
+        connection.execute_batch("PRAGMA journal_mode = WAL")?;
+    }
+    connection.execute_batch(
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; \
+         PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;",
+    )?;
+    if found < migrations.len() {
+        while migrate_once(connection, migrations)? {}
+    }
+    Ok(())
+}
+
+/// Applies the next migration, unless another process has. Returns true if there may be more.
+fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    let found = version(connection)?;
+    let Some(step) = migrations.get(found) else { return Ok(false) };
+    connection.execute_batch(step)?;
+    connection.pragma_update(None, "user_version", found + 1)?;
+    transaction.commit()?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_migration(more: &'static str) -> Vec<&'static str> {
+        [MIGRATIONS, &[more]].concat()
+    }
+
+    /// The version of a database with all migrations.
+    const CURRENT: i64 = 5;
+
+    fn open(path: &Path) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        connection.busy_timeout(BUSY_TIMEOUT).unwrap();
+        connection
+    }
+
+    fn number(connection: &Connection, query: &str) -> i64 {
+        connection.query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    fn readable_sessions(path: &Path) -> i64 {
+        let reader = open_reader(path, Journal::WriteAhead).unwrap();
+        number(&reader, "SELECT count(*) FROM sessions")
+    }
+
+    const ROW: &str =
+        "INSERT INTO sessions (id, cwd, created_at, updated_at) VALUES ('s', '/', 1, 1)";
+
+    #[test]
+    fn a_new_database_has_our_id_and_incremental_vacuum() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = open_writer(Some(&folder.path().join("a/b/sessions.db"))).unwrap();
+        assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
+        assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
+        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_database_and_its_folder_are_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/sessions.db");
+        let connection = open_writer(Some(&path)).unwrap();
+        connection.execute(ROW, []).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder.path().join("state")), 0o700);
+        for suffix in ["", "-wal", "-shm"] {
+            let file = folder.path().join(format!("state/sessions.db{suffix}"));
+            assert_eq!(mode(&file), 0o600, "{suffix}");
+        }
+    }
+
+    /// Another process that sees no lock removes the write-ahead log.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn opening_a_writer_leaves_the_locks_of_other_connections() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        let first = open_writer(Some(&path)).unwrap();
+        first.execute(ROW, []).unwrap();
+        let end = format!(":{} ", fs::metadata(&path).unwrap().ino());
+        let locks = || {
+            let all = fs::read_to_string("/proc/locks").unwrap();
+            all.lines().filter(|line| line.contains(&end)).count()
+        };
+        assert_ne!(locks(), 0);
+        let second = open_writer(Some(&path)).unwrap();
+        assert_ne!(locks(), 0);
+        drop((first, second));
+    }
+
+    #[test]
+    fn concurrent_processes_migrate_an_older_database_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        open_writer(Some(&path)).unwrap().execute(ROW, []).unwrap();
+        let work = || {
+            let connection = open(&path);
+            prepare_database(
+                &connection,
+                &with_migration("ALTER TABLE sessions ADD COLUMN more TEXT;"),
+                Journal::WriteAhead,
+            )
+            .unwrap();
+        };
+        std::thread::scope(|scope| {
+            let both = [scope.spawn(work), scope.spawn(work)];
+            for thread in both {
+                thread.join().unwrap();
+            }
+        });
+        let connection = open(&path);
+        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT + 1);
+        assert_eq!(number(&connection, "SELECT count(*) FROM sessions WHERE more IS NULL"), 1);
+    }
+
+    #[test]
+    fn a_failing_migration_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        drop(open_writer(Some(&path)).unwrap());
+        let connection = open(&path);
+        let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
+        prepare_database(&connection, &migrations, Journal::WriteAhead).unwrap_err();
+        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
+        assert_eq!(
+            number(&connection, "SELECT count(*) FROM sqlite_master WHERE name = 'more'"),
+            0
+        );
+    }
+
+    #[test]
+    fn a_newer_database_is_used_only_if_it_allows_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        prepare_database(
+            &open(&path),
+            &with_migration("ALTER TABLE sessions ADD COLUMN more TEXT;"),
+            Journal::WriteAhead,
+        )
+        .unwrap();
+        let connection = open_writer(Some(&path)).unwrap();
+        connection.execute(ROW, []).unwrap();
+        assert_eq!(readable_sessions(&path), 1);
+
+        connection
+            .execute_batch("PRAGMA user_version = 999; UPDATE meta SET value = 999;")
+            .unwrap();
+        drop(connection);
+        let before = fs::read(&path).unwrap();
+        assert_eq!(open_writer(Some(&path)).unwrap_err(), StoreError::NewerVersion);
+        assert_eq!(readable_sessions(&path), 0);
+        assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
+    }
+
+    #[test]
+    fn a_reader_creates_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none/sessions.db");
+        assert_eq!(readable_sessions(&path), 0);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,298 @@
+//! Deletes unneeded data: sessions past the retention limits, blobs that no session
+//! uses, and free database pages. It runs in slices of a few milliseconds while nothing else is to
+//! be written, at most once a day or after a session was deleted. The write-ahead log is emptied
+//! whenever nothing was written for a while.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use crate::StoreError;
+use crate::read::to_millis;
+use crate::session_lock::SessionLock;
+use turnwright_types::ids::SessionId;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionLimits {
+    /// Days without activity after which a session is deleted; 0 for no limit.
+    pub days: u32,
+    /// Total size in bytes above which the oldest sessions are deleted; 0 for no limit.
+    pub bytes: u64,
+}
+
+/// How long a slice may take. A statement that has begun is finished.
+const SLICE_TIME: Duration = Duration::from_millis(3);
+/// The pause between two slices, in which other writes get their turn.
+const DELAY_BETWEEN_SLICES: Duration = Duration::from_millis(5);
+/// The pause after the start and after the last write, so that the cleanup does not compete with
+/// the user's work.
+const DELAY_AFTER_ACTIVITY: Duration = Duration::from_secs(10);
+/// How often it is checked whether a cleanup is due.
+const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
+/// How long to wait for a lock that another process holds.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_millis(5);
+const DAY_MILLIS: i64 = 24 * 3600 * 1000;
+/// Rows that one statement deletes.
+const ROWS_PER_DELETE: usize = 32;
+
+/// How far a cleanup has got.
+enum CleanupStage {
+    /// Nothing is known to be left to do.
+    Idle,
+    /// Looking for the next session to delete, after this time and key.
+    FindSession(i64, i64),
+    /// Deleting the session with this time and key, whose lock is held meanwhile.
+    DeleteSession(i64, i64, SessionLock),
+    /// Deleting unused blobs with ids greater than this one.
+    DeleteBlobs(i64),
+    /// Giving free pages back to the file system.
+    FreePages,
+}
+
+/// The state of the cleanup and when its next slice is due.
+pub(crate) struct Cleanup {
+    stage: CleanupStage,
+    next: Instant,
+}
+
+impl Cleanup {
+    pub(crate) fn new() -> Cleanup {
+        Cleanup { stage: CleanupStage::Idle, next: Instant::now() + DELAY_AFTER_ACTIVITY }
+    }
+
+    /// How long the writer must stay idle before the next slice.
+    pub(crate) fn time_until_next(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits for a whole idle interval: there is nothing to clean up.
+    pub(crate) fn rest(&mut self) {
+        self.next = Instant::now() + IDLE_INTERVAL;
+    }
+
+    /// Delays the next slice because something was written.
+    pub(crate) fn postpone(&mut self) {
+        let soon = match self.stage {
+            CleanupStage::Idle => DELAY_AFTER_ACTIVITY,
+            _ => DELAY_BETWEEN_SLICES,
+        };
+        self.next = Instant::now() + soon;
+    }
+
+    /// Runs one slice.
+    ///
+    /// # Errors
+    /// If it fails; the cleanup starts anew at the next interval.
+    pub(crate) fn run_slice(
+        &mut self,
+        connection: &Connection,
+        path: &Path,
+        limits: RetentionLimits,
+    ) -> Result<(), StoreError> {
+        let stage = std::mem::replace(&mut self.stage, CleanupStage::Idle);
+        let folder = path.parent().unwrap_or(path);
+        let done = connection
+            .busy_timeout(BUSY_TIMEOUT)
+            .map_err(StoreError::from)
+            .and_then(|()| run_stage(connection, folder, limits, stage));
+        let failed = done.map(|stage| self.stage = stage);
+        let pause = if matches!(self.stage, CleanupStage::Idle) {
+            IDLE_INTERVAL
+        } else {
+            DELAY_BETWEEN_SLICES
+        };
+        self.next = Instant::now() + pause;
+        failed
+    }
+}
+
+fn run_stage(
+    connection: &Connection,
+    folder: &Path,
+    limits: RetentionLimits,
+    stage: CleanupStage,
+) -> Result<CleanupStage, StoreError> {
+    match stage {
+        CleanupStage::Idle => {
+            empty_log(connection)?;
+            let is_due = claim_run(connection)?;
+            Ok(if is_due { CleanupStage::FindSession(i64::MIN, 0) } else { CleanupStage::Idle })
+        }
+        CleanupStage::FindSession(time, key) => {
+            find_expired(connection, folder, limits, (time, key))
+        }
+        CleanupStage::DeleteSession(time, key, lock) => {
+            if in_transaction(connection, || delete_session_part(connection, key))? {
+                return Ok(CleanupStage::FindSession(time, key));
+            }
+            Ok(CleanupStage::DeleteSession(time, key, lock))
+        }
+        CleanupStage::DeleteBlobs(after) => {
+            let after = in_transaction(connection, || delete_unused_blobs(connection, after))?;
+            Ok(after.map_or(CleanupStage::FreePages, CleanupStage::DeleteBlobs))
+        }
+        CleanupStage::FreePages => free_pages(connection),
+    }
+}
+
+/// Moves the contents of the write-ahead log into the database, unless another process is using it. The log
+/// grows to 4 MiB before SQLite does so itself, and keeps that size.
+pub(crate) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+}
+
+fn in_transaction<T>(
+    connection: &Connection,
+    work: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    let done = work()?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+/// Returns true if a cleanup is due, and claims it so that no other process runs one as well.
+fn claim_run(connection: &Connection) -> Result<bool, StoreError> {
+    let now = to_millis(SystemTime::now());
+    // Usually none is due, and then no lock is taken.
+    Ok(is_run_due(connection, now)?
+        && in_transaction(connection, || {
+            let is_due = is_run_due(connection, now)?;
+            connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'swept_at'", [now])?;
+            Ok(is_due)
+        })?)
+}
+
+fn is_run_due(connection: &Connection, now: i64) -> Result<bool, StoreError> {
+    let query = "SELECT count(*) FROM meta WHERE name = 'unswept' OR \
+                 (name = 'swept_at' AND value NOT BETWEEN ? AND ?)";
+    Ok(connection.query_row(query, [now - DAY_MILLIS, now], |row| row.get::<_, i64>(0))? > 0)
+}
+
+/// The bytes in use, without free pages.
+fn used_bytes(connection: &Connection) -> Result<u64, StoreError> {
+    let all = pragma_number(connection, "page_count")?;
+    let free = pragma_number(connection, "freelist_count")?;
+    Ok(all.saturating_sub(free) * pragma_number(connection, "page_size")?)
+}
+
+fn pragma_number(connection: &Connection, name: &str) -> rusqlite::Result<u64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+/// Finds the next session to delete. Sessions that are open, archived or were used within the last
+/// day are never deleted.
+fn find_expired(
+    connection: &Connection,
+    folder: &Path,
+    limits: RetentionLimits,
+    (time, key): (i64, i64),
+) -> Result<CleanupStage, StoreError> {
+    let now = to_millis(SystemTime::now());
+    let is_too_large = limits.bytes > 0 && used_bytes(connection)? > limits.bytes;
+    let days = match (is_too_large, limits.days) {
+        (true, _) => 1,
+        (false, 0) => return Ok(CleanupStage::DeleteBlobs(0)),
+        (false, days) => i64::from(days),
+    };
+    let found = connection
+        .prepare_cached(
+            "SELECT updated_at, key, id FROM sessions WHERE archived = 0 AND updated_at < ? AND \
+             (updated_at, key) > (?, ?) ORDER BY updated_at, key LIMIT 1",
+        )?
+        .query_row(params![now - days * DAY_MILLIS, time, key], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+        })
+        .optional()?;
+    let Some((time, key, id)) = found else { return Ok(CleanupStage::DeleteBlobs(0)) };
+    match SessionLock::acquire(folder, &SessionId::from(id), "") {
+        Ok(lock) if lock.is_exclusive() => Ok(CleanupStage::DeleteSession(time, key, lock)),
+        _ => Ok(CleanupStage::FindSession(time, key)),
+    }
+}
+
+/// Deletes a part of a session, and finally the session itself. Returns true when it is gone.
+fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, StoreError> {
+    let started = Instant::now();
+    for table in ["entries", "calls", "file_versions", "permissions", "usage"] {
+        let delete = format!(
+            "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE session = ? LIMIT \
+             {ROWS_PER_DELETE})"
+        );
+        let mut delete = connection.prepare_cached(&delete)?;
+        while delete.execute([session])? > 0 {
+            if started.elapsed() > SLICE_TIME {
+                return Ok(false);
+            }
+        }
+    }
+    let mut find =
+        connection.prepare_cached("SELECT blob FROM blob_uses WHERE session = ? LIMIT 1")?;
+    while let Some(blob) = find.query_row([session], |row| row.get::<_, i64>(0)).optional()? {
+        connection
+            .prepare_cached("DELETE FROM blob_uses WHERE session = ? AND blob = ?")?
+            .execute([session, blob])?;
+        delete_blob(connection, blob)?;
+        if started.elapsed() > SLICE_TIME {
+            return Ok(false);
+        }
+    }
+    connection.execute("DELETE FROM sessions WHERE key = ?", [session])?;
+    // The trigger on `sessions` has just set this mark; this deletion is no reason for another run.
+    connection.execute("DELETE FROM meta WHERE name = 'unswept'", [])?;
+    Ok(true)
+}
+
+/// Deletes a blob unless a session uses it.
+fn delete_blob(connection: &Connection, blob: i64) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob = ?1)",
+        )?
+        .execute([blob])?;
+    Ok(())
+}
+
+/// Deletes some unused blobs. Returns the id to continue after, or `None` at the end.
+fn delete_unused_blobs(connection: &Connection, mut after: i64) -> Result<Option<i64>, StoreError> {
+    let started = Instant::now();
+    let mut find =
+        connection.prepare_cached("SELECT id FROM blobs WHERE id > ? ORDER BY id LIMIT 1")?;
+    while let Some(blob) = find.query_row([after], |row| row.get(0)).optional()? {
+        delete_blob(connection, blob)?;
+        after = blob;
+        if started.elapsed() > SLICE_TIME {
+            return Ok(Some(after));
+        }
+    }
+    Ok(None)
+}
+
+/// Gives some free pages back to the file system.
+fn free_pages(connection: &Connection) -> Result<CleanupStage, StoreError> {
+    let before = pragma_number(connection, "freelist_count")?;
+    if before > 0 {
+        connection.execute_batch("PRAGMA incremental_vacuum(32)")?;
+        if pragma_number(connection, "freelist_count")? < before {
+            return Ok(CleanupStage::FreePages);
+        }
+    }
+    // Pages that readers still need stay in the write-ahead log until the next run.
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    Ok(CleanupStage::Idle)
+}
+
+/// Runs a whole cleanup at once.
+#[cfg(test)]
+pub(crate) fn run_cleanup(connection: &Connection, folder: &Path, limits: RetentionLimits) {
+    let mut stage = CleanupStage::Idle;
+    loop {
+        stage = run_stage(connection, folder, limits, stage).unwrap();
+        if matches!(stage, CleanupStage::Idle) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Tells which places no command can have changed, so that programs and settings there are still the user's own.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use parking_lot::Mutex;
+
+/// More links than this lead nowhere.
+const MAX_LINKS: usize = 40;
+
+/// The places, as real paths, that commands of any session could write since this process was started. What they have
+/// left there stays after their end, so no place is ever taken off the list.
+// Held only to access a short list.
+#[derive(Debug, Default)]
+pub struct OpenedPlaces(Mutex<Vec<PathBuf>>);
+
+impl OpenedPlaces {
+    /// Notes places. Call it before the program starts that may write there.
+    pub fn add(&self, places: impl IntoIterator<Item = PathBuf>) {
+        let mut known = self.0.lock();
+        for place in places {
+            if !known.iter().any(|outer| place.starts_with(outer)) {
+                known.retain(|inner| !inner.starts_with(&place));
+                known.push(place);
+            }
+        }
+    }
+
+    /// All other places, as of now.
+    pub fn fixed_places(&self) -> FixedPlaces {
+        FixedPlaces::new(self.0.lock().clone())
+    }
+}
+
+/// Tells which places no command can have written.
+#[derive(Debug, Default)]
+pub struct FixedPlaces {
+    writable: Vec<PathBuf>,
+}
+
+impl FixedPlaces {
+    /// Takes the places that commands can write, as real paths.
+    pub fn new(writable: Vec<PathBuf>) -> FixedPlaces {
+        FixedPlaces { writable }
+    }
+
+    /// The target of a path, if no command can change a step of the way, and the way is the same for all programs.
+    pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
+        self.end_of(path).filter(|place| place.exists())
+    }
+
+    /// Returns true if no command can change a step of the way to a path, nor make something there if nothing is.
+    pub fn is_fixed(&self, path: &Path) -> bool {
+        self.end_of(path).is_some()
+    }
+
+    fn end_of(&self, path: &Path) -> Option<PathBuf> {
+        let mut place = PathBuf::new();
+        let mut links_left = MAX_LINKS;
+        let mut left: Vec<OsString> = parts_reversed(path);
+        if !path.is_absolute() {
+            return None;
+        }
+        while let Some(part) = left.pop() {
+            if part == ".." {
+                place.pop();
+                continue;
+            }
+            place.push(&part);
+            if self.may_change(&place) {
+                return None;
+            }
+            if let Ok(target) = fs::read_link(&place) {
+                links_left = links_left.checked_sub(1)?;
+                place.pop();
+                left.extend(parts_reversed(&target));
+            }
+        }
+        Some(place)
+    }
+
+    /// Returns true if commands may write at a real path.
+    pub fn may_change(&self, place: &Path) -> bool {
+        let is_of_process = ["/proc", "/dev"].iter().any(|folder| place.starts_with(folder));
+        is_of_process || self.writable.iter().any(|folder| place.starts_with(folder))
+    }
+}
+
+/// The parts of a path, the last one first.
+fn parts_reversed(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.rev().map(|part| part.as_os_str().to_owned()).collect()
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::real_path;
+
+    #[test]
+    fn a_way_that_commands_can_change_at_any_step_leads_nowhere() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = real_path(temp.path()).unwrap();
+        let [fixed, project] = ["fixed", "project"].map(|name| {
+            fs::create_dir(top.join(name)).unwrap();
+            fs::write(top.join(name).join("program"), "").unwrap();
+            top.join(name)
+        });
+        symlink(&fixed, project.join("back")).unwrap();
+        symlink(&project, fixed.join("to-project")).unwrap();
+        symlink("program", fixed.join("alias")).unwrap();
+        symlink("loop", fixed.join("loop")).unwrap();
+        let places = FixedPlaces::new(vec![project.clone()]);
+        for (path, target) in [
+            ("fixed/program", Some("fixed/program")),
+            ("fixed/alias", Some("fixed/program")),
+            ("fixed/../fixed/./program", Some("fixed/program")),
+            ("project/program", None),
+            // It ends outside, and the link can be changed.
+            ("project/back/program", None),
+            ("fixed/to-project/program", None),
+            ("fixed/to-project/back/program", None),
+            ("fixed/loop", None),
+            ("fixed/missing", None),
+        ] {
+            let found = places.leads_to(&top.join(path));
+            assert_eq!(found, target.map(|target| top.join(target)), "{path}");
+        }
+        for (path, expected) in [
+            ("fixed/missing/too", true),
+            ("project/missing", false),
+            ("fixed/to-project/missing", false),
+        ] {
+            assert_eq!(places.is_fixed(&top.join(path)), expected, "{path}");
+        }
+        assert_eq!(places.leads_to(Path::new("fixed/program")), None);
+        assert!(!places.is_fixed(Path::new("/proc/self/cwd")));
+    }
+
+    #[test]
+    fn a_place_that_was_opened_once_never_counts_as_fixed_again() {
+        let opened = OpenedPlaces::default();
+        let is_fixed = |path: &str| opened.fixed_places().is_fixed(Path::new(path));
+        assert!(is_fixed("/no-such-home/bin/gpg"));
+        opened.add(["/no-such-home/bin/gpg".into(), "/no-such-home/bin".into()]);
+        opened.add(["/no-such-home/bin/x".into()]);
+        assert_eq!(*opened.0.lock(), [PathBuf::from("/no-such-home/bin")]);
+        assert!(!is_fixed("/no-such-home/bin/gpg") && is_fixed("/no-such-home/.gnupg"));
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::table::{SchemaNode, SettingType, list_schema, settings};
+use super::table::settings;
 
 settings! {
     /// `[permissions]`.
@@ -42,18 +42,6 @@ settings! {
         pub matches: Vec<String> { key: "match" } "Commands, paths or hosts that the pattern must match.";
         pub not: Vec<String> {} "Commands, paths or hosts that the pattern must not match.";
         pub why: Option<String> {} "The reason of the rule, which is shown with its decisions.";
-    }
-}
-
-impl SettingType for Vec<RuleEntry> {
-    type Plain = Vec<RuleEntry>;
-
-    fn plain(&self) -> Option<&Vec<RuleEntry>> {
-        Some(self)
-    }
-
-    fn schema() -> SchemaNode {
-        list_schema::<RuleEntry>()
     }
 }
 

@@ -7,6 +7,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde_json::{Map, Value, json};
 
+use super::RuleEntry;
+
 /// A part of the JSON Schema.
 pub(super) type SchemaNode = Map<String, Value>;
 
@@ -151,9 +153,9 @@ pub(super) trait SettingType {
     }
 }
 
-/// Types whose values are shown as they are.
+/// Types without settings of their own: the schema of each, and how a value is shown.
 macro_rules! plain_types {
-    ($($type:ty: $schema:tt;)+) => {$(
+    ($($type:ty: $schema:tt => $shown:expr;)+) => {$(
         impl SettingType for $type {
             type Plain = $type;
 
@@ -166,69 +168,30 @@ macro_rules! plain_types {
             }
 
             fn shown(&self) -> Option<String> {
-                Some(self.to_string())
+                let shown: fn(&$type) -> Option<String> = $shown;
+                shown(self)
             }
         }
     )+};
 }
 
 plain_types! {
-    bool: { "type": "boolean" };
-    f64: { "type": "number" };
-    u32: { "type": "integer", "minimum": 0, "maximum": u32::MAX };
-    u64: { "type": "integer", "minimum": 0 };
-    NonZeroU32: { "type": "integer", "minimum": 1, "maximum": u32::MAX };
-    NonZeroU64: { "type": "integer", "minimum": 1 };
+    bool: { "type": "boolean" } => as_it_is;
+    f64: { "type": "number" } => as_it_is;
+    u32: { "type": "integer", "minimum": 0, "maximum": u32::MAX } => as_it_is;
+    u64: { "type": "integer", "minimum": 0 } => as_it_is;
+    NonZeroU32: { "type": "integer", "minimum": 1, "maximum": u32::MAX } => as_it_is;
+    NonZeroU64: { "type": "integer", "minimum": 1 } => as_it_is;
+    String: { "type": "string" } => |text| Some(text.escape_debug().to_string());
+    Vec<String>: { "type": "array", "items": { "type": "string" } } =>
+        |all| (!all.is_empty()).then(|| all.join(", "));
+    Vec<RuleEntry>: { "type": "array", "items": RuleEntry::schema() } => |_| None;
+    // Another program defines its fields.
+    Map<String, Value>: { "type": "object" } => |_| None;
 }
 
-impl SettingType for String {
-    type Plain = String;
-
-    fn plain(&self) -> Option<&String> {
-        Some(self)
-    }
-
-    fn schema() -> SchemaNode {
-        object(json!({ "type": "string" }))
-    }
-
-    fn shown(&self) -> Option<String> {
-        Some(self.escape_debug().to_string())
-    }
-}
-
-impl SettingType for Vec<String> {
-    type Plain = Vec<String>;
-
-    fn plain(&self) -> Option<&Vec<String>> {
-        Some(self)
-    }
-
-    fn schema() -> SchemaNode {
-        list_schema::<String>()
-    }
-
-    fn shown(&self) -> Option<String> {
-        (!self.is_empty()).then(|| self.join(", "))
-    }
-}
-
-/// The schema of a list.
-pub(super) fn list_schema<T: SettingType>() -> SchemaNode {
-    object(json!({ "type": "array", "items": T::schema() }))
-}
-
-/// Fields that another program defines.
-impl SettingType for Map<String, Value> {
-    type Plain = Map<String, Value>;
-
-    fn plain(&self) -> Option<&Map<String, Value>> {
-        Some(self)
-    }
-
-    fn schema() -> SchemaNode {
-        object(json!({ "type": "object" }))
-    }
+fn as_it_is(value: &impl ToString) -> Option<String> {
+    Some(value.to_string())
 }
 
 impl<T: SettingType> SettingType for Option<T> {

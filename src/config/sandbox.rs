@@ -66,7 +66,7 @@ impl Default for NetworkSetting {
 }
 
 impl NetworkSetting {
-    pub(super) const ALL: [NetworkSetting; 3] =
+    const ALL: [NetworkSetting; 3] =
         [NetworkSetting::Off, NetworkSetting::Loopback, NetworkSetting::On];
 
     /// The value in a settings file.

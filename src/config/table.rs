@@ -332,3 +332,69 @@ macro_rules! settings {
 }
 
 pub(super) use settings;
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    settings! {
+        #[derive(Debug, Deserialize)]
+        #[serde(default)]
+        pub(super) section House {
+            rooms: u32 = 3 {} "The number of rooms.";
+            colour: Option<String> => wrong_colour { words: ["red", "blue"], default: "red" } "The colour.";
+            rent: f64 { required: true } "The rent.";
+            key: bool { hidden: true } "It does not belong here.";
+        }
+    }
+
+    fn wrong_colour(key: &str, word: &str) -> Option<String> {
+        (!["red", "blue"].contains(&word)).then(|| format!("`{key}` is {word}"))
+    }
+
+    fn set(houses: &BTreeMap<String, House>) -> Vec<(&'static str, Option<String>)> {
+        houses["one"].entries().into_iter().map(|(row, text)| (row.key, text)).collect()
+    }
+
+    #[test]
+    fn a_row_gives_the_field_its_schema_and_what_is_said_of_it() {
+        let schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["rent"],
+            "properties": {
+                "rooms": {
+                    "description": "The number of rooms.",
+                    "type": "integer",
+                    "minimum": 0,
+                    "maximum": u32::MAX,
+                    "default": 3
+                },
+                "colour": {
+                    "description": "The colour.",
+                    "type": "string",
+                    "enum": ["red", "blue"],
+                    "default": "red"
+                },
+                "rent": { "description": "The rent.", "type": "number" }
+            }
+        });
+        assert_eq!(Value::from(House::schema()), schema);
+        let read =
+            |text: &str| -> BTreeMap<String, House> { toml_edit::de::from_str(text).unwrap() };
+        let text = |text: &str| Some(text.to_owned());
+        let unset = read("[one]\nrent = 1.5\nrooms = 3");
+        assert_eq!(
+            set(&unset),
+            [("rooms", None), ("colour", None), ("rent", text("1.5")), ("key", text("false"))]
+        );
+        assert_eq!(unset.wrong_values("houses"), [""; 0]);
+        let houses = read("[one]\nrooms = 4\ncolour = 'green'");
+        assert_eq!(set(&houses)[..2], [("rooms", text("4")), ("colour", text("green"))]);
+        assert_eq!(houses.wrong_values("houses"), ["`houses.one.colour` is green"]);
+        let shown: Vec<_> = House::ROWS.iter().map(Row::shown_default).collect();
+        assert_eq!(shown, [text("3"), text("red"), None, None]);
+    }
+}

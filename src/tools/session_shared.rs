@@ -1,4 +1,4 @@
-//! What is shared above one conversation: by all sessions of a process, and by a session with its helpers.
+//! State that conversations share: that of the process, and that of a session and its helpers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct UserFolders {
     pub home: Option<PathBuf>,
 }
 
-/// What all sessions of a process share.
+/// The state that all sessions of a process share.
 #[derive(Debug, Default)]
 pub struct ProcessShared {
     pub folders: UserFolders,
@@ -62,8 +62,8 @@ impl SharedRules {
     }
 }
 
-/// What a session shares with its helpers: the rules by which calls are judged, and what confines and watches
-/// them.
+/// The state that a session shares with its helpers: the rules by which calls are judged, and the state that confines and
+/// watches commands.
 #[derive(Debug, Default)]
 pub struct SessionShared {
     pub process: Arc<ProcessShared>,

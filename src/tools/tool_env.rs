@@ -28,7 +28,7 @@ use turnwright_workspace::web::PageCache;
 
 /// The environment in which the tools of one conversation run.
 pub struct ToolEnv {
-    /// What the conversation has in common with the others of its session.
+    /// The state that all conversations of the session share.
     pub shared: Arc<SessionShared>,
     /// The session that stores the conversation. A helper has one of its own.
     pub session: SessionId,

@@ -56,6 +56,6 @@ fn config(home: &Path, variables: &[(String, String)]) -> io::Result<Config> {
         variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let (environment, _) = EnvironmentVariables::classify(pairs, &file.key_variables());
     let config = Config::new(environment, Flags::default(), file, paths);
-    redact::register_keys(config.secrets()).map_err(io::Error::other)?;
+    redact::register_keys(config.snapshot().secrets()).map_err(io::Error::other)?;
     Ok(config)
 }

@@ -9,7 +9,6 @@ use futures_util::future::{BoxFuture, Shared};
 use super::methods::auth_status::{account_status, notify_change};
 use super::schema::AuthMethod;
 use crate::completion::Completion;
-use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
 use tokio::task::spawn_blocking;
@@ -50,7 +49,8 @@ pub(super) fn make(
         let store = host.store().clone();
         let asking = Arc::clone(&host);
         let read = spawn_blocking(move || {
-            with_one_reading(|| (host.missing_model().is_none(), host.default_modalities()))
+            let settings = host.config().snapshot();
+            (settings.unconfigured_model().is_none(), host.default_modalities(&settings))
         });
         let Ok((is_configured, modalities)) = read.await else {
             return Offer::default();
@@ -102,7 +102,8 @@ async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> R
         // The client has run the login in a terminal and now asks whether it succeeded.
         "login" => {
             let asked = Arc::clone(&host);
-            let missing = spawn_blocking(move || asked.missing_model()).await;
+            let missing =
+                spawn_blocking(move || asked.config().snapshot().unconfigured_model()).await;
             if let Some(missing) = missing.unwrap_or_default() {
                 return Err(Error::NoModelConfigured(missing));
             }

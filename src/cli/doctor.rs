@@ -106,7 +106,7 @@ fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> E
     }
     report.add_facts(&config);
     report.audit_log(&config);
-    let provider = config.provider();
+    let provider = config.snapshot().provider();
     if let Ok(Provider::Endpoint(endpoint)) = &provider {
         report.introduce(endpoint);
     }
@@ -121,7 +121,7 @@ fn examine(args: &DoctorCliArgs, config: Config, report: &mut DoctorReport) -> E
         Ok(Provider::Unconfigured) => {
             return report.unusable(&format!(
                 "{}. To try the agent without a model, add --model offline",
-                config.missing_model()
+                config.snapshot().missing_model()
             ));
         }
         Err(error) => return report.unusable(&error.to_string()),
@@ -148,10 +148,10 @@ async fn check_model(
 ) -> ExitCode {
     let allowed = ProbeOptions {
         images: endpoint.quirks.get("images") != Some(&Value::Bool(false)),
-        list_models: config.list_models(),
+        list_models: config.snapshot().list_models(),
     };
     let host = SessionHost::new(config, CancellationToken::new());
-    let model = match host.model() {
+    let model = match host.model(&host.config().snapshot()) {
         Ok(model) => model,
         Err(error) => return report.unusable(&error.to_string()),
     };
@@ -206,7 +206,7 @@ impl DoctorReport {
         let version = env!("CARGO_PKG_VERSION");
         let (path, is_there) =
             (config.user_file_path().display().to_string(), config.user_file_path().exists());
-        let warnings = config.warnings();
+        let warnings = config.snapshot().warnings();
         report.print_line(&format!("turnwright {version}"));
         let note = if is_there { "" } else { " (no such file; none is needed)" };
         report.print_field("settings", &format!("{path}{note}"));

@@ -51,7 +51,7 @@ fn agent_address(config: &Config) -> AgentAddress {
 
 /// The environment of a command that this process runs.
 pub(super) fn environment(config: &Config) -> Environment {
-    let values = config.secrets();
+    let values = config.snapshot().secrets();
     let secrets: Vec<_> = values.iter().map(String::as_str).collect();
     Environment::scrubbed(config.inherited.iter().cloned(), &secrets)
 }

@@ -78,7 +78,7 @@ fn server_url(config: &Config, server: &str) -> Result<Url, String> {
     let transport = if server.contains("://") {
         ServerTransport::http(server, [])?
     } else {
-        let mut servers = config.mcp_settings().servers.into_iter();
+        let mut servers = config.snapshot().mcp_settings().servers.into_iter();
         let unknown =
             || format!("no server `{server}` in the settings. Check the name or give its URL");
         servers.find(|known| known.name == server).ok_or_else(unknown)?.transport

@@ -237,7 +237,7 @@ pub fn run() -> ExitCode {
     let user_file = UserFile::find(arguments.config.clone(), &paths);
     let variables = crate::config::take_environment(&user_file.key_variables());
     let log_filter = match arguments.verbose {
-        0 => variables.log.clone(),
+        0 => variables.log().map(str::to_owned),
         1 => Some("turnwright=debug".to_owned()),
         _ => Some("trace".to_owned()),
     };
@@ -245,7 +245,8 @@ pub fn run() -> ExitCode {
     let flags =
         Flags { model: arguments.model, base_url: arguments.base_url, limits: arguments.budget };
     let config = Config::new(variables, flags, user_file, paths);
-    let exit_code = match redact::register_keys(config.secrets()) {
+    let secrets = config.snapshot().secrets();
+    let exit_code = match redact::register_keys(secrets) {
         Ok(()) => run_command(arguments.command.unwrap_or(CliCommand::Acp), config),
         Err(error) => {
             writeln!(stderr(), "turnwright: the settings cannot be used: {error}").ok();
@@ -325,7 +326,7 @@ pub use replay::replay;
 pub(crate) fn started_recording(config: &Config) -> Recording {
     let recording = Recording::default();
     if let Some(path) = config.record_path() {
-        let facts = config.recorded_facts();
+        let facts = config.snapshot().recorded_facts();
         if let Err(error) = recording.recorder().start(&path, move || facts, None) {
             let why = io_error_text(&error);
             let notice =

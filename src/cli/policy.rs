@@ -111,9 +111,11 @@ impl ProjectPolicy {
         let roots = dir
             .and_then(|dir| Roots::new(&dir))
             .map_err(|error| format!("the project: {error}"))?;
-        let policy = resolve_policy(config, &TrustStore::new(&config.paths.state), &roots).rules;
+        let settings = config.snapshot();
+        let trust = TrustStore::new(&config.paths.state);
+        let policy = resolve_policy(&settings, &trust, &roots).rules;
         let store = ProjectRuleStore::new(&config.paths.state, roots.real_cwd());
-        let mode = config.mode();
+        let mode = settings.mode();
         Ok(ProjectPolicy { roots, policy, store, mode })
     }
 

@@ -102,7 +102,7 @@ pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
 }
 
 fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttempt>> {
-    let values = config.secrets();
+    let values = config.snapshot().secrets();
     let secrets: Vec<_> = values.iter().map(String::as_str).collect();
     let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

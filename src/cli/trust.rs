@@ -65,7 +65,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     }
     let roots = Roots::new(&folder)?;
     let real = roots.real_cwd();
-    let policy = resolve_policy(config, trust, &roots);
+    let policy = resolve_policy(&config.snapshot(), trust, &roots);
     let about_files = policy.problems.iter().filter(|problem| is_about_project_files(problem));
     for problem in about_files {
         write_stdout(&format!("! {problem}\n"))?;

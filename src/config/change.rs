@@ -8,6 +8,7 @@ use url::Url;
 
 use super::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
 use super::file::{ConfigFile, parse_error};
+use super::table::SettingType;
 use super::{Config, ConfigError, PermissionSection, schema};
 use turnwright_types::private_file;
 
@@ -91,7 +92,8 @@ impl Config {
     ) -> Result<String, ConfigError> {
         let schema = schema::root();
         let node = schema::find(&schema, path).map_err(|place| unknown(key, path, &place))?;
-        if typed.iter().any(|word| looks_like_key(word) || self.holds_known_key(word)) {
+        let known_keys = self.snapshot().secrets();
+        if typed.iter().any(|word| looks_like_key(word) || holds_known_key(word, &known_keys)) {
             return Err(ConfigError::new(format!(
                 "The value of `{key}` looks like a key, and keys do not belong in the file: put it into a \
              variable or a file that `key_env` or `key_file` names"
@@ -115,21 +117,9 @@ impl Config {
         })
     }
 
-    /// Returns true if a text contains a key of this process.
-    fn holds_known_key(&self, text: &str) -> bool {
-        let secrets = self.secrets();
-        secrets.iter().any(|key| key.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(key.as_str()))
-    }
-
     fn overriding_variable(&self, key: &str) -> Option<&'static str> {
-        let variables = &self.variables;
-        let (value, name) = match key {
-            "model" => (&variables.model, "TURNWRIGHT_MODEL"),
-            "mode" => (&variables.mode, "TURNWRIGHT_MODE"),
-            "max_turn_requests" => (&variables.max_turn_requests, "TURNWRIGHT_MAX_TURN_REQUESTS"),
-            _ => return None,
-        };
-        value.is_some().then_some(name)
+        let row = ConfigFile::ROWS.iter().find(|row| row.key == key)?;
+        self.variables.get(row.variable).map(|_| row.variable)
     }
 }
 
@@ -138,6 +128,11 @@ impl SettingChange {
     pub(crate) fn save(&self) -> io::Result<()> {
         private_file::write(&self.path, self.text.as_bytes())
     }
+}
+
+/// Returns true if a text contains one of the keys of this process.
+fn holds_known_key(text: &str, keys: &[String]) -> bool {
+    keys.iter().any(|key| key.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(key.as_str()))
 }
 
 fn is_variable_name(text: &str) -> bool {
@@ -207,7 +202,7 @@ fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], Co
 }
 
 fn all_problems(file: &ConfigFile, warnings: Vec<String>) -> Vec<String> {
-    warnings.into_iter().chain(file.wrong_values()).collect()
+    warnings.into_iter().chain(file.wrong_values("")).collect()
 }
 
 /// Returns true if a text looks as if it contained a key or a password.

@@ -2,21 +2,24 @@
 
 use std::path::Path;
 
-use super::Config;
 use super::document::{TomlDocument, parse_key};
+use super::table::SettingType;
+use super::{Config, SettingsSnapshot};
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
     /// elsewhere; [`Config::locate_problem`] adds the line to their problems.
     pub(crate) fn file_problems(&self) -> Vec<String> {
-        let file = match self.file.load() {
+        let file = match self.file() {
             Ok(file) => file,
             Err(error) => return vec![error.to_string()],
         };
-        let problems = self.file.warnings().into_iter().chain(file.wrong_values());
-        problems.map(|problem| self.locate_problem(&problem)).collect()
+        let problems = self.file_warnings().iter().cloned().chain(file.wrong_values(""));
+        problems.map(|problem| self.config.locate_problem(&problem)).collect()
     }
+}
 
+impl Config {
     /// A sentence about the user's file with the line of the key or the text that it quotes first.
     pub(crate) fn locate_problem(&self, problem: &str) -> String {
         let path = self.user_file_path();

@@ -17,21 +17,21 @@ pub(crate) fn usable(checks: &CheckTable) -> impl Iterator<Item = (&String, &Str
     checks.iter().filter(|(name, command)| is_name(name) && is_command(command)).take(MAX_CHECKS)
 }
 
-/// The errors in the checks of a file, a sentence each.
-pub(super) fn wrong_checks(checks: &CheckTable) -> Vec<String> {
+/// The errors in the checks of a file, which have this key, a sentence each.
+pub(super) fn wrong_checks(key: &str, checks: &CheckTable) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, command) in checks {
         let name = name.escape_debug();
         if !is_name(&name.to_string()) {
             wrong.push(format!(
-                "`checks.{name}`: a name may have only letters, digits, `_` and `-`, at most 64"
+                "`{key}.{name}`: a name may have only letters, digits, `_` and `-`, at most 64"
             ));
         } else if !is_command(command) {
-            wrong.push(format!("`checks.{name}` must be a command in one line, at most 4 KiB"));
+            wrong.push(format!("`{key}.{name}` must be a command in one line, at most 4 KiB"));
         }
     }
     if checks.len() > MAX_CHECKS {
-        wrong.push(format!("`checks` has {} entries, and {MAX_CHECKS} are used", checks.len()));
+        wrong.push(format!("`{key}` has {} entries, and {MAX_CHECKS} are used", checks.len()));
     }
     wrong
 }
@@ -60,12 +60,12 @@ mod tests {
         let mixed =
             table(&[("rust", "cargo check"), ("a b", "x"), ("empty", " "), ("two", "a\nb")]);
         assert_eq!(usable(&mixed).map(|check| check.0.as_str()).collect::<Vec<_>>(), ["rust"]);
-        let wrong = wrong_checks(&mixed);
+        let wrong = wrong_checks("checks", &mixed);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(wrong[0].starts_with("`checks.a b`: a name") && wrong[1].contains("in one line"));
         let many: CheckTable =
             (0..9).map(|number| (number.to_string(), "true".to_owned())).collect();
         assert_eq!(usable(&many).count(), MAX_CHECKS);
-        assert_eq!(wrong_checks(&many), ["`checks` has 9 entries, and 8 are used"]);
+        assert_eq!(wrong_checks("checks", &many), ["`checks` has 9 entries, and 8 are used"]);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::provider::Provider;
 use super::resolve::{DefaultEndpoint, is_credential};
-use super::{Config, ConfigError, Logins};
+use super::{Config, SettingsSnapshot};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
@@ -42,19 +42,21 @@ impl Config {
     pub(crate) fn set_client_provider(&self, provider: ClientProvider) {
         *self.client_provider.lock() = provider;
     }
+}
 
+impl SettingsSnapshot<'_> {
     /// Returns true if the client has replaced or disabled the default provider.
     pub(super) fn is_set_by_client(&self) -> bool {
-        *self.client_provider.lock() != ClientProvider::Unset
+        self.client_provider != ClientProvider::Unset
     }
 
     pub(super) fn is_disabled_by_client(&self) -> bool {
-        *self.client_provider.lock() == ClientProvider::Disabled
+        self.client_provider == ClientProvider::Disabled
     }
 
     /// The endpoint that the client has set.
     pub(super) fn client_endpoint(&self) -> Option<DefaultEndpoint> {
-        match &*self.client_provider.lock() {
+        match &self.client_provider {
             ClientProvider::Set { base_url, headers } => Some(DefaultEndpoint {
                 base_url: base_url.clone(),
                 key: None,
@@ -67,7 +69,7 @@ impl Config {
 
     /// The credentials among the headers that the client has set.
     pub(super) fn client_secrets(&self) -> Vec<String> {
-        let ClientProvider::Set { headers, .. } = &*self.client_provider.lock() else {
+        let ClientProvider::Set { headers, .. } = &self.client_provider else {
             return Vec::new();
         };
         let credentials = headers.iter().filter(|header| is_credential(&header.0));
@@ -76,7 +78,6 @@ impl Config {
     }
 
     /// The base URL of the default provider, without secrets; `None` for the offline model or none at all.
-    /// Reads files.
     pub(crate) fn default_base_url(&self) -> Option<String> {
         match self.provider() {
             Ok(Provider::Endpoint(endpoint)) => Some(endpoint.redacted_url()),
@@ -84,17 +85,16 @@ impl Config {
         }
     }
 
-    /// Where the keys are. `is_offline` if the offline model serves where none is configured. Reads files.
+    /// Where the keys are. `is_offline` if the offline model serves where none is configured.
     pub(crate) fn account_status(&self, is_offline: bool) -> AccountStatus {
-        let stored = Logins::load(&self.paths).unwrap_or_default();
-        let mut accounts: Vec<_> = stored
+        let mut accounts: Vec<_> = self
+            .logins
             .all()
             .iter()
             .filter(|login| login.key.is_some())
             .map(|login| (login.name(), login.server().map(str::to_owned), false))
             .collect();
-        let provider: Result<Provider, ConfigError> = self.provider();
-        let sign_in = match provider {
+        let sign_in = match self.provider() {
             Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
             Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
             Ok(Provider::Endpoint(endpoint)) => {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use super::file::ConfigFile;
 use super::{Config, EnvironmentVariables, presets};
 use turnwright_http::Proxies;
 use turnwright_types::secret::Secret;
@@ -12,8 +13,28 @@ use turnwright_types::secret::Secret;
 /// The shortest key, in bytes, of which copies in other variables are looked for.
 const MIN_KEY_LENGTH: usize = 8;
 
+/// The base URL of the default endpoint.
+pub(super) const BASE_URL_VARIABLE: &str = "OPENAI_BASE_URL";
+/// The default model.
+pub(super) const MODEL_VARIABLE: &str = "TURNWRIGHT_MODEL";
+/// The mode in which sessions start.
+pub(super) const MODE_VARIABLE: &str = "TURNWRIGHT_MODE";
+/// The most requests to the model for one prompt.
+pub(super) const MAX_TURN_REQUESTS_VARIABLE: &str = "TURNWRIGHT_MAX_TURN_REQUESTS";
+/// The window of the default model.
+pub(super) const CONTEXT_WINDOW_VARIABLE: &str = "TURNWRIGHT_CONTEXT_WINDOW";
+/// The file into which the first session is recorded.
+pub(super) const RECORD_VARIABLE: &str = "TURNWRIGHT_RECORD";
+/// The filter of the log.
+const LOG_VARIABLE: &str = "TURNWRIGHT_LOG";
+/// The filter of the log in all programs in Rust, which commands get, too.
+const RUST_LOG_VARIABLE: &str = "RUST_LOG";
 /// The token of `turnwright serve`.
 const SERVE_TOKEN: &str = "TURNWRIGHT_SERVE_TOKEN";
+
+/// The variables with a setting that has no key in the file. Those of the others are in the table.
+const OTHER_VARIABLES: [&str; 4] =
+    [BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE, LOG_VARIABLE];
 
 /// Reads the environment and removes keys from it, so that child processes cannot inherit them.
 /// [`EnvironmentVariables::classify`] says what a key is.
@@ -68,16 +89,13 @@ impl EnvironmentVariables {
             let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
             let text =
                 || value.to_str().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned);
+            if let Some(setting) = name.to_str().and_then(setting_variable) {
+                variables.settings.extend(text().map(|text| (setting, text)));
+                continue;
+            }
             match name.to_str() {
-                Some("OPENAI_BASE_URL") => variables.base_url = text(),
-                Some("TURNWRIGHT_MODEL") => variables.model = text(),
-                Some("TURNWRIGHT_MODE") => variables.mode = text(),
-                Some("TURNWRIGHT_MAX_TURN_REQUESTS") => variables.max_turn_requests = text(),
-                Some("TURNWRIGHT_CONTEXT_WINDOW") => variables.context_window = text(),
-                Some("TURNWRIGHT_LOG") => variables.log = text(),
-                Some("TURNWRIGHT_RECORD") => variables.record = text(),
-                Some("RUST_LOG") => {
-                    variables.log = variables.log.or_else(text);
+                Some(RUST_LOG_VARIABLE) => {
+                    variables.settings.extend(text().map(|text| (RUST_LOG_VARIABLE, text)));
                     variables.inherited.push((name, value));
                 }
                 Some(key) if is_key_variable(key, named) => {
@@ -97,6 +115,29 @@ impl EnvironmentVariables {
         keys.extend(copies.filter_map(|variable| variable.0.to_str()).map(str::to_owned));
         (variables, keys)
     }
+
+    /// The value of a variable that holds a setting; `None` if it is empty.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    /// The filter of the log.
+    pub(crate) fn log(&self) -> Option<&str> {
+        self.get(LOG_VARIABLE).or_else(|| self.get(RUST_LOG_VARIABLE))
+    }
+
+    /// An environment of these settings.
+    #[cfg(test)]
+    pub(super) fn of(settings: &[(&'static str, &str)]) -> EnvironmentVariables {
+        let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        EnvironmentVariables { settings, ..EnvironmentVariables::default() }
+    }
+}
+
+/// The variable of this name, if it holds a setting.
+fn setting_variable(name: &str) -> Option<&'static str> {
+    let of_table = ConfigFile::ROWS.iter().map(|row| row.variable);
+    of_table.chain(OTHER_VARIABLES).find(|variable| !name.is_empty() && *variable == name)
 }
 
 fn is_key_variable(name: &str, named: &[String]) -> bool {

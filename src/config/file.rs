@@ -9,133 +9,262 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::checks::CheckTable;
+use super::checks::{CheckTable, wrong_checks};
 use super::document::key_text;
+use super::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
 use super::limits::LimitsSection;
 use super::presets::{ProviderPreset, preset};
 use super::provider::{Price, read_base_url};
+use super::request_fields::wrong_fields;
 use super::resolve::is_credential;
 use super::sandbox::SandboxSection;
 use super::servers::McpSection;
-use super::{ConfigError, PermissionSection};
+use super::table::settings;
+use super::wrong_values::{
+    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_name, wrong_quirks,
+};
+use super::{ConfigError, DEFAULT_MAX_TURN_REQUESTS, PermissionSection, ReasoningEffort};
+use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
+use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::field_error_text;
 use turnwright_types::redact;
 
-/// The user's settings file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ConfigFile {
-    pub(super) model: Option<String>,
-    pub(super) mode: Option<String>,
-    pub(super) max_turn_requests: Option<NonZeroU32>,
-    pub(super) effort: Option<String>,
-    pub(super) list_models: Option<bool>,
-    pub(super) silence_seconds: Option<NonZeroU32>,
-    pub(super) models: ModelsSection,
-    pub(super) agent: AgentSection,
-    pub(super) checks: CheckTable,
-    pub(super) web: WebSection,
-    pub(super) acp: AcpSection,
-    pub(super) sessions: SessionRetention,
-    pub(super) limits: LimitsSection,
-    pub(super) permissions: PermissionSection,
-    pub(super) sandbox: SandboxSection,
-    pub(super) providers: BTreeMap<String, ProviderSection>,
-    pub(super) mcp: McpSection,
-}
-
-/// `[models]`: settings for all models.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ModelsSection {
-    /// The size of a context window in tokens to assume where it is not known.
-    pub(super) assumed_window: Option<NonZeroU32>,
-    /// Fields of each request.
-    pub(super) request: Map<String, Value>,
-    /// Models by their whole name, also at the default endpoint.
-    pub(super) model: BTreeMap<String, NamedModelSection>,
-}
-
-/// `[models.model."NAME"]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct NamedModelSection {
-    pub(super) request: Map<String, Value>,
-}
-
-/// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct AgentSection {
-    /// The name in place of ours.
-    pub name: Option<String>,
-    /// Text that follows the built-in instructions.
-    pub system_prompt: Option<String>,
-}
-
-/// `[acp]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct AcpSection {
-    /// True if a client may use version 2 of the protocol.
-    pub(super) v2: Option<bool>,
-}
-
-/// `[web]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WebSection {
-    pub(super) allow: Vec<String>,
-}
-
-/// `[sessions]`: how long and how much session data is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct SessionRetention {
-    /// Days without activity after which a session is deleted; 0 for never.
-    pub keep_days: u32,
-    /// The most megabytes of all sessions together; 0 for no limit.
-    pub max_size: u64,
-}
-
-impl Default for SessionRetention {
-    fn default() -> SessionRetention {
-        SessionRetention { keep_days: 90, max_size: 1024 }
+settings! {
+    /// The user's settings file.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section ConfigFile {
+        pub(super) model: Option<String> {
+            examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
+            flag: "--model",
+            variable: MODEL_VARIABLE,
+        }
+            "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
+            "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
+             set, `gpt-5-mini` at OpenAI";
+        pub(super) mode: Option<String> => wrong_mode {
+            words: (Mode::ALL.map(Mode::id)),
+            default: (Mode::default().id()),
+            variable: MODE_VARIABLE,
+        }
+            "The mode in which sessions start, which decides what runs without a question.",
+            "the mode in which sessions start: `plan`, `ask` (default), `auto-edit`, `auto` or `full` \
+             ([permissions.md](permissions.md))";
+        pub(super) max_turn_requests: Option<NonZeroU32> {
+            default: DEFAULT_MAX_TURN_REQUESTS,
+            flag: "--budget",
+            variable: MAX_TURN_REQUESTS_VARIABLE,
+        }
+            "The most requests to the model for one prompt.",
+            "the maximum number of requests to the model for one prompt; 100";
+        pub(super) effort: Option<String> => wrong_effort {
+            words: (ReasoningEffort::ALL.map(ReasoningEffort::id)),
+            default: (ReasoningEffort::default().id()),
+        }
+            "The reasoning effort of the model.",
+            "reasoning effort: `default`, `none`, `low`, `medium`, `high`";
+        pub(super) list_models: Option<bool> { default: true }
+            "Whether an endpoint may be asked for its list of models.",
+            "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`";
+        pub(super) silence_seconds: Option<NonZeroU32> { examples: [300] }
+            "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
+            "how long a model may stay silent, in seconds; 300, or 600 for a local server \
+             ([behaviour.md](behaviour.md#the-model))";
+        pub(super) models: ModelsSection {} "What holds for all models.";
+        pub(super) agent: AgentSection {} "What the model is told of itself.";
+        pub(super) checks: CheckTable => wrong_checks {
+            each: "A command in one line that fails, or prints where, if something is wrong.",
+            examples: [{ "rust": "cargo check --message-format short" }],
+        }
+            "Commands that run before the first edit of a turn and after the last, of which the model is told what \
+             is new.";
+        pub(super) web: WebSection {} "What `web_fetch` may reach.";
+        pub(super) acp: AcpSection {} "How editors are spoken to.";
+        pub(super) sessions: SessionRetention {} "How long and how much session data is kept.";
+        pub(super) limits: LimitsSection {}
+            "What a turn and a session may use up; without a number there is no limit.";
+        pub(super) permissions: PermissionSection {}
+            "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
+        pub(super) sandbox: SandboxSection {} "The confinement of commands.";
+        pub(super) providers: BTreeMap<String, ProviderSection> {
+            examples: [{
+                "mine": {
+                    "base_url": "http://localhost:8000/v1",
+                    "api": "chat",
+                    "key_env": "MINE_API_KEY",
+                    "key_file": "~/.config/turnwright/mine.key",
+                    "headers": { "X-Title": "me" },
+                    "models": ["qwen3-coder"],
+                    "quirks": { "stream_options": false },
+                    "request": { "temperature": 0.7 },
+                    "model": {
+                        "qwen3-coder": {
+                            "window": 131_072,
+                            "max_output": 8192,
+                            "quirks": { "images": true },
+                            "request": { "top_p": 0.95 },
+                            "price": { "input": 0.3, "cached": 0.1, "output": 1.2 }
+                        }
+                    }
+                }
+            }],
+        }
+            "Servers of models by name; a well-known name such as deepseek or ollama needs no entry.";
+        pub(super) mcp: McpSection {} "The MCP servers of every session, in addition to those of the editor.";
     }
 }
 
-/// `[providers.NAME]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ProviderSection {
-    #[serde(deserialize_with = "read_base_url")]
-    pub(super) base_url: Option<String>,
-    pub(super) api: Option<String>,
-    pub(super) key_env: Option<String>,
-    pub(super) key_file: Option<String>,
-    /// A mistake: keys do not belong in this file. The value is not read.
-    #[serde(deserialize_with = "is_present")]
-    key: bool,
-    #[serde(deserialize_with = "is_present")]
-    api_key: bool,
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) models: Vec<String>,
-    pub(super) quirks: Map<String, Value>,
-    /// Fields of each request.
-    pub(super) request: Map<String, Value>,
-    pub(super) model: BTreeMap<String, ModelSection>,
+settings! {
+    /// `[models]`: settings for all models.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section ModelsSection {
+        pub(super) assumed_window: Option<NonZeroU32> { default: DEFAULT_ASSUMED_WINDOW }
+            "The context window in tokens to assume where nobody knows it.",
+            "the context window in tokens to assume when it is unknown; 128000. An overflow error corrects it";
+        pub(super) request: Map<String, Value> => wrong_fields { examples: [{ "temperature": 0.7 }] }
+            "Further fields of each request to any model, such as temperature or top_p.",
+            "additional fields for each request to any model: `request = { temperature = 0.7, top_p = 0.95 }`";
+        pub(super) model: BTreeMap<String, NamedModelSection> {
+            examples: [{ "deepseek/deepseek-chat": { "request": { "temperature": 0.2 } } }],
+        }
+            "Settings of single models by their name, as in `model`.";
+    }
 }
 
-/// `[providers.NAME.model."MODEL"]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ModelSection {
-    pub(super) window: Option<u64>,
-    pub(super) max_output: Option<u64>,
-    pub(super) quirks: Map<String, Value>,
-    pub(super) request: Map<String, Value>,
-    pub(super) price: Option<Price>,
+settings! {
+    /// `[models.model."NAME"]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section NamedModelSection {
+        pub(super) request: Map<String, Value> => wrong_fields {}
+            "Further fields of each request to this model, which override those of all models and of its provider.",
+            "as above, for this model";
+    }
+}
+
+settings! {
+    /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section AgentSection {
+        pub name: Option<String> => wrong_name { examples: ["Ada"] }
+            "The name under which the agent answers.",
+            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
+        pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
+            "Instructions that follow the built-in ones in each request.",
+            "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
+             `AGENTS.md` in the configuration folder to say how it should work";
+    }
+}
+
+settings! {
+    /// `[acp]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section AcpSection {
+        pub(super) v2: Option<bool> { default: true }
+            "Whether an editor that asks for version 2 of the Agent Client Protocol gets it; otherwise it gets \
+             version 1.",
+            "whether an editor that asks for [version 2](behaviour.md#version-2) of the protocol gets it; `true`. \
+             Otherwise it gets version 1";
+    }
+}
+
+settings! {
+    /// `[web]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section WebSection {
+        pub(super) allow: Vec<String> => wrong_hosts {
+            default: [],
+            examples: [["localhost:3000", "10.0.0.7"]],
+        }
+            "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
+            "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
+             port, any port. Each still needs approval";
+    }
+}
+
+settings! {
+    /// `[sessions]`: how long and how much session data is kept.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub(crate) section SessionRetention {
+        pub keep_days: u32 = 90 {}
+            "Sessions without activity for this many days are deleted; 0 keeps them forever.",
+            "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever";
+        pub max_size: u64 = 1024 {}
+            "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
+            "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
+    }
+}
+
+settings! {
+    /// `[providers.NAME]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section ProviderSection {
+        #[serde(deserialize_with = "read_base_url")]
+        pub(super) base_url: Option<String> => wrong_base_url {}
+            "The base URL of the API; optional for a well-known name.",
+            "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
+             of a request (`/chat/completions`, `/v1/models` …), that part is left off, here, in variables and in \
+             `turnwright login`";
+        pub(super) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
+            "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",
+            "`chat` (Chat Completions, default) or `responses`";
+        pub(super) key_env: Option<String> {}
+            "The name of the environment variable that holds the key.",
+            "the variable that holds the key";
+        pub(super) key_file: Option<String> {}
+            "A file that holds only the key, if there is no `key_env` or its variable is not set.",
+            "a file that holds only the key; `~/` is the home folder, other paths are relative to the settings file. \
+             Used if `key_env` is missing or its variable is not set";
+        #[serde(deserialize_with = "is_present")]
+        key: bool { hidden: true } "A mistake: keys do not belong in this file. The value is not read.";
+        #[serde(deserialize_with = "is_present")]
+        api_key: bool { hidden: true } "The same mistake.";
+        pub(super) headers: BTreeMap<String, String> {}
+            "Headers of each request; a value $NAME is taken from that environment variable.",
+            "headers for each request. A value `$NAME` is taken from that variable";
+        pub(super) models: Vec<String> {}
+            "Models to offer without asking the endpoint.",
+            "models to offer without asking the endpoint for its list";
+        pub(super) quirks: Map<String, Value> => wrong_quirks {}
+            "Special needs of the server, in addition to what is known about it.",
+            "special needs of the server or its models, in addition to what the agent knows about them";
+        pub(super) request: Map<String, Value> => wrong_fields {}
+            "Further fields of each request, such as temperature or top_p.",
+            "additional fields for each request to this provider";
+        pub(super) model: BTreeMap<String, ModelSection> {}
+            "Settings of single models of this provider by their name.";
+    }
+}
+
+settings! {
+    /// `[providers.NAME.model."MODEL"]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(super) section ModelSection {
+        pub(super) window: Option<u64> {}
+            "The context window in tokens.",
+            "context window in tokens; overrides what the server reports (`TURNWRIGHT_CONTEXT_WINDOW` in turn \
+             overrides it for the model that the process starts with)";
+        pub(super) max_output: Option<u64> {}
+            "The most output tokens of one answer.",
+            "the maximum number of output tokens in one answer";
+        pub(super) quirks: Map<String, Value> => wrong_quirks {}
+            "Special needs of this model, which override those of its provider.",
+            "as above, for this model; overrides the provider's quirks key by key";
+        pub(super) request: Map<String, Value> => wrong_fields {}
+            "Further fields of each request to this model, which override those of its provider.",
+            "as above, for this model";
+        pub(super) price: Option<Price> {}
+            "US dollars per million tokens of input, of output and, if it differs, of cached input.",
+            "`input`, `output` and, if it differs, `cached`: US dollars per million tokens";
+    }
 }
 
 /// The longest name of the agent.
@@ -149,12 +278,15 @@ fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
 impl AgentSection {
     /// The name, unless it cannot be one.
     pub(crate) fn usable_name(&self) -> Option<&str> {
-        let name = self.name.as_deref().map(str::trim)?;
-        let is_usable = !name.is_empty()
-            && name.chars().count() <= MAX_NAME_CHARS
-            && !name.chars().any(char::is_control);
-        is_usable.then_some(name)
+        self.name.as_deref().map(str::trim).filter(|name| is_agent_name(name))
     }
+}
+
+/// Returns true if the agent can go by this name.
+pub(super) fn is_agent_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().count() <= MAX_NAME_CHARS
+        && !name.chars().any(char::is_control)
 }
 
 impl ProviderSection {
@@ -326,98 +458,16 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_known() {
+    fn a_provider_has_variables_quirks_and_prices() {
         let text = r#"
-            model = "deepseek/deepseek-chat"
-            mode = "plan"
-            max_turn_requests = 7
-            effort = "high"
-            list_models = false
-            silence_seconds = 600
-
-            [agent]
-            name = "Ada"
-            system_prompt = "Answer in verse."
-
-            [checks]
-            rust = "cargo check --message-format short"
-
-            [web]
-            allow = ["localhost:3000", "10.0.0.7"]
-
-            [sessions]
-            keep_days = 30
-            max_size = 512
-
-            [limits]
-            stop_loops = false
-            turn_tokens = 1000000
-            turn_cost = 2
-            turn_minutes = 60
-            session_requests = 1000
-            session_tokens = 10000000
-            session_cost = 12.5
-            session_minutes = 600
-
-            [permissions]
-            allow = ["exec(cargo test)"]
-            ask = ["exec(git push)"]
-            deny = ["read(.env)"]
-
-            [[permissions.rule]]
-            effect = "allow"
-            when = "exec(npm test)"
-            match = ["npm test"]
-            not = ["npm install"]
-            why = "it is harmless"
-
-            [sandbox]
-            network = "off"
-            read = "all"
-            write = ["/data"]
-            caches = ["~/.npm"]
-            hide = ["~/.aws"]
-            protect = ["deploy"]
-
             [providers.deepseek]
-            base_url = "https://api.deepseek.com/v1"
-            api = "chat"
             key_env = "MY_DEEP"
-            key_file = "~/key"
             headers = { "X-Title" = "me", Cookie = "$COOKIE" }
-            models = ["deepseek-chat"]
             quirks = { a = 1, b = { c = ["d"] } }
-            request = { temperature = 0.2 }
 
             [providers.deepseek.model."deepseek-reasoner"]
             window = 131072
-            max_output = 8192
-            quirks = { a = 2 }
-            request = { top_p = 0.9, extra = { x = [1] } }
             price = { input = 0.27, cached = 0.07, output = 1.10 }
-
-            [mcp]
-            wait_seconds = 3
-
-            [mcp.servers.notes]
-            command = "notes-server"
-            args = ["--all"]
-            env = { TOKEN = "${NOTES_TOKEN}" }
-            enabled = true
-            shared = true
-            start_seconds = 9
-            call_seconds = 60
-            most_seconds = 600
-            tools = ["read_*"]
-            without_tools = ["read_secret"]
-            sandbox = true
-            network = true
-            write = ["~/notes"]
-            read = ["~/.config/notes"]
-
-            [mcp.servers.web]
-            url = "https://example.com/mcp"
-            headers = { Authorization = "Bearer ${WEB_TOKEN}" }
         "#;
         let (file, warnings) = parse(text).unwrap();
         assert_eq!(warnings, Vec::<String>::new());

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::checks::{CheckTable, wrong_checks};
 use super::file::{read_settings, unknown_setting};
 use super::sandbox::{SandboxSection, SandboxSettings};
-use super::{Config, ConfigError, PermissionSection};
+use super::{Config, ConfigError, PermissionSection, SettingsSnapshot};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 
@@ -51,8 +51,8 @@ impl ProjectSettings {
         if settings.sandbox.read.take().is_some() {
             warnings.push(unknown_setting(&["sandbox", "read"]));
         }
-        warnings.extend(settings.sandbox.warnings(true));
-        warnings.extend(wrong_checks(&settings.checks));
+        warnings.extend(settings.sandbox.wrong_in_project());
+        warnings.extend(wrong_checks("checks", &settings.checks));
         Ok(ProjectSettings { warnings, ..settings })
     }
 }
@@ -76,10 +76,12 @@ impl Config {
         let (settings, warnings) = read_settings(&text, path)?;
         Ok(ManagedSettings { warnings, ..settings })
     }
+}
 
+impl SettingsSnapshot<'_> {
     /// The permission rules of the user's file.
     pub(crate) fn user_permissions(&self) -> Result<PermissionSection, ConfigError> {
-        Ok(self.file.load()?.permissions.clone())
+        Ok(self.file()?.permissions.clone())
     }
 
     /// The confinement of commands, with the settings of a project (its file, its folder, whether it is
@@ -89,9 +91,9 @@ impl Config {
         &self,
         project: Option<(&ProjectSettings, &Path, bool)>,
     ) -> (SandboxSettings, Vec<String>) {
-        let home = self.home();
-        let file = self.file.load();
-        let own = file.map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default();
+        let home = self.config.home();
+        let own =
+            self.file().map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default();
         match project {
             Some((project, folder, is_trusted)) => {
                 own.with_project(&project.sandbox, folder, home.as_deref(), is_trusted)

@@ -4,7 +4,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Deserialize;
 
-use super::{Config, ConfigError};
+use super::table::{Row, SettingType, settings};
+use super::{Config, ConfigError, SettingsSnapshot};
 
 /// The limits of turns and sessions.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,62 +16,69 @@ pub(crate) struct LimitSettings {
     pub numbers: Vec<(String, f64)>,
 }
 
-/// `[limits]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(super) struct LimitsSection {
-    pub(super) stop_loops: Option<bool>,
-    turn_tokens: Option<NonZeroU64>,
-    turn_cost: Option<f64>,
-    turn_minutes: Option<NonZeroU32>,
-    session_requests: Option<NonZeroU64>,
-    session_tokens: Option<NonZeroU64>,
-    session_cost: Option<f64>,
-    session_minutes: Option<NonZeroU32>,
+settings! {
+    /// `[limits]`.
+    #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+    #[serde(default)]
+    pub(super) section LimitsSection {
+        pub(super) stop_loops: Option<bool> { default: true }
+            "Whether a model that makes the same calls with the same results again and again is stopped.",
+            "whether a model that keeps making the same calls with the same results is told so, and then you are \
+             asked; `true`";
+        turn_tokens: Option<NonZeroU64> { examples: [2_000_000] }
+            "The most tokens of one turn, of all its requests and answers together.",
+            "tokens of all requests and answers of a turn together, as counted by the server";
+        turn_cost: Option<f64> => wrong_limit { examples: [2.5] }
+            "The most US dollars of one turn, if the price of the model is known.",
+            "US dollars of a turn, as reported by the server, or else computed from the model's `price`; with \
+             neither, the limit has no effect, and a notice after the first answer says so";
+        turn_minutes: Option<NonZeroU32> { examples: [60] }
+            "The most minutes of one turn.",
+            "minutes that a turn runs, including time spent waiting for you";
+        session_requests: Option<NonZeroU64> { examples: [1000] }
+            "The most requests of a session.",
+            "requests to the model; `max_turn_requests` limits those of one turn, not counting its helpers'";
+        session_tokens: Option<NonZeroU64> { examples: [20_000_000] }
+            "The most tokens of a session.",
+            "as `turn_tokens`, for a session";
+        session_cost: Option<f64> => wrong_limit { examples: [10.0] }
+            "The most US dollars of a session, if the price of the model is known.",
+            "as `turn_cost`, for a session";
+        session_minutes: Option<NonZeroU32> { examples: [600] }
+            "The most minutes of a session in which a turn runs.",
+            "minutes in which a turn runs, including time spent waiting for you";
+    }
 }
-
-pub(super) const LIMITS_KEYS: &[&str] = &[
-    "stop_loops",
-    "turn_tokens",
-    "turn_cost",
-    "turn_minutes",
-    "session_requests",
-    "session_tokens",
-    "session_cost",
-    "session_minutes",
-];
 
 impl LimitsSection {
     /// The limits that are set, by the names of their settings.
-    #[expect(clippy::cast_precision_loss, reason = "no limit needs 52 bits")]
     pub(super) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let all = [
-            self.turn_tokens.map(|tokens| tokens.get() as f64),
-            self.turn_cost,
-            self.turn_minutes.map(|minutes| f64::from(minutes.get())),
-            self.session_requests.map(|requests| requests.get() as f64),
-            self.session_tokens.map(|tokens| tokens.get() as f64),
-            self.session_cost,
-            self.session_minutes.map(|minutes| f64::from(minutes.get())),
-        ];
-        let named = LIMITS_KEYS.iter().skip(1).zip(all);
-        named.filter_map(|(name, amount)| Some((*name, amount?)))
+        let limits = self.entries().into_iter().filter(|(row, _)| is_amount(row));
+        limits.filter_map(|(row, number)| Some((row.key, number?.parse().ok()?)))
     }
+}
 
-    /// The wrong values, a sentence each.
-    pub(super) fn wrong_values(&self) -> impl Iterator<Item = String> {
-        let wrong = self.numbers().filter(|limit| !is_limit(limit.1));
-        wrong
-            .map(|(name, number)| format!("`limits.{name}` is {number}, expected a number above 0"))
-    }
+/// Returns true for a limit, as opposed to a switch.
+fn is_amount(row: &Row) -> bool {
+    row.key != "stop_loops"
+}
+
+/// The names of the limits.
+fn limit_names() -> impl Iterator<Item = &'static str> {
+    LimitsSection::ROWS.iter().filter(|row| is_amount(row)).map(|row| row.key)
+}
+
+fn wrong_limit(key: &str, number: &(impl Copy + Into<f64>)) -> Option<String> {
+    let number: f64 = (*number).into();
+    (!is_limit(number)).then(|| format!("`{key}` is {number}, expected a number above 0"))
 }
 
 /// Reads `NAME=NUMBER` of the flag.
 pub(crate) fn parse_limit(text: &str) -> Result<(String, f64), ConfigError> {
     let (name, number) = text.split_once('=').unwrap_or((text, ""));
-    let is_known = LIMITS_KEYS[1..].contains(&name) || name == "max_turn_requests";
+    let is_known = limit_names().any(|known| known == name) || name == "max_turn_requests";
     if !is_known {
-        let known = LIMITS_KEYS[1..].join(", ");
+        let known = limit_names().collect::<Vec<_>>().join(", ");
         return Err(ConfigError::new(format!("known limits are max_turn_requests, {known}")));
     }
     match number.trim().parse() {
@@ -83,30 +91,27 @@ fn is_limit(number: f64) -> bool {
     number.is_finite() && number > 0.0
 }
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// The limits of turns and sessions. A flag takes precedence over the file.
     pub(crate) fn limits(&self) -> LimitSettings {
-        let section = self.file.load().map(|file| file.limits).unwrap_or_default();
+        let section = self.file().map(|file| file.limits).unwrap_or_default();
         let of_file = section
             .numbers()
             .filter(|limit| is_limit(limit.1))
             .map(|(name, number)| (name.to_owned(), number));
         LimitSettings {
             stop_loops: section.stop_loops.unwrap_or(true),
-            numbers: of_file.chain(self.flags.limits.iter().cloned()).collect(),
+            numbers: of_file.chain(self.config.flags.limits.iter().cloned()).collect(),
         }
     }
+}
 
+impl Config {
     /// The limit of requests in one turn that the flag sets.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
     pub(super) fn requests_flag(&self) -> Option<u32> {
         let found = self.flags.limits.iter().rev().find(|limit| limit.0 == "max_turn_requests");
         found.map(|limit| (limit.1 as u32).max(1))
-    }
-
-    /// Returns true if a flag sets this limit.
-    pub(super) fn has_limit_flag(&self, name: &str) -> bool {
-        self.flags.limits.iter().any(|limit| limit.0 == name)
     }
 }
 

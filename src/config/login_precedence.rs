@@ -1,34 +1,37 @@
 //! The stored logins beside flags, environment and settings file: which of them give the default endpoint,
 //! the default model and the keys, and what takes precedence over a login.
 
+use super::environment::{BASE_URL_VARIABLE, MODEL_VARIABLE};
 use super::file::ConfigFile;
 use super::presets::{PRESETS, ProviderPreset, is_openai_url};
 use super::resolve::DefaultEndpoint;
 use super::show::{BUILT_IN, first_match, key_origin};
 use super::{
     Config, KeyOrigin, Logins, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, OPENAI_KEY_VARIABLE,
-    Provider, ProviderKey, StoredLogin,
+    Provider, ProviderKey, SettingsSnapshot, StoredLogin,
 };
 
 impl Config {
     /// The base URL that a flag or the environment sets.
     fn process_base_url(&self) -> Option<&str> {
-        self.flags.base_url.as_deref().or(self.variables.base_url.as_deref())
+        self.flags.base_url.as_deref().or_else(|| self.variables.get(BASE_URL_VARIABLE))
     }
+}
 
+impl SettingsSnapshot<'_> {
     /// The name of the model that was chosen with the last login, unless it is the default endpoint's own or
     /// another server is named.
-    pub(super) fn login_model(&self, logins: &Logins) -> Option<String> {
-        let is_other = self.process_base_url().is_some() || self.is_set_by_client();
-        let last = logins.last().filter(|_| !is_other)?;
+    pub(super) fn login_model(&self) -> Option<String> {
+        let is_other = self.config.process_base_url().is_some() || self.is_set_by_client();
+        let last = self.logins.last().filter(|_| !is_other)?;
         if last.is_default_endpoint() { None } else { last.full_model_name() }
     }
 
     /// The models that were chosen with logins, as far as they can be used, the last one first.
     pub(super) fn login_models(&self) -> Vec<String> {
-        let logins = self.logins();
-        let default = self.endpoint_login(&logins);
-        let reachable = logins
+        let default = self.endpoint_login();
+        let reachable = self
+            .logins
             .all()
             .iter()
             .rev()
@@ -38,36 +41,38 @@ impl Config {
 
     /// The login for the endpoint without a name. If the environment or a flag defines the endpoint, that is
     /// a login for the very same server, because a key is sent only to the server that it was given for.
-    pub(super) fn endpoint_login<'a>(&self, logins: &'a Logins) -> Option<&'a StoredLogin> {
+    pub(super) fn endpoint_login(&self) -> Option<&StoredLogin> {
         if self.is_set_by_client() {
             return None;
         }
-        let has_key = self.variables.keys.contains_key(OPENAI_KEY_VARIABLE);
-        match self.process_base_url().or_else(|| has_key.then_some(OPENAI_BASE_URL)) {
-            Some(base_url) => logins.for_server(base_url),
-            None => logins.default_endpoint(),
+        let has_key = self.config.variables.keys.contains_key(OPENAI_KEY_VARIABLE);
+        match self.config.process_base_url().or_else(|| has_key.then_some(OPENAI_BASE_URL)) {
+            Some(base_url) => self.logins.for_server(base_url),
+            None => self.logins.default_endpoint(),
         }
     }
 
     /// The endpoint without a name.
-    pub(super) fn default_endpoint(&self, logins: &Logins) -> Option<DefaultEndpoint> {
+    pub(super) fn default_endpoint(&self) -> Option<DefaultEndpoint> {
         if self.is_set_by_client() {
             return self.client_endpoint();
         }
-        let login = self.endpoint_login(logins);
-        let variable = self.variables.keys.get(OPENAI_KEY_VARIABLE).map(|secret| ProviderKey {
+        let login = self.endpoint_login();
+        let in_variable = self.config.variables.keys.get(OPENAI_KEY_VARIABLE);
+        let variable = in_variable.map(|secret| ProviderKey {
             secret: secret.clone(),
             origin: KeyOrigin::Variable(OPENAI_KEY_VARIABLE.to_owned()),
         });
         let stored = login.and_then(|login| login.key.as_deref()).map(|key| ProviderKey {
             secret: key.into(),
-            origin: KeyOrigin::Login(Logins::path(&self.paths)),
+            origin: KeyOrigin::Login(Logins::path(&self.config.paths)),
         });
         let key = variable.or(stored);
-        if key.is_none() && login.is_none() && self.process_base_url().is_none() {
+        if key.is_none() && login.is_none() && self.config.process_base_url().is_none() {
             return None;
         }
         let base_url = self
+            .config
             .process_base_url()
             .or(login.and_then(StoredLogin::server))
             .unwrap_or(OPENAI_BASE_URL)
@@ -85,14 +90,12 @@ impl Config {
     }
 
     /// The well-known providers for which there is a key, with its place.
-    pub(crate) fn keys_of_well_known_providers(
-        &self,
-        logins: &Logins,
-    ) -> Vec<(&'static str, String)> {
+    pub(crate) fn keys_of_well_known_providers(&self) -> Vec<(&'static str, String)> {
+        let keys = &self.config.variables.keys;
         let found = PRESETS.iter().filter_map(|known| {
-            let variable = known.key_env.filter(|name| self.variables.keys.contains_key(*name));
-            let place =
-                variable.or_else(|| logins.provider_key(known.name).map(|_| "stored login"))?;
+            let variable = known.key_env.filter(|name| keys.contains_key(*name));
+            let place = variable
+                .or_else(|| self.logins.provider_key(known.name).map(|_| "stored login"))?;
             Some((known.name, place.to_owned()))
         });
         found.collect()
@@ -115,7 +118,7 @@ impl Config {
         let is_same_model = login.model.is_none() || login.model == endpoint.model;
         if !is_same_server && endpoint.name.is_some() && endpoint.name == login.provider {
             let url = endpoint.redacted_url();
-            let file = self.file_path();
+            let file = self.config.file_path();
             return format!("{starts}, but at {url}, which {file} names, and without this key.");
         }
         if !is_same_server || !is_same_model {
@@ -134,12 +137,13 @@ impl Config {
 
     /// The sentence with what takes precedence over a login.
     fn preceding(&self, sentence: &str) -> String {
-        let in_file = self.file.load().is_ok_and(|file| file.model.is_some());
+        let variables = &self.config.variables;
+        let in_file = self.file().is_ok_and(|file| file.model.is_some());
         let cause = first_match(&[
-            (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
-            (in_file, &format!("`model` in {}", self.file_path())),
-            (self.variables.base_url.is_some(), "OPENAI_BASE_URL"),
-            (self.variables.keys.contains_key(OPENAI_KEY_VARIABLE), OPENAI_KEY_VARIABLE),
+            (variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
+            (in_file, &format!("`model` in {}", self.config.file_path())),
+            (variables.get(BASE_URL_VARIABLE).is_some(), BASE_URL_VARIABLE),
+            (variables.keys.contains_key(OPENAI_KEY_VARIABLE), OPENAI_KEY_VARIABLE),
         ]);
         if cause == BUILT_IN {
             format!("{sentence}.")
@@ -196,8 +200,8 @@ mod tests {
         let no_key = || StoredLogin { key: None, ..login("openai", Some("gpt-5")) };
         let none = EnvironmentVariables::default;
         let openai_key = || keys(&[(OPENAI_KEY_VARIABLE, "openai")]);
-        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
-        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
+        let url = |url: &str| EnvironmentVariables::of(&[(BASE_URL_VARIABLE, url)]);
+        let model = |name: &str| EnvironmentVariables::of(&[(MODEL_VARIABLE, name)]);
         let table = [
             (vec![deepseek()], none(), "deepseek/chat with deepseek's"),
             (vec![mine(), deepseek()], none(), "deepseek/chat with deepseek's"),
@@ -218,7 +222,7 @@ mod tests {
         ];
         for (logins, variables, expected) in table {
             let (_home, config) = with_logins(variables, &logins, "");
-            let found = match config.provider().unwrap() {
+            let found = match config.snapshot().provider().unwrap() {
                 Provider::Endpoint(it) => {
                     let key = it.key.as_ref().map_or("no key", |key| key.secret.expose());
                     format!("{} with {key}", it.full_name().unwrap_or("none".to_owned()))
@@ -238,14 +242,14 @@ mod tests {
             login("deepseek", Some("chat")),
         ];
         let (_home, config) = with_logins(EnvironmentVariables::default(), &logins, "");
-        assert_eq!(config.offered_models(), ["deepseek/chat", "m", "groq/g"]);
+        assert_eq!(config.snapshot().offered_models(), ["deepseek/chat", "m", "groq/g"]);
     }
 
     #[test]
     fn a_login_says_what_is_in_force_and_what_takes_precedence() {
         let none = EnvironmentVariables::default;
-        let model = |name: &str| EnvironmentVariables { model: Some(name.to_owned()), ..none() };
-        let url = |url: &str| EnvironmentVariables { base_url: Some(url.to_owned()), ..none() };
+        let model = |name: &str| EnvironmentVariables::of(&[(MODEL_VARIABLE, name)]);
+        let url = |url: &str| EnvironmentVariables::of(&[(BASE_URL_VARIABLE, url)]);
         let deepseek = || login("deepseek", Some("chat"));
         let table = [
             (deepseek(), none(), "", "turnwright now starts with deepseek/chat."),
@@ -301,7 +305,7 @@ mod tests {
         ];
         for (login, variables, file, expected) in table {
             let (_home, config) = with_logins(variables, std::slice::from_ref(&login), file);
-            let effect = config.effect_of(&login).replace(&config.file_path(), "CONFIG");
+            let effect = config.snapshot().effect_of(&login).replace(&config.file_path(), "CONFIG");
             assert_eq!(effect, expected, "{login:?} {file}");
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::presets::{is_openai_url, preset};
 use super::provider::pasted_base_url;
-use super::{ConfigError, OPENAI_PROVIDER, Paths, one_reading};
+use super::{ConfigError, OPENAI_PROVIDER, Paths};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
@@ -118,7 +118,7 @@ impl Logins {
                 path.display()
             ))
         };
-        let text = match one_reading::read(&path, MAX_FILE_BYTES) {
+        let text = match private_file::read(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
             text => text
                 .map_err(|error| unusable(format!("cannot be read ({})", io_error_text(&error))))?,

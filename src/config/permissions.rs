@@ -2,35 +2,47 @@
 
 use serde::Deserialize;
 
-/// `[permissions]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct PermissionSection {
-    /// Patterns of calls that run without a question.
-    pub allow: Vec<String>,
-    /// Patterns of calls that always need approval.
-    pub ask: Vec<String>,
-    /// Patterns of calls that are refused.
-    pub deny: Vec<String>,
-    /// Rules with examples.
-    pub rule: Vec<RuleEntry>,
+use super::table::settings;
+
+settings! {
+    /// `[permissions]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub(crate) section PermissionSection {
+        pub allow: Vec<String> {
+            default: [],
+            examples: [["exec(cargo test)", "fetch(domain:docs.rs)"]],
+        }
+            "Patterns of calls that run without a question.";
+        pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] }
+            "Patterns of calls that always need your approval.";
+        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } "Patterns of calls that are refused.";
+        pub rule: Vec<RuleEntry> {
+            examples: [[{
+                "effect": "allow",
+                "when": "exec(npm run build)",
+                "match": ["npm run build"],
+                "not": ["npm publish"],
+                "why": "it is harmless"
+            }]],
+        }
+            "Rules with examples, which are checked whenever the file is read.";
+    }
 }
 
-/// `[[permissions.rule]]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct RuleEntry {
-    /// `allow`, `ask` or `deny`.
-    pub effect: String,
-    /// The pattern.
-    pub when: String,
-    /// Examples that the pattern must match.
-    #[serde(rename = "match")]
-    pub matches: Vec<String>,
-    /// Examples that the pattern must not match.
-    pub not: Vec<String>,
-    /// The author's reason.
-    pub why: Option<String>,
+settings! {
+    /// `[[permissions.rule]]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub(crate) section RuleEntry {
+        pub effect: String { words: ["allow", "ask", "deny"], required: true }
+            "What happens to a call that the pattern matches.";
+        pub when: String { required: true } "The pattern of calls.";
+        #[serde(rename = "match")]
+        pub matches: Vec<String> { key: "match" } "Commands, paths or hosts that the pattern must match.";
+        pub not: Vec<String> {} "Commands, paths or hosts that the pattern must not match.";
+        pub why: Option<String> {} "The reason of the rule, which is shown with its decisions.";
+    }
 }
 
 impl PermissionSection {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use url::{Host, Url};
 
 use super::key::ProviderKey;
+use super::table::settings;
 use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -123,13 +124,14 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Prices in US dollars per million tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-pub(crate) struct Price {
-    pub input: f64,
-    /// Input that was in the provider's cache; the same as `input` if not set.
-    pub cached: Option<f64>,
-    pub output: f64,
+settings! {
+    /// Prices in US dollars per million tokens. Without one of its own, cached input costs as much as other input.
+    #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+    pub(crate) section Price {
+        pub input: f64 { required: true } "US dollars per million input tokens.";
+        pub cached: Option<f64> {} "US dollars per million input tokens from the provider's cache.";
+        pub output: f64 { required: true } "US dollars per million output tokens.";
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE};
+use super::file::ConfigFile;
 use super::{
-    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, UserFile,
+    Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, SettingsSnapshot,
+    UserFile,
 };
 use turnwright_types::private_file;
 use turnwright_types::redact;
@@ -27,31 +30,29 @@ const LOGIN: &str = "config/login.json";
 impl Config {
     /// The file that `TURNWRIGHT_RECORD` names.
     pub(crate) fn record_path(&self) -> Option<PathBuf> {
-        self.variables.record.as_ref().map(PathBuf::from)
+        self.variables.get(RECORD_VARIABLE).map(PathBuf::from)
     }
+}
 
+impl SettingsSnapshot<'_> {
     /// The settings that a replay needs. Blocks.
     pub(crate) fn recorded_facts(&self) -> Value {
-        let variables = &self.variables;
+        let Config { paths, flags, variables, .. } = self.config;
         let keys: Vec<_> = variables.keys.keys().collect();
-        let limits: Vec<_> =
-            self.flags.limits.iter().map(|limit| json!([limit.0, limit.1])).collect();
+        let settings: Map<_, _> = recorded_variables()
+            .map(|name| (name.to_owned(), json!(variables.get(name))))
+            .collect();
+        let limits: Vec<_> = flags.limits.iter().map(|limit| json!([limit.0, limit.1])).collect();
         json!({
-            "variables": {
-                "OPENAI_BASE_URL": variables.base_url,
-                "TURNWRIGHT_MODEL": variables.model,
-                "TURNWRIGHT_MODE": variables.mode,
-                "TURNWRIGHT_MAX_TURN_REQUESTS": variables.max_turn_requests,
-                "TURNWRIGHT_CONTEXT_WINDOW": variables.context_window,
-            },
+            "variables": settings,
             "flags": {
-                "model": self.flags.model, "base_url": self.flags.base_url, "limits": limits,
+                "model": flags.model, "base_url": flags.base_url, "limits": limits,
             },
             "keys": keys,
-            "folders": { "config": self.paths.config, "state": self.paths.state },
+            "folders": { "config": paths.config, "state": paths.state },
             "files": {
-                SETTINGS: replayable_settings(&read_redacted(self.user_file_path())),
-                LOGIN: read_redacted(&Logins::path(&self.paths)),
+                SETTINGS: replayable_settings(&read_redacted(self.config.user_file_path())),
+                LOGIN: read_redacted(&Logins::path(paths)),
             },
             "profile": self.recorded_profile(),
         })
@@ -62,10 +63,12 @@ impl Config {
         let Ok(Provider::Endpoint(endpoint)) = self.provider() else { return None };
         let base_url = endpoint.base_url.clone();
         let model = endpoint.model.clone()?;
-        let learned = ModelProfiles::new(&self.paths).load(&base_url, &model)?;
+        let learned = ModelProfiles::new(&self.config.paths).load(&base_url, &model)?;
         Some(json!({ "base_url": base_url, "model": model, "learned": learned }))
     }
+}
 
+impl Config {
     /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
     pub(crate) fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);
@@ -85,12 +88,10 @@ impl Config {
         let from = &facts["variables"];
         let variables = EnvironmentVariables {
             keys: keys.map(|name| (name, Secret::from(REPLAY_KEY.to_owned()))).collect(),
-            base_url: owned_text(&from["OPENAI_BASE_URL"]),
-            model: owned_text(&from["TURNWRIGHT_MODEL"]),
-            mode: owned_text(&from["TURNWRIGHT_MODE"]),
-            max_turn_requests: owned_text(&from["TURNWRIGHT_MAX_TURN_REQUESTS"]),
-            context_window: owned_text(&from["TURNWRIGHT_CONTEXT_WINDOW"]),
-            ..EnvironmentVariables::default()
+            settings: recorded_variables()
+                .filter_map(|name| Some((name, owned_text(&from[name])?)))
+                .collect(),
+            inherited: Vec::new(),
         };
         let limits = facts["flags"]["limits"].as_array().into_iter().flatten();
         let flags = Flags {
@@ -102,6 +103,12 @@ impl Config {
         };
         Ok(Config::new(variables, flags, UserFile::find(None, &paths), paths))
     }
+}
+
+/// The variables that decide what a session does.
+fn recorded_variables() -> impl Iterator<Item = &'static str> {
+    let of_table = ConfigFile::ROWS.iter().map(|row| row.variable).filter(|name| !name.is_empty());
+    std::iter::once(BASE_URL_VARIABLE).chain(of_table).chain([CONTEXT_WINDOW_VARIABLE])
 }
 
 fn read_redacted(path: &Path) -> String {

@@ -33,11 +33,11 @@ pub(super) fn merge<'a>(
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The errors in the fields at this place of the settings, a sentence each.
-pub(super) fn wrong_fields(place: &str, fields: &Map<String, Value>) -> Vec<String> {
+/// The errors in the fields of the setting with this key, a sentence each.
+pub(super) fn wrong_fields(key: &str, fields: &Map<String, Value>) -> Vec<String> {
     let wrong = fields.keys().filter_map(|name| {
         let why = reserved(name)?;
-        Some(format!("`{place}.request` contains `{name}`, which the agent sets itself: {why}"))
+        Some(format!("`{key}` contains `{name}`, which the agent sets itself: {why}"))
     });
     wrong.collect()
 }
@@ -69,8 +69,8 @@ mod tests {
         let merged = merge([&provider, &model]);
         assert_eq!(Value::from(merged.clone()), json!({ "temperature": 1, "top_p": 0.9 }));
         assert_eq!(describe(&merged), "temperature = 1, top_p = 0.9");
-        assert_eq!(wrong_fields("providers.x", &merged), [""; 0]);
-        let wrong = wrong_fields("providers.x.model.\"m\"", &model);
+        assert_eq!(wrong_fields("providers.x.request", &merged), [""; 0]);
+        let wrong = wrong_fields("providers.x.model.\"m\".request", &model);
         assert_eq!(
             wrong,
             [

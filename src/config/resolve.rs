@@ -39,7 +39,7 @@ pub(super) struct ProviderSources<'a> {
     pub(super) path: &'a Path,
     pub(super) default: Option<DefaultEndpoint>,
     pub(super) keys: &'a BTreeMap<String, Secret>,
-    pub(super) logins: Logins,
+    pub(super) logins: &'a Logins,
     /// The path of the stored logins.
     pub(super) login_path: PathBuf,
     pub(super) read_key_file: Box<KeyFileReader<'a>>,
@@ -515,13 +515,13 @@ mod tests {
     }
 
     fn resolved(requested: &str, keys: &[&str]) -> Result<EndpointSettings, String> {
-        resolved_with(requested, keys, Logins::default(), FILE)
+        resolved_with(requested, keys, &Logins::default(), FILE)
     }
 
     fn resolved_with(
         requested: &str,
         keys: &[&str],
-        logins: Logins,
+        logins: &Logins,
         text: &str,
     ) -> Result<EndpointSettings, String> {
         let keys =
@@ -577,7 +577,7 @@ mod tests {
         ];
         for (section, keys, expected) in table {
             let text = format!("[providers.deepseek]\n{section}");
-            let endpoint = resolved_with("deepseek/m", keys, logins.clone(), &text);
+            let endpoint = resolved_with("deepseek/m", keys, &logins, &text);
             match expected {
                 Ok(key) => assert_eq!(exposed(&endpoint.unwrap()), key, "{section} {keys:?}"),
                 Err(why) => assert!(endpoint.unwrap_err().contains(why), "{section} {keys:?}"),

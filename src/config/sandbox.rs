@@ -6,18 +6,48 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 use turnwright_workspace::exec::{DEFAULT_CACHES, default_memory_limit};
 
-/// `[sandbox]`, as in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(super) struct SandboxSection {
-    pub(super) network: Option<String>,
-    pub(super) read: Option<String>,
-    pub(super) write: Vec<String>,
-    pub(super) caches: Option<Vec<String>>,
-    pub(super) hide: Vec<String>,
-    pub(super) protect: Vec<String>,
-    pub(super) memory_mb: Option<NonZeroU32>,
+use super::table::{SettingType, settings};
+
+settings! {
+    /// `[sandbox]`, as in a file.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub(super) section SandboxSection {
+        pub(super) network: Option<String> => wrong_network {
+            words: (NetworkSetting::ALL.map(NetworkSetting::id)),
+            default: "loopback",
+        }
+            "The network access of commands.",
+            "`loopback` (the default except on macOS: [the network of the \
+             session](permissions.md#working-in-the-sandbox)), `off` or `on`";
+        pub(super) read: Option<String> => wrong_read { words: READS, default: "all" }
+            "What commands may read: all, or strict for the project, the system, `write` and `caches`.",
+            "`all` (default) or `strict`: only the project, the system and the paths in `write` and `caches`";
+        pub(super) write: Vec<String> => wrong_paths { default: [], examples: [["/data"]] }
+            "Writable files and folders besides the project; each begins with / or ~/.",
+            "writable files and folders besides the project, absolute or with `~/`";
+        pub(super) caches: Option<Vec<String>> => wrong_paths {
+            examples: [["~/.cargo/registry", "~/.npm", "~/.cache"]],
+        }
+            "Caches of package managers, writable for this project only; the usual ones if not set.",
+            "caches of package managers: commands may change them for this project only; default: those of cargo, \
+             rustup, npm, pnpm, yarn, bun, go, gradle, maven, pip, pipx, uv, poetry, pipenv and gem, `~/.cache`, and \
+             the folders into which these install programs for you, such as `~/.local/bin`";
+        pub(super) hide: Vec<String> => wrong_paths { default: [], examples: [["~/.ssh"]] }
+            "Unreadable files and folders; each begins with / or ~/.",
+            "unreadable files and folders";
+        pub(super) protect: Vec<String> => wrong_protected { default: [], examples: [["deploy"]] }
+            "Read-only paths in the project, relative to it; no patterns.",
+            "read-only paths in the project, relative to it; patterns are not supported";
+        pub(super) memory_mb: Option<NonZeroU32> { examples: [8000] }
+            "How much memory a command may hold, in MiB; three quarters of the machine's if not set.",
+            "a command or local MCP server that holds more memory than this, in MiB, is stopped (Linux); default: \
+             three quarters of the memory of the machine or container";
+    }
 }
+
+/// The values of `read`.
+const READS: [&str; 2] = ["all", "strict"];
 
 /// The network access of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,43 +140,45 @@ impl SandboxSection {
         NetworkSetting::parse(self.network.as_deref()?)
     }
 
-    /// Warnings about values that have no effect. Only a project may have relative paths, which start in it.
-    pub(super) fn warnings(&self, is_project: bool) -> Vec<String> {
-        let mut notes = Vec::new();
-        if let Some(word) = self.network.as_ref().filter(|_| self.network().is_none()) {
-            let word = word.escape_debug();
-            notes.push(format!("`sandbox.network` is `{word}`, expected off, loopback or on"));
-        }
-        let read = self.read.as_ref().filter(|word| !["all", "strict"].contains(&word.as_str()));
-        if let Some(word) = read {
-            let word = word.escape_debug();
-            notes.push(format!("`sandbox.read` is `{word}`, expected all or strict"));
-        }
-        let caches = self.caches.as_deref().unwrap_or_default();
-        for (key, all) in
-            [("write", self.write.as_slice()), ("caches", caches), ("hide", &self.hide)]
-        {
-            for path in all.iter().filter(|path| !is_project && !starts_at_root_or_home(path)) {
-                let path = path.escape_debug();
-                notes.push(format!(
-                    "`sandbox.{key}` contains `{path}`, which must start with / or ~/"
-                ));
-            }
-        }
-        for path in self.protect.iter().filter(|path| !is_relative_path(path)) {
-            let path = path.escape_debug();
-            notes.push(format!(
-                "`sandbox.protect` contains `{path}`, which must be a path inside the project"
-            ));
-        }
-        for path in self.protect.iter().filter(|path| is_relative_path(path) && is_pattern(path)) {
-            let path = path.escape_debug();
-            notes.push(format!(
-                "`sandbox.protect` contains `{path}`, which protects only a file of this name: write paths, not patterns"
-            ));
-        }
-        notes
+    /// The errors in the section of a project's file, whose paths may be relative to it.
+    pub(super) fn wrong_in_project(&self) -> Vec<String> {
+        let others =
+            SandboxSection { write: Vec::new(), caches: None, hide: Vec::new(), ..self.clone() };
+        others.wrong_values("sandbox")
     }
+}
+
+fn wrong_network(key: &str, word: &str) -> Option<String> {
+    let word = NetworkSetting::parse(word).is_none().then(|| word.escape_debug())?;
+    Some(format!("`{key}` is `{word}`, expected off, loopback or on"))
+}
+
+fn wrong_read(key: &str, word: &str) -> Option<String> {
+    let word = (!READS.contains(&word)).then(|| word.escape_debug())?;
+    Some(format!("`{key}` is `{word}`, expected all or strict"))
+}
+
+fn wrong_paths(key: &str, paths: &[String]) -> Vec<String> {
+    let wrong = paths.iter().filter(|path| !starts_at_root_or_home(path)).map(|path| {
+        let path = path.escape_debug();
+        format!("`{key}` contains `{path}`, which must start with / or ~/")
+    });
+    wrong.collect()
+}
+
+fn wrong_protected(key: &str, paths: &[String]) -> Vec<String> {
+    let outside = paths.iter().filter(|path| !is_relative_path(path)).map(|path| {
+        let path = path.escape_debug();
+        format!("`{key}` contains `{path}`, which must be a path inside the project")
+    });
+    let patterns = paths.iter().filter(|path| is_relative_path(path) && is_pattern(path));
+    let useless = patterns.map(|path| {
+        let path = path.escape_debug();
+        format!(
+            "`{key}` contains `{path}`, which protects only a file of this name: write paths, not patterns"
+        )
+    });
+    outside.chain(useless).collect()
 }
 
 impl SandboxSettings {
@@ -268,9 +300,11 @@ mod tests {
                 memory_mb: None,
             }
         );
-        assert_eq!(written.warnings(false).len(), 5, "{:?}", written.warnings(false));
+        let problems = written.wrong_values("sandbox");
+        assert_eq!(problems.len(), 5, "{problems:?}");
+        assert_eq!(written.wrong_in_project().len(), 3);
         let wrong = section("network = 'maybe'\nread = 'some'");
-        assert_eq!(wrong.warnings(false).len(), 2);
+        assert_eq!(wrong.wrong_values("sandbox").len(), 2);
         assert_eq!(
             wrong.settings(None),
             SandboxSettings::default(),
@@ -293,8 +327,8 @@ mod tests {
             ("~x", false),
         ] {
             let written = section(&format!("protect = ['{path}']"));
-            let warnings = written.warnings(false);
-            assert_eq!(!warnings.is_empty(), expected, "{path}: {warnings:?}");
+            let wrong = written.wrong_values("sandbox");
+            assert_eq!(!wrong.is_empty(), expected, "{path}: {wrong:?}");
             assert_eq!(written.settings(None).protect, [path], "a file may have this name");
         }
     }

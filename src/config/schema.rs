@@ -1,18 +1,75 @@
 //! The JSON Schema of the settings file: the key, type, allowed words, default and description of each
-//! setting. Editors complete and check the file with it; `config init` and `config set` are based on it.
+//! setting, as the table has them. Editors complete and check the file with it; `config init` and `config set` are
+//! based on it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toml_edit::Value as TomlValue;
 
 use super::document::string_text;
+use super::file::ConfigFile;
+use super::table::SettingType;
+
+/// The most columns of a line of the schema.
+const MAX_COLUMNS: usize = 100;
 
 /// The schema, as it is printed.
-pub(crate) const SETTINGS_SCHEMA: &str = include_str!("../../docs/config.schema.json");
+pub(crate) fn settings_schema() -> String {
+    text_of(&root(), 0, 0) + "\n"
+}
 
 /// The schema of all settings.
 pub(super) fn root() -> Value {
-    // A test reads it.
-    serde_json::from_str(SETTINGS_SCHEMA).unwrap_or_default()
+    let mut schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Settings of turnwright (config.toml)",
+    });
+    if let Value::Object(members) = &mut schema {
+        members.extend(ConfigFile::schema());
+    }
+    schema
+}
+
+/// JSON for people, behind so many columns of a line. What has a description is on several lines, and so is what does
+/// not fit.
+fn text_of(value: &Value, depth: usize, columns: usize) -> String {
+    let line = one_line(value);
+    if value.get("description").is_none() && columns + line.chars().count() < MAX_COLUMNS {
+        return line;
+    }
+    let indent = "  ".repeat(depth + 1);
+    let end = "  ".repeat(depth);
+    match value {
+        Value::Object(members) => {
+            let lines = members.iter().map(|(key, member)| {
+                let head = format!("{indent}{}: ", Value::from(key.as_str()));
+                let used = head.chars().count();
+                head + &text_of(member, depth + 1, used)
+            });
+            format!("{{\n{}\n{end}}}", lines.collect::<Vec<_>>().join(",\n"))
+        }
+        Value::Array(items) => {
+            let lines = items.iter().map(|item| {
+                format!("{indent}{}", text_of(item, depth + 1, indent.chars().count()))
+            });
+            format!("[\n{}\n{end}]", lines.collect::<Vec<_>>().join(",\n"))
+        }
+        _ => line,
+    }
+}
+
+fn one_line(value: &Value) -> String {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            let members = members.iter().map(|(key, member)| {
+                format!("{}: {}", Value::from(key.as_str()), one_line(member))
+            });
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(one_line).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
 }
 
 /// A setting that does not exist.
@@ -113,171 +170,177 @@ fn fits(node: &Value, value: &TomlValue) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fmt;
+    use std::collections::BTreeMap;
 
-    use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
-    use serde_json::{Value, json};
+    use expect_test::expect_file;
 
     use super::*;
     use crate::config::file::{
-        AcpSection, AgentSection, ConfigFile, ModelSection, ModelsSection, NamedModelSection,
-        ProviderSection, WebSection,
+        AcpSection, AgentSection, ModelSection, ModelsSection, NamedModelSection, ProviderSection,
+        WebSection,
     };
     use crate::config::limits::LimitsSection;
-    use crate::config::permissions::{PermissionSection, RuleEntry};
-    use crate::config::provider::Price;
     use crate::config::sandbox::SandboxSection;
     use crate::config::servers::ServerSection;
-    use crate::config::{
-        DEFAULT_MAX_TURN_REQUESTS, NetworkSetting, ReasoningEffort, SessionRetention,
-    };
-    use turnwright_policy::permission::Mode;
+    use crate::config::table::Row;
+    use crate::config::{Config, EnvironmentVariables, Flags, Paths, SessionRetention, UserFile};
 
-    fn schema() -> Value {
-        serde_json::from_str(SETTINGS_SCHEMA).unwrap()
+    const MANUAL: &str = include_str!("../../docs/configuration.md");
+
+    /// Run the test with `UPDATE_EXPECT=1` to renew the file.
+    #[test]
+    fn the_schema_is_in_the_manual() {
+        expect_file!["../../docs/config.schema.json"].assert_eq(&settings_schema());
+    }
+
+    /// The tables of the manual, by the mark before each.
+    const TABLES: &[(&str, &[Row])] = &[
+        ("file", ConfigFile::ROWS),
+        ("models", ModelsSection::ROWS),
+        ("models.model", NamedModelSection::ROWS),
+        ("agent", AgentSection::ROWS),
+        ("acp", AcpSection::ROWS),
+        ("web", WebSection::ROWS),
+        ("providers", ProviderSection::ROWS),
+        ("providers.model", ModelSection::ROWS),
+        ("sandbox", SandboxSection::ROWS),
+        ("mcp.servers", ServerSection::ROWS),
+        ("sessions", SessionRetention::ROWS),
+        ("limits", LimitsSection::ROWS),
+    ];
+
+    /// The type as a person calls it.
+    fn kind(row: &Row) -> &'static str {
+        match row.schema()["type"].as_str() {
+            Some("boolean") => "yes or no",
+            Some("integer" | "number") => "number",
+            Some("array") => "list",
+            Some("object") => "table",
+            _ => "text",
+        }
+    }
+
+    /// The rows that have a meaning, as a table of the manual.
+    fn table(rows: &[Row]) -> String {
+        let rows: Vec<_> = rows.iter().filter(|row| !row.manual.is_empty()).collect();
+        let is_elsewhere = rows.iter().any(|row| !row.variable.is_empty());
+        let [name, rule] = if is_elsewhere { [" flag, variable |", "---|"] } else { [""; 2] };
+        let mut table = format!("| key | type |{name} meaning |\n|---|---|{rule}---|\n");
+        for row in rows {
+            let names = [row.flag, row.variable].map(|name| format!("`{name}`"));
+            let named = names.iter().filter(|name| *name != "``").map(String::as_str);
+            let named = named.collect::<Vec<_>>().join(", ");
+            let elsewhere = match (is_elsewhere, named.as_str()) {
+                (false, _) => String::new(),
+                (true, "") => " |".to_owned(),
+                (true, named) => format!(" {named} |"),
+            };
+            let line = format!("| `{}` | {} |{elsewhere} {} |\n", row.key, kind(row), row.manual);
+            table.push_str(&line);
+        }
+        table
+    }
+
+    /// The lines about the variables of the table, and whatever else was there.
+    fn variables(old: &str) -> String {
+        let rows = ConfigFile::ROWS.iter().filter(|row| !row.variable.is_empty());
+        let mut new: BTreeMap<&str, String> = rows
+            .map(|row| (row.variable, format!("| `{}` | {} |\n", row.variable, row.manual)))
+            .collect();
+        let mut renewed = String::new();
+        for line in old.lines() {
+            let name = line.split('`').nth(1).unwrap_or_default();
+            renewed += &new.remove(name).unwrap_or_else(|| format!("{line}\n"));
+        }
+        renewed + &new.into_values().collect::<String>()
+    }
+
+    /// Run the test with `UPDATE_EXPECT=1` to renew the tables.
+    #[test]
+    fn the_manual_has_the_table() {
+        let mut renewed = String::new();
+        let mut seen = Vec::new();
+        for (at, part) in MANUAL.split("<!-- settings: ").enumerate() {
+            if at == 0 {
+                renewed.push_str(part);
+                continue;
+            }
+            let (name, rest) = part.split_once(" -->\n\n").unwrap();
+            let lines = rest.split_inclusive('\n').take_while(|line| line.starts_with('|'));
+            let (old, after) = rest.split_at(lines.map(str::len).sum());
+            let rows = TABLES.iter().find(|table| table.0 == name);
+            let new = rows.map_or_else(|| variables(old), |rows| table(rows.1));
+            renewed.push_str(&format!("<!-- settings: {name} -->\n\n{new}{after}"));
+            seen.push(name);
+        }
+        let expected = std::iter::once("variables").chain(TABLES.iter().map(|table| table.0));
+        let missing: Vec<_> = expected.filter(|name| !seen.contains(name)).collect();
+        assert_eq!(missing, [""; 0], "docs/configuration.md has no table for these");
+        expect_file!["../../docs/configuration.md"].assert_eq(&renewed);
+    }
+
+    /// The section that a setting is, or that its entries are.
+    fn section(setting: &Value) -> Option<&Value> {
+        let inner = [setting, &setting["items"], &setting["additionalProperties"]];
+        inner.into_iter().find(|node| node["properties"].is_object())
+    }
+
+    /// All settings and sections, each with its key.
+    fn settings<'a>(node: &'a Value, found: &mut Vec<(&'a str, &'a Value)>) {
+        for (key, setting) in node["properties"].as_object().into_iter().flatten() {
+            found.push((key.as_str(), setting));
+            if let Some(section) = section(setting) {
+                settings(section, found);
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_is_described_by_one_sentence_and_is_in_the_manual() {
+        let schema = root();
+        let mut found = Vec::new();
+        settings(&schema, &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        for (key, setting) in found {
+            let description = setting["description"].as_str().unwrap();
+            assert!(description.ends_with('.') && !description.contains(". "), "{key}");
+            // The manual has sections as headers.
+            let is_section = section(setting).is_some() || key == "checks";
+            assert!(MANUAL.contains(&format!("`{key}`")) || is_section, "{key}");
+        }
+    }
+
+    /// These defaults are in the table, and once more where the value is used.
+    #[test]
+    fn defaults_are_in_force_without_a_file() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let variables = EnvironmentVariables::default();
+        let file = UserFile::at_default_path(&paths);
+        let config = Config::new(variables, Flags::default(), file, paths);
+        let settings = config.snapshot();
+        let schema = root();
+        for (place, value) in [
+            ("/properties/list_models", json!(settings.list_models())),
+            ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
+            ("/properties/limits/properties/stop_loops", json!(settings.limits().stop_loops)),
+        ] {
+            assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
+        }
     }
 
     /// Nothing if the value is valid, else what is wrong with it.
     fn errors(value: &Value) -> Vec<String> {
-        let validator = jsonschema::draft7::new(&schema()).unwrap();
+        let validator = jsonschema::draft7::new(&root()).unwrap();
         validator
             .iter_errors(value)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect()
     }
 
-    /// The fields of the struct that a reader asks for. It is an error, so that nothing has to be read.
-    #[derive(Debug)]
-    struct Fields(&'static [&'static str]);
-
-    impl fmt::Display for Fields {
-        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(formatter, "{:?}", self.0)
-        }
-    }
-
-    impl std::error::Error for Fields {}
-
-    impl Error for Fields {
-        fn custom<T: fmt::Display>(_: T) -> Fields {
-            Fields(&[])
-        }
-    }
-
-    struct FieldReader;
-
-    impl<'de> Deserializer<'de> for FieldReader {
-        type Error = Fields;
-
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Fields> {
-            Err(Fields(&[]))
-        }
-
-        fn deserialize_struct<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            fields: &'static [&'static str],
-            _: V,
-        ) -> Result<V::Value, Fields> {
-            Err(Fields(fields))
-        }
-
-        serde::forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit
-            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
-        }
-    }
-
-    fn keys<T: DeserializeOwned>() -> &'static [&'static str] {
-        T::deserialize(FieldReader).err().unwrap().0
-    }
-
-    const PROVIDER: &str = "/properties/providers/additionalProperties";
-    const MODEL: &str =
-        "/properties/providers/additionalProperties/properties/model/additionalProperties";
-    const SERVER: &str = "/properties/mcp/properties/servers/additionalProperties";
-
-    #[test]
-    fn the_schema_has_exactly_the_known_settings() {
-        let schema = schema();
-        let price = format!("{MODEL}/properties/price");
-        for (place, known) in [
-            ("", keys::<ConfigFile>()),
-            ("/properties/models", keys::<ModelsSection>()),
-            (
-                "/properties/models/properties/model/additionalProperties",
-                keys::<NamedModelSection>(),
-            ),
-            ("/properties/agent", keys::<AgentSection>()),
-            ("/properties/web", keys::<WebSection>()),
-            ("/properties/acp", keys::<AcpSection>()),
-            ("/properties/sessions", keys::<SessionRetention>()),
-            ("/properties/limits", keys::<LimitsSection>()),
-            ("/properties/permissions", keys::<PermissionSection>()),
-            ("/properties/permissions/properties/rule/items", keys::<RuleEntry>()),
-            ("/properties/sandbox", keys::<SandboxSection>()),
-            (PROVIDER, keys::<ProviderSection>()),
-            (MODEL, keys::<ModelSection>()),
-            (&price, keys::<Price>()),
-            ("/properties/mcp", &["wait_seconds", "servers"]),
-            (SERVER, keys::<ServerSection>()),
-        ] {
-            let node = schema.pointer(place).unwrap();
-            assert_eq!(node["additionalProperties"], json!(false), "{place}");
-            let described = node["properties"].as_object().unwrap();
-            for (key, setting) in described {
-                let description = setting["description"].as_str().unwrap();
-                assert!(description.ends_with('.') && !description.contains(". "), "{key}");
-            }
-            let described: BTreeSet<_> = described.keys().map(String::as_str).collect();
-            // Both are known only to be refused.
-            let known = known.iter().copied().filter(|key| !["key", "api_key"].contains(key));
-            assert_eq!(described, known.collect(), "{place}");
-            let manual = include_str!("../../docs/configuration.md");
-            for key in described {
-                let is_section = schema.pointer(&format!("/properties/{key}/properties")).is_some();
-                let is_named = is_section || MAPS.contains(&key);
-                assert!(manual.contains(&format!("`{key}`")) || is_named, "{key}");
-            }
-        }
-    }
-
-    /// Tables whose entries the user names, and lists of tables. The manual has them as headers.
-    const MAPS: &[&str] = &["providers", "model", "checks", "rule", "servers"];
-
-    #[test]
-    fn words_and_defaults_are_those_of_the_program() {
-        let schema = schema();
-        let network = [NetworkSetting::Off, NetworkSetting::Loopback, NetworkSetting::On];
-        for (place, words) in [
-            ("/properties/mode", Mode::ALL.map(Mode::id).to_vec()),
-            ("/properties/effort", ReasoningEffort::ALL.map(ReasoningEffort::id).to_vec()),
-            ("/properties/sandbox/properties/network", network.map(NetworkSetting::id).to_vec()),
-        ] {
-            assert_eq!(schema.pointer(place).unwrap()["enum"], json!(words), "{place}");
-        }
-        let sessions = SessionRetention::default();
-        for (place, value) in [
-            ("/properties/mode", json!(Mode::default().id())),
-            ("/properties/effort", json!(ReasoningEffort::default().id())),
-            ("/properties/max_turn_requests", json!(DEFAULT_MAX_TURN_REQUESTS)),
-            (
-                "/properties/models/properties/assumed_window",
-                json!(turnwright_llm::DEFAULT_ASSUMED_WINDOW),
-            ),
-            ("/properties/sessions/properties/keep_days", json!(sessions.keep_days)),
-            ("/properties/sessions/properties/max_size", json!(sessions.max_size)),
-            ("/properties/sandbox/properties/network", json!(NetworkSetting::default().id())),
-        ] {
-            assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
-        }
-    }
-
     #[test]
     fn the_examples_of_the_manual_are_valid_and_mistakes_are_not() {
-        let manual = include_str!("../../docs/configuration.md");
-        for example in manual.split("```toml\n").skip(1) {
+        for example in MANUAL.split("```toml\n").skip(1) {
             let text = example.split("```").next().unwrap();
             let value: Value = toml_edit::de::from_str(text).unwrap();
             assert_eq!(errors(&value), Vec::<String>::new(), "{text}");
@@ -312,7 +375,7 @@ mod tests {
 
     #[test]
     fn defaults_and_examples_are_valid() {
-        let schema = schema();
+        let schema = root();
         let mut found = Vec::new();
         samples(&schema, &mut found);
         assert!(found.len() > 30, "{found:?}");

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::file::{keys_of, unknown_setting};
 use super::sandbox;
+use super::table::{Row, SchemaNode, SettingType, section_schema, settings};
 use turnwright_mcp::ServerTransport;
 use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::redact;
@@ -39,48 +40,116 @@ impl std::fmt::Debug for McpSection {
     }
 }
 
-/// `[mcp.servers.NAME]`.
-#[derive(Clone, Deserialize)]
-#[serde(default)]
-pub(super) struct ServerSection {
-    command: Option<String>,
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-    url: Option<String>,
-    headers: BTreeMap<String, String>,
-    enabled: bool,
-    shared: bool,
-    start_seconds: Option<NonZeroU32>,
-    call_seconds: Option<NonZeroU32>,
-    most_seconds: Option<NonZeroU32>,
-    tools: Option<Vec<String>>,
-    without_tools: Vec<String>,
-    sandbox: bool,
-    network: bool,
-    write: Vec<String>,
-    read: Vec<String>,
+/// Its entries are read one by one, so that a wrong one does not make the file unusable.
+impl SettingType for McpSection {
+    type Plain = McpSection;
+
+    fn plain(&self) -> Option<&McpSection> {
+        Some(self)
+    }
+
+    fn schema() -> SchemaNode {
+        section_schema(MCP_ROWS)
+    }
 }
 
-impl Default for ServerSection {
-    fn default() -> ServerSection {
-        ServerSection {
-            command: None,
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            url: None,
-            headers: BTreeMap::new(),
-            enabled: true,
-            shared: true,
-            start_seconds: None,
-            call_seconds: None,
-            most_seconds: None,
-            tools: None,
-            without_tools: Vec::new(),
-            sandbox: true,
-            network: true,
-            write: Vec::new(),
-            read: Vec::new(),
-        }
+const MCP_ROWS: &[Row] = &[
+    Row {
+        default: || json!(DEFAULT_STARTUP_WAIT.as_secs()),
+        ..Row::new(
+            "wait_seconds",
+            "How long the first prompt of a session waits for its servers; 0 for not at all.",
+            u32::schema,
+        )
+    },
+    Row {
+        examples: || {
+            json!([{
+                "notes": {
+                    "command": "notes-server",
+                    "args": ["--all"],
+                    "env": { "NOTES_TOKEN": "${NOTES_TOKEN}" },
+                    "enabled": true,
+                    "shared": true,
+                    "start_seconds": 30,
+                    "call_seconds": 120,
+                    "most_seconds": 1800,
+                    "tools": ["read_*", "search"],
+                    "without_tools": [],
+                    "sandbox": true,
+                    "network": true,
+                    "write": [],
+                    "read": []
+                },
+                "web": {
+                    "url": "https://example.com/mcp",
+                    "headers": { "Authorization": "Bearer ${WEB_TOKEN}" }
+                }
+            }])
+        },
+        ..Row::new(
+            "servers",
+            "Servers by name: a program with `command`, or an HTTP server with `url`.",
+            BTreeMap::<String, ServerSection>::schema,
+        )
+    },
+];
+
+settings! {
+    /// `[mcp.servers.NAME]`.
+    #[derive(Clone, Deserialize)]
+    #[serde(default)]
+    pub(super) section ServerSection {
+        command: Option<String> {}
+            "The program; ${NAME} stands for the value of an environment variable here and below.",
+            "the program; `~/` is the home folder";
+        args: Vec<String> {}
+            "Its arguments, which other programs on the machine can read.",
+            "its arguments. Other programs on the machine can read them, so put keys into `env`";
+        env: BTreeMap<String, String> {}
+            "Further environment variables of the program.",
+            "additional environment variables";
+        url: Option<String> {}
+            "The URL of an HTTP server, instead of `command`.",
+            "URL of an HTTP server, instead of `command`";
+        headers: BTreeMap<String, String> {}
+            "Headers of each request to an HTTP server.",
+            "headers for each request";
+        enabled: bool = true {}
+            "Whether the server is used.",
+            "`false` disables the server; `true`";
+        shared: bool = true {}
+            "Whether sessions of the same folder share one process.",
+            "whether sessions in the same folder share one process; `true`";
+        start_seconds: Option<NonZeroU32> { default: 30 }
+            "The most seconds until the server is ready.",
+            "how long it may take to get ready, in seconds; 30, or 180 for programs that may have to download it \
+             first (`npx`, `uvx`, `docker` and the like)";
+        call_seconds: Option<NonZeroU32> { default: 120 }
+            "The most seconds of a call without progress.",
+            "how long a call may go without progress, in seconds; 120";
+        most_seconds: Option<NonZeroU32> { default: 1800 }
+            "The most seconds of a call in total.",
+            "how long a call may take in total, in seconds; 1800";
+        tools: Option<Vec<String>> {}
+            "The only tools to offer; * stands for any characters.",
+            "offer only these tools; `*` matches any characters";
+        without_tools: Vec<String> { default: [] }
+            "Tools that are not offered.",
+            "do not offer these tools";
+        sandbox: bool = true {}
+            "Whether the program runs in the sandbox.",
+            "whether the program runs in the sandbox; `true`";
+        network: bool = true {}
+            "Whether the program has network access in the sandbox.",
+            "whether it has network access there; `true`";
+        write: Vec<String> { default: [] }
+            "Writable paths besides the session's folders and the caches.",
+            "writable paths besides the session's folders and the caches: absolute, with `~/`, or relative to the \
+             session's folder";
+        read: Vec<String> { default: [] }
+            "Readable paths that are hidden from commands.",
+            "paths that are hidden from commands but that the server may read";
     }
 }
 

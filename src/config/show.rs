@@ -4,9 +4,12 @@ use serde::Serialize;
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 use turnwright_types::redact;
 
+use super::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MODEL_VARIABLE};
 use super::file::ConfigFile;
+use super::table::{Row, SettingType, full_key};
 use super::{
-    Config, EndpointSettings, Logins, Provider, SessionRetention, StoredLogin, request_fields,
+    Config, EndpointSettings, Logins, PermissionSection, Provider, SettingsSnapshot, StoredLogin,
+    request_fields,
 };
 
 /// A setting with its effective value.
@@ -32,19 +35,19 @@ impl EffectiveSetting {
 
 pub(super) const BUILT_IN: &str = "built in";
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// All effective settings. The value of an invalid one is the error message.
     pub(crate) fn settings(&self) -> Vec<EffectiveSetting> {
-        let file = match self.file.load() {
+        let file = match self.file() {
             Ok(file) => file,
-            Err(error) => return vec![EffectiveSetting::new("file", &error, self.file_path())],
+            Err(error) => return vec![self.of_file("file", &error)],
         };
-        let mut settings = self.model_settings(&file);
-        settings.extend(self.other_settings(&file));
+        let mut settings = self.model_settings(file);
+        settings.extend(self.other_settings(file));
         for (name, section) in &file.providers {
             // Base URL and key do not depend on the model.
             let model = section.models.first().map_or("-", String::as_str);
-            let named = self.sources(&file).provider(Some(&format!("{name}/{model}")));
+            let named = self.sources(file).provider(Some(&format!("{name}/{model}")));
             let value = match named {
                 Ok(Provider::Endpoint(endpoint)) => {
                     format!("{}, key {}", endpoint.redacted_url(), key_state(&endpoint))
@@ -52,107 +55,82 @@ impl Config {
                 Ok(_) => "nothing".to_owned(),
                 Err(error) => error.to_string(),
             };
-            settings.push(EffectiveSetting::new(
-                &format!("providers.{name}"),
-                &value,
-                self.file_path(),
-            ));
+            settings.push(self.of_file(&format!("providers.{name}"), &value));
         }
         for (place, fields) in file.request_tables().iter().filter(|table| !table.1.is_empty()) {
             let value = request_fields::describe(fields);
-            let key = format!("{place}.request");
-            settings.push(EffectiveSetting::new(&key, &value, self.file_path()));
+            settings.push(self.of_file(&format!("{place}.request"), &value));
         }
-        settings.extend(self.logins().all().iter().map(|login| self.login_setting(login)));
-        if let Some(seconds) = file.mcp.wait() {
-            settings.push(EffectiveSetting::new("mcp.wait_seconds", &seconds, self.file_path()));
-        }
+        settings.extend(self.logins.all().iter().map(|login| self.login_setting(login)));
+        settings.extend(file.mcp.wait().map(|wait| self.of_file("mcp.wait_seconds", &wait)));
         let servers = file.mcp.descriptions().into_iter();
         settings.extend(servers.map(|(name, value)| {
-            let name = format!("mcp.servers.{}", name.escape_debug());
-            EffectiveSetting::new(&name, &value, self.file_path())
+            self.of_file(&format!("mcp.servers.{}", name.escape_debug()), &value)
         }));
         settings
     }
 
+    fn of_file(&self, name: &str, value: &(impl ToString + ?Sized)) -> EffectiveSetting {
+        EffectiveSetting::new(name, value, self.config.file_path())
+    }
+
     fn model_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
+        let model = |name: &str, is_section| {
+            EffectiveSetting::new("model", name, self.model_origin(file, is_section))
+        };
         let endpoint = match self.provider() {
             Ok(Provider::Endpoint(endpoint)) => endpoint,
-            Ok(Provider::Offline) => {
-                return vec![EffectiveSetting::new(
-                    "model",
-                    "offline",
-                    self.model_origin(file, false),
-                )];
-            }
+            Ok(Provider::Offline) => return vec![model("offline", false)],
             Ok(Provider::Unconfigured) => {
-                let named = self.model_without_provider().unwrap_or_else(|| "none".to_owned());
-                return vec![EffectiveSetting::new(
-                    "model",
-                    &named,
-                    self.model_origin(file, false),
-                )];
+                let named = self.model_without_provider();
+                return vec![model(named.as_deref().unwrap_or("none"), false)];
             }
-            Err(error) => {
-                return vec![EffectiveSetting::new("model", &error, self.model_origin(file, true))];
-            }
+            Err(error) => return vec![model(&error.to_string(), true)],
         };
-        let model = endpoint.full_name().unwrap_or_else(|| "none".to_owned());
+        let url = endpoint.redacted_url();
         let mut settings = vec![
-            EffectiveSetting::new(
-                "model",
-                &model,
-                self.model_origin(file, endpoint.name.is_some()),
-            ),
-            EffectiveSetting::new(
-                "base_url",
-                &endpoint.redacted_url(),
-                self.base_url_origin(file, &endpoint),
-            ),
+            model(endpoint.full_name().as_deref().unwrap_or("none"), endpoint.name.is_some()),
+            EffectiveSetting::new("base_url", &url, self.base_url_origin(file, &endpoint)),
             EffectiveSetting::new("key", key_state(&endpoint), key_origin(&endpoint)),
         ];
         if let Some(window) = endpoint.window {
-            let variable = (self.context_window().is_some(), "TURNWRIGHT_CONTEXT_WINDOW");
-            let from = first_match(&[variable, (true, &self.file_path())]);
+            let variable = (self.config.context_window().is_some(), CONTEXT_WINDOW_VARIABLE);
+            let from = first_match(&[variable, (true, &self.config.file_path())]);
             settings.push(EffectiveSetting::new("window", &window, from));
         }
         let assumed = endpoint.assumed_window;
-        let from = first_match(&[(assumed.is_some(), &self.file_path())]);
+        let from = first_match(&[(assumed.is_some(), &self.config.file_path())]);
         let assumed = assumed.unwrap_or(DEFAULT_ASSUMED_WINDOW);
         settings.push(EffectiveSetting::new("models.assumed_window", &assumed, from));
         let silence = endpoint.silence_limit().as_secs();
-        let from = first_match(&[(file.silence_seconds.is_some(), &self.file_path())]);
+        let from = first_match(&[(file.silence_seconds.is_some(), &self.config.file_path())]);
         settings.push(EffectiveSetting::new("silence_seconds", &silence, from));
         settings
     }
 
     fn model_origin(&self, file: &ConfigFile, is_section: bool) -> String {
-        let logins = self.logins();
-        let is_from_login = self.login_model(&logins).is_some()
-            || !is_section
-                && self.endpoint_login(&logins).is_some_and(|login| login.model.is_some());
+        let is_from_login = self.login_model().is_some()
+            || !is_section && self.endpoint_login().is_some_and(|login| login.model.is_some());
         first_match(&[
-            (self.flags.model.is_some(), "--model"),
-            (self.variables.model.is_some(), "TURNWRIGHT_MODEL"),
-            (file.model.is_some(), &self.file_path()),
-            (is_from_login, &self.login_path()),
+            (self.config.flags.model.is_some(), "--model"),
+            (self.config.variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
+            (file.model.is_some(), &self.config.file_path()),
+            (is_from_login, &self.config.login_path()),
             // Without a name, the model is the first of a section.
-            (is_section, &self.file_path()),
+            (is_section, &self.config.file_path()),
         ])
     }
 
     fn base_url_origin(&self, file: &ConfigFile, endpoint: &EndpointSettings) -> String {
         if let Some(name) = &endpoint.name {
             let own = file.providers.get(name).is_some_and(|section| section.base_url.is_some());
-            return first_match(&[(own, &self.file_path())]);
+            return first_match(&[(own, &self.config.file_path())]);
         }
-        let logins = self.logins();
-        let is_from_login =
-            self.endpoint_login(&logins).is_some_and(|login| login.base_url.is_some());
+        let is_from_login = self.endpoint_login().is_some_and(|login| login.base_url.is_some());
         first_match(&[
-            (self.flags.base_url.is_some(), "--base-url"),
-            (self.variables.base_url.is_some(), "OPENAI_BASE_URL"),
-            (is_from_login, &self.login_path()),
+            (self.config.flags.base_url.is_some(), "--base-url"),
+            (self.config.variables.get(BASE_URL_VARIABLE).is_some(), BASE_URL_VARIABLE),
+            (is_from_login, &self.config.login_path()),
         ])
     }
 
@@ -164,104 +142,97 @@ impl Config {
         EffectiveSetting::new(
             &format!("login.{}", login.name()),
             &format!("{server}, {key}{model}"),
-            self.login_path(),
+            self.config.login_path(),
         )
+    }
+
+    /// The settings that do not depend on the model, by sections.
+    fn other_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
+        let mut settings = self.section_settings("", file);
+        settings.retain(|setting| !["model", "silence_seconds"].contains(&setting.name.as_str()));
+        settings.extend(self.section_settings("agent", &file.agent));
+        let checks = file.checks.iter();
+        settings
+            .extend(checks.map(|(name, command)| self.of_file(&format!("checks.{name}"), command)));
+        settings.extend(self.section_settings("web", &file.web));
+        settings.extend(self.section_settings("acp", &file.acp));
+        settings.push(self.rules_setting(&file.permissions));
+        let mut sandbox = self.section_settings("sandbox", &file.sandbox);
+        // Last, because their list may be long.
+        sandbox.sort_by_key(|setting| setting.name == "sandbox.caches");
+        settings.extend(sandbox);
+        settings.extend(self.section_settings("sessions", &file.sessions));
+        let limits = self.section_settings("limits", &file.limits).into_iter();
+        let limit_flags =
+            self.config.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
+        let flags: Vec<_> = limit_flags
+            .map(|(name, number)| {
+                EffectiveSetting::new(&format!("limits.{name}"), number, "--budget")
+            })
+            .collect();
+        settings.extend(limits.filter(|limit| flags.iter().all(|flag| flag.name != limit.name)));
+        settings.extend(flags);
+        settings
+    }
+
+    /// The settings of a section that are set, or have a default.
+    fn section_settings(&self, parent: &str, section: &impl SettingType) -> Vec<EffectiveSetting> {
+        let settings = section.entries().into_iter().filter_map(|(row, set)| {
+            let key = full_key(parent, row.key);
+            let from = self.origin(row, set.is_some());
+            let value = self.value_in_force(&key).or(set).or_else(|| row.shown_default())?;
+            Some(EffectiveSetting::new(&key, &value, from))
+        });
+        settings.collect()
+    }
+
+    /// The value of a setting that may be another one than the file or the table has.
+    fn value_in_force(&self, key: &str) -> Option<String> {
+        let sandbox = || self.sandbox_settings(None).0;
+        let value = match key {
+            "mode" => self.mode().id(),
+            "max_turn_requests" => return Some(self.max_turn_requests().to_string()),
+            "effort" => self.effort().id(),
+            "sandbox.network" => sandbox().network.id(),
+            "sandbox.read" if sandbox().strict_reads => "strict",
+            "sandbox.read" => "all",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    /// The origin of a setting's value.
+    fn origin(&self, row: &Row, is_in_file: bool) -> String {
+        let (is_flag, is_variable) = match row.key {
+            "max_turn_requests" => (
+                self.config.requests_flag().is_some(),
+                self.config.process_max_turn_requests().is_some(),
+            ),
+            _ => (false, self.config.variables.get(row.variable).is_some()),
+        };
+        first_match(&[
+            (is_flag, row.flag),
+            (is_variable, row.variable),
+            (is_in_file, &self.config.file_path()),
+        ])
+    }
+
+    fn rules_setting(&self, rules: &PermissionSection) -> EffectiveSetting {
+        let own = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
+        let plural = if own == 1 { "" } else { "s" };
+        let from = first_match(&[(own > 0, &self.config.file_path())]);
+        EffectiveSetting::new("permissions", &format!("{own} rule{plural} of your file"), from)
+    }
+}
+
+impl Config {
+    /// The path of the user's file, for messages.
+    pub(super) fn file_path(&self) -> String {
+        self.user_file_path().display().to_string()
     }
 
     fn login_path(&self) -> String {
         Logins::path(&self.paths).display().to_string()
-    }
-
-    fn other_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
-        let place = self.file_path();
-        let from = |variable: bool, name: &str, in_file: bool| {
-            first_match(&[(variable, name), (in_file, &place)])
-        };
-        let mode_from = from(self.variables.mode.is_some(), "TURNWRIGHT_MODE", file.mode.is_some());
-        let requests_from = first_match(&[
-            (self.requests_flag().is_some(), "--budget"),
-            (self.process_max_turn_requests().is_some(), "TURNWRIGHT_MAX_TURN_REQUESTS"),
-            (file.max_turn_requests.is_some(), &place),
-        ]);
-        let effort_from = from(false, "", file.effort.is_some());
-        let list_from = from(false, "", file.list_models.is_some());
-        let mut settings = vec![
-            EffectiveSetting::new("mode", self.mode().id(), mode_from),
-            EffectiveSetting::new("max_turn_requests", &self.max_turn_requests(), requests_from),
-            EffectiveSetting::new("effort", self.effort().id(), effort_from),
-            EffectiveSetting::new("list_models", &self.list_models(), list_from),
-        ];
-        let agent =
-            [("agent.name", &file.agent.name), ("agent.system_prompt", &file.agent.system_prompt)];
-        settings.extend(agent.into_iter().filter_map(|(name, value)| {
-            Some(EffectiveSetting::new(name, &value.as_deref()?.escape_debug(), place.as_str()))
-        }));
-        settings.extend(file.checks.iter().map(|(name, command)| {
-            EffectiveSetting::new(&format!("checks.{name}"), command, place.as_str())
-        }));
-        if !file.web.allow.is_empty() {
-            settings.push(EffectiveSetting::new(
-                "web.allow",
-                &file.web.allow.join(", "),
-                place.as_str(),
-            ));
-        }
-        settings.extend(self.bounds(file).into_iter().map(|(name, value, is_set)| {
-            let from = if is_set { place.as_str() } else { BUILT_IN };
-            EffectiveSetting::new(&name, &value, from)
-        }));
-        for (name, number) in
-            self.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests")
-        {
-            settings.push(EffectiveSetting::new(&format!("limits.{name}"), number, "--budget"));
-        }
-        settings
-    }
-
-    /// The settings about permissions, the sandbox, sessions and limits: name, value, and whether the user's
-    /// file has them.
-    fn bounds(&self, file: &ConfigFile) -> Vec<(String, String, bool)> {
-        let mut bounds = Vec::new();
-        let mut add = |name: &str, value: String, is_set: bool| {
-            bounds.push((name.to_owned(), value, is_set));
-        };
-        add("acp.v2", self.allows_acp_v2().to_string(), file.acp.v2.is_some());
-        let rules = &file.permissions;
-        let sandbox = &file.sandbox;
-        let own_rules = rules.allow.len() + rules.ask.len() + rules.deny.len() + rules.rule.len();
-        let plural = if own_rules == 1 { "" } else { "s" };
-        add("permissions", format!("{own_rules} rule{plural} of your file"), own_rules > 0);
-        let (own_sandbox, _) = self.sandbox_settings(None);
-        add("sandbox.network", own_sandbox.network.id().to_owned(), sandbox.network.is_some());
-        let reads = if own_sandbox.strict_reads { "strict" } else { "all" };
-        add("sandbox.read", reads.to_owned(), sandbox.read.is_some());
-        let lists =
-            [("write", &sandbox.write), ("hide", &sandbox.hide), ("protect", &sandbox.protect)];
-        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-            add(&format!("sandbox.{name}"), list.join(", "), true);
-        }
-        if let Some(memory) = sandbox.memory_mb {
-            add("sandbox.memory_mb", memory.to_string(), true);
-        }
-        if let Some(caches) = &sandbox.caches {
-            add("sandbox.caches", caches.join(", "), true);
-        }
-        let sessions = file.sessions;
-        let usual = SessionRetention::default();
-        let is_set = sessions.keep_days != usual.keep_days;
-        add("sessions.keep_days", sessions.keep_days.to_string(), is_set);
-        let is_set = sessions.max_size != usual.max_size;
-        add("sessions.max_size", sessions.max_size.to_string(), is_set);
-        let stop_loops = file.limits.stop_loops;
-        add("limits.stop_loops", stop_loops.unwrap_or(true).to_string(), stop_loops.is_some());
-        for (name, number) in file.limits.numbers().filter(|limit| !self.has_limit_flag(limit.0)) {
-            add(&format!("limits.{name}"), number.to_string(), true);
-        }
-        bounds
-    }
-
-    pub(super) fn file_path(&self) -> String {
-        self.user_file_path().display().to_string()
     }
 }
 

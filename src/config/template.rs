@@ -106,11 +106,12 @@ mod tests {
 
     use super::*;
     use crate::config::file::ConfigFile;
+    use crate::config::table::SettingType;
 
     /// The problems of a file.
     fn problems(text: &str) -> Vec<String> {
         let (file, mut problems) = ConfigFile::parse(text, Path::new("c.toml")).unwrap();
-        problems.extend(file.wrong_values());
+        problems.extend(file.wrong_values(""));
         problems
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::environment::read_variable;
 use super::file::ConfigFile;
-use super::{ConfigError, Paths, one_reading};
+use super::{ConfigError, Paths};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 
@@ -33,11 +33,12 @@ impl fmt::Debug for UserFile {
 }
 
 /// The text of the file and the result of parsing it.
-struct LoadedFile {
+pub(super) struct LoadedFile {
     /// `Ok(None)` if there is no file.
     text: Result<Option<String>, ConfigError>,
-    parsed: Result<Arc<ConfigFile>, ConfigError>,
-    warnings: Vec<String>,
+    pub(super) parsed: Result<Arc<ConfigFile>, ConfigError>,
+    /// Warnings about entries that have no effect, one sentence each.
+    pub(super) warnings: Vec<String>,
     is_logged: AtomicBool,
 }
 
@@ -79,8 +80,8 @@ impl UserFile {
         named.unwrap_or_default()
     }
 
-    /// Returns the current settings. Logs warnings and errors once per content.
-    pub(super) fn load(&self) -> Result<Arc<ConfigFile>, ConfigError> {
+    /// Reads the file. Logs warnings and errors once per content.
+    pub(super) fn load(&self) -> Arc<LoadedFile> {
         let loaded = self.read();
         if !loaded.is_logged.swap(true, Ordering::Relaxed) {
             for warning in &loaded.warnings {
@@ -90,17 +91,12 @@ impl UserFile {
                 tracing::warn!("{error}");
             }
         }
-        loaded.parsed.clone()
-    }
-
-    /// Warnings about entries that have no effect, one sentence each.
-    pub(super) fn warnings(&self) -> Vec<String> {
-        self.read().warnings.clone()
+        loaded
     }
 
     /// Reads the file. Compares its text to detect a change, because its timestamp may be unchanged.
     fn read(&self) -> Arc<LoadedFile> {
-        let text = match one_reading::read(&self.path, MAX_FILE_SIZE) {
+        let text = match private_file::read(&self.path, MAX_FILE_SIZE) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
@@ -136,25 +132,29 @@ impl UserFile {
 mod tests {
     use super::*;
 
+    fn model_in(file: &UserFile) -> Option<String> {
+        file.load().parsed.as_ref().unwrap().model.clone()
+    }
+
     #[test]
     fn changes_are_detected_and_only_a_named_file_must_exist() {
         let home = tempfile::tempdir().unwrap();
         let paths = Paths::below(home.path());
         let file = UserFile::at_default_path(&paths);
-        assert!(file.load().unwrap().model.is_none());
+        assert_eq!(model_in(&file), None);
         for model in ["a", "b", "a"] {
             private_file::write(file.path(), format!("model = '{model}'").as_bytes()).unwrap();
-            assert_eq!(file.load().unwrap().model.as_deref(), Some(model));
+            assert_eq!(model_in(&file).as_deref(), Some(model));
         }
         private_file::write(file.path(), b"model = ").unwrap();
-        assert!(file.load().is_err());
+        assert!(file.load().parsed.is_err());
         private_file::remove(file.path()).unwrap();
-        assert!(file.load().unwrap().model.is_none());
+        assert_eq!(model_in(&file), None);
 
         let named = UserFile::find(Some(file.path().to_owned()), &paths);
-        let error = named.load().unwrap_err().to_string();
+        let error = named.load().parsed.as_ref().unwrap_err().to_string();
         assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
         private_file::write(file.path(), b"model = 'c'").unwrap();
-        assert_eq!(named.load().unwrap().model.as_deref(), Some("c"));
+        assert_eq!(model_in(&named).as_deref(), Some("c"));
     }
 }

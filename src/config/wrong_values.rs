@@ -1,149 +1,119 @@
 //! Values that are wrong, so that something else is in force than the user has asked for. Entries that
-//! only have no effect are warnings of the file itself.
+//! only have no effect are warnings of the file itself. The table of the settings says which value is
+//! checked by which function.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::checks::wrong_checks;
-use super::file::{ConfigFile, ProviderSection};
-use super::{Config, Logins, parse_number, request_fields};
+use super::environment::{CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE};
+use super::file::is_agent_name;
+use super::table::SettingType;
+use super::{Logins, SettingsSnapshot, parse_number};
 use turnwright_llm::Protocol;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 
-impl Config {
+impl SettingsSnapshot<'_> {
     /// The errors in the environment, the user's file and the files that it names, a sentence each with
     /// the place, the value and what is allowed.
     pub(crate) fn wrong_values(&self) -> Vec<String> {
         let mut wrong = self.wrong_variables();
-        match Logins::load(&self.paths) {
-            Ok(logins) if logins.all().iter().any(|login| login.key.is_some()) => {
-                wrong.extend(exposed(&Logins::path(&self.paths)));
-            }
-            Ok(_) => {}
-            Err(error) => wrong.push(error.to_string()),
+        wrong.extend(self.logins_error.as_ref().map(ToString::to_string));
+        if self.logins.all().iter().any(|login| login.key.is_some()) {
+            wrong.extend(exposed(&Logins::path(&self.config.paths)));
         }
-        if let Ok(file) = self.file.load() {
-            let place = self.user_file_path().display().to_string();
+        if let Ok(file) = self.file() {
+            let place = self.config.file_path();
             wrong.extend(
-                file.wrong_values().into_iter().map(|problem| format!("{place}: {problem}")),
+                file.wrong_values("").into_iter().map(|problem| format!("{place}: {problem}")),
             );
-            wrong.extend(
-                file.providers.values().filter_map(|provider| {
-                    exposed(self.key_file(provider.key_file.as_ref()?).path())
-                }),
-            );
+            wrong.extend(file.providers.values().filter_map(|provider| {
+                exposed(self.config.key_file(provider.key_file.as_ref()?).path())
+            }));
         }
         wrong
     }
 
     fn wrong_variables(&self) -> Vec<String> {
-        let variables = &self.variables;
-        let wrong_mode = variables.mode.as_ref().filter(|word| Mode::parse_lenient(word).is_none());
-        let mode = wrong_mode.map(|word| {
+        let variables = &self.config.variables;
+        let mode = variables.get(MODE_VARIABLE);
+        let wrong_mode = mode.filter(|word| Mode::parse_lenient(word).is_none()).map(|word| {
             let in_force = self.mode().id();
-            format!("TURNWRIGHT_MODE {}. Sessions begin in `{in_force}`", expected_mode(word))
+            format!("{MODE_VARIABLE} {}. Sessions begin in `{in_force}`", expected_mode(word))
         });
-        let requests =
-            wrong_number("TURNWRIGHT_MAX_TURN_REQUESTS", variables.max_turn_requests.as_ref(), 1);
-        let window =
-            wrong_number("TURNWRIGHT_CONTEXT_WINDOW", variables.context_window.as_ref(), 1);
-        mode.into_iter().chain(requests).chain(window).collect()
+        let numbers = [MAX_TURN_REQUESTS_VARIABLE, CONTEXT_WINDOW_VARIABLE];
+        let wrong_numbers = numbers.iter().filter_map(|name| {
+            let text = variables.get(name)?;
+            let is_right = parse_number::<u32>(Some(text)).is_some_and(|number| number > 0);
+            let text = (!is_right).then(|| text.escape_debug())?;
+            Some(format!("{name} is `{text}`, expected a whole number ≥ 1. It is ignored"))
+        });
+        wrong_mode.into_iter().chain(wrong_numbers).collect()
     }
 }
 
-fn wrong_number(name: &str, text: Option<&String>, least: u64) -> Option<String> {
-    let text = text?;
-    let number = parse_number::<u64>(Some(text));
-    if number.is_some_and(|number| (least..=u32::MAX.into()).contains(&number)) {
-        return None;
-    }
-    let text = text.escape_debug();
-    Some(format!("{name} is `{text}`, expected a whole number ≥ {least}. It is ignored"))
+pub(super) fn wrong_mode(key: &str, word: &str) -> Option<String> {
+    let is_known = Mode::parse_lenient(word).is_some();
+    (!is_known).then(|| format!("`{key}` {}. Sessions begin in `ask`", expected_mode(word)))
 }
 
-impl ConfigFile {
-    pub(super) fn wrong_values(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        if let Some(word) = self.mode.as_ref().filter(|word| Mode::parse_lenient(word).is_none()) {
-            wrong.push(format!("`mode` {}. Sessions begin in `ask`", expected_mode(word)));
-        }
-        if let Some(word) = self
-            .effort
-            .as_ref()
-            .filter(|word| ReasoningEffort::parse(&word.trim().to_ascii_lowercase()).is_none())
-        {
-            let known: Vec<_> = ReasoningEffort::ALL.iter().map(|effort| effort.id()).collect();
-            let word = word.escape_debug();
-            wrong.push(format!("`effort` is `{word}`, expected one of {}", known.join(", ")));
-        }
-        wrong.extend(self.web.allow.iter().filter(|host| !is_host(host)).map(|host| {
-            let entry = host.escape_debug();
-            format!("`web.allow` contains `{entry}`, expected HOST or HOST:PORT")
-        }));
-        wrong.extend(self.limits.wrong_values());
-        wrong.extend(self.wrong_agent());
-        wrong.extend(wrong_checks(&self.checks));
-        wrong.extend(self.sandbox.warnings(false));
-        for (place, fields) in self.request_tables() {
-            wrong.extend(request_fields::wrong_fields(&place, fields));
-        }
-        for (name, provider) in &self.providers {
-            wrong.extend(wrong_endpoint(name, provider));
-            let at = format!("providers.{name}");
-            wrong.extend(wrong_quirks(&at, &provider.quirks));
-            for (model, section) in &provider.model {
-                let at = format!("providers.{name}.model.\"{model}\"");
-                wrong.extend(wrong_quirks(&at, &section.quirks));
-            }
-        }
-        wrong
-    }
-
-    fn wrong_agent(&self) -> Option<String> {
-        let name = self.agent.name.as_ref()?;
-        self.agent.usable_name().is_none().then(|| {
-            let name = name.escape_debug();
-            format!("`agent.name` is `{name}`, expected one line of at most 100 characters")
-        })
-    }
+pub(super) fn wrong_effort(key: &str, word: &str) -> Option<String> {
+    let is_known = ReasoningEffort::parse(&word.trim().to_ascii_lowercase()).is_some();
+    (!is_known).then(|| {
+        let known = ReasoningEffort::ALL.map(ReasoningEffort::id).join(", ");
+        format!("`{key}` is `{}`, expected one of {known}", word.escape_debug())
+    })
 }
 
-fn is_host(text: &str) -> bool {
-    !text.is_empty() && !text.contains(['/', '@', '*', ' '])
+pub(super) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {
+    let wrong = hosts.iter().filter(|host| !is_host(host)).map(|host| {
+        let entry = host.escape_debug();
+        format!("`{key}` contains `{entry}`, expected HOST or HOST:PORT")
+    });
+    wrong.collect()
 }
 
-fn wrong_endpoint(name: &str, provider: &ProviderSection) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if let Some(word) = provider.api.as_ref().filter(|word| Protocol::parse(word).is_none()) {
+pub(super) fn wrong_name(key: &str, name: &str) -> Option<String> {
+    (!is_agent_name(name.trim())).then(|| {
+        let name = name.escape_debug();
+        format!("`{key}` is `{name}`, expected one line of at most 100 characters")
+    })
+}
+
+pub(super) fn wrong_base_url(key: &str, text: &str) -> Option<String> {
+    let is_url = Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()));
+    // It is not quoted: it may contain a password.
+    (!is_url).then(|| format!("`{key}` is not a URL with http or https"))
+}
+
+pub(super) fn wrong_api(key: &str, word: &str) -> Option<String> {
+    let is_known = Protocol::parse(word).is_some();
+    (!is_known).then(|| {
         let word = word.escape_debug();
-        wrong.push(format!("`providers.{name}.api` is `{word}`, expected `chat` or `responses`"));
-    }
-    if let Some(text) = &provider.base_url
-        && !Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()))
-    {
-        // It is not quoted: it may contain a password.
-        wrong.push(format!("`providers.{name}.base_url` is not a URL with http or https"));
-    }
-    wrong
+        format!("`{key}` is `{word}`, expected `chat` or `responses`")
+    })
 }
 
-fn expected_mode(word: &str) -> String {
-    let known = Mode::ALL.map(Mode::id).join(", ");
-    format!("is `{}`, expected one of {known}", word.escape_debug())
-}
-
-fn wrong_quirks(place: &str, quirks: &Map<String, Value>) -> Vec<String> {
+pub(super) fn wrong_quirks(key: &str, quirks: &Map<String, Value>) -> Vec<String> {
     let named: Map<_, _> = quirks
         .iter()
         .filter(|field| field.0 != "body")
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let wrong = QuirkPatch::parse(&named).1.into_iter();
-    wrong.map(|problem| format!("`{place}.quirks`: {problem}")).collect()
+    wrong.map(|problem| format!("`{key}`: {problem}")).collect()
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['/', '@', '*', ' '])
+}
+
+fn expected_mode(word: &str) -> String {
+    let known = Mode::ALL.map(Mode::id).join(", ");
+    format!("is `{}`, expected one of {known}", word.escape_debug())
 }
 
 /// Words of the sentence about a file with a key that others can read or replace.
@@ -171,7 +141,7 @@ fn exposed(_: &Path) -> Option<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
-    use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
+    use super::super::{Config, EnvironmentVariables, Flags, Paths, UserFile};
     use super::*;
 
     fn wrong(variables: EnvironmentVariables, file: &str) -> (Vec<String>, Mode) {
@@ -181,27 +151,28 @@ mod tests {
         std::fs::create_dir_all(own.path().parent().unwrap()).unwrap();
         std::fs::write(own.path(), file).unwrap();
         let config = Config::new(variables, Flags::default(), own, paths);
-        (config.wrong_values(), config.mode())
+        let settings = config.snapshot();
+        (settings.wrong_values(), settings.mode())
     }
 
     #[test]
     fn each_wrong_value_is_named_with_its_place_and_what_is_allowed() {
-        let some = |text: &str| Some(text.to_owned());
         let none = EnvironmentVariables::default;
+        let set = |name, value| EnvironmentVariables::of(&[(name, value)]);
         let table = [
             (
-                EnvironmentVariables { mode: some("all"), ..none() },
+                set(MODE_VARIABLE, "all"),
                 "mode = 'plan'",
                 "TURNWRIGHT_MODE is `all`, expected one of ask, plan, auto-edit, auto, full. Sessions \
                  begin in `plan`",
             ),
             (
-                EnvironmentVariables { max_turn_requests: some("many"), ..none() },
+                set(MAX_TURN_REQUESTS_VARIABLE, "many"),
                 "",
                 "TURNWRIGHT_MAX_TURN_REQUESTS is `many`, expected a whole number ≥ 1. It is ignored",
             ),
             (
-                EnvironmentVariables { context_window: some("0"), ..none() },
+                set(CONTEXT_WINDOW_VARIABLE, "0"),
                 "",
                 "TURNWRIGHT_CONTEXT_WINDOW is `0`, expected a whole number ≥ 1. It is ignored",
             ),
@@ -250,8 +221,8 @@ mod tests {
             (None, "mode = 'nonsense'", Mode::Ask),
             (None, "mode = 'Auto'", Mode::Auto),
         ] {
-            let mode = variable.map(str::to_owned);
-            let variables = EnvironmentVariables { mode, ..EnvironmentVariables::default() };
+            let mode: Vec<_> = variable.map(|word| (MODE_VARIABLE, word)).into_iter().collect();
+            let variables = EnvironmentVariables::of(&mode);
             assert_eq!(wrong(variables, file).1, expected, "{variable:?} {file}");
         }
     }
@@ -287,7 +258,8 @@ mod tests {
         std::fs::write(&file, r#"{ "logins": [{ "provider": "groq", "key": "k" }] }"#).unwrap();
         for (mode, expected) in [(0o644, 1), (0o600, 0)] {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(config.wrong_values().len(), expected, "{:?}", config.wrong_values());
+            let wrong = config.snapshot().wrong_values();
+            assert_eq!(wrong.len(), expected, "{wrong:?}");
         }
     }
 }

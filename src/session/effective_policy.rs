@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
-    ProjectSettings, RuleEntry, SandboxSettings, usable_checks,
+    ProjectSettings, RuleEntry, SandboxSettings, SettingsSnapshot, usable_checks,
 };
 use crate::trust::{self, TrustStore};
 use crate::turn::Check;
@@ -108,53 +108,53 @@ impl ProjectFile {
     }
 }
 
-/// Resolves the policy for a session with these folders. Reads a few small files.
+/// Resolves the policy for a session with these folders. Reads a few small files of the project.
 pub(crate) fn resolve_policy(
-    config: &Config,
+    settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     roots: &Roots,
 ) -> EffectivePolicy {
-    resolve_policy_with(config, trust, roots, roots.real_cwd())
+    resolve_policy_with(settings, trust, roots, roots.real_cwd())
 }
 
 /// Like [`resolve_policy`], with the project's own files from another folder than the session's.
 pub(super) fn resolve_policy_with(
-    config: &Config,
+    settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     roots: &Roots,
     project_folder: &Path,
 ) -> EffectivePolicy {
-    let bases = path_bases(config, roots);
+    let bases = path_bases(settings.config, roots);
     let dialect = turnwright_workspace::exec::dialect();
     let real = |path: &Path| {
         if has_link(path, &bases) { roots.resolve(path).path } else { path.to_path_buf() }
     };
     let site = RuleContext { bases: &bases, dialect, resolve_links: &real };
-    let mut layers = PolicyLayers { site, rules: Vec::new(), problems: config.wrong_values() };
-    let max_mode = layers.add_managed(config);
-    layers.add_user(config);
-    layers.add_saved(config, roots.real_cwd());
+    let mut layers = PolicyLayers { site, rules: Vec::new(), problems: settings.wrong_values() };
+    let max_mode = layers.add_managed(settings.config);
+    layers.add_user(settings);
+    layers.add_saved(settings.config, roots.real_cwd());
     let found = layers.project_file(project_folder);
     let project = found.as_ref().map(|(text, project)| {
         let is_trusted = trust.is_trusted(project_folder, PROJECT_FILE, text.as_bytes());
         (text, project, is_trusted)
     });
     let (mode, mut requests) = match project {
-        Some((_, project, is_trusted)) => layers.add_project(project, is_trusted, config),
-        None => (config.mode(), Vec::new()),
+        Some((_, project, is_trusted)) => layers.add_project(project, is_trusted, settings),
+        None => (settings.mode(), Vec::new()),
     };
-    let project_checks = project.map(|(_, settings, is_trusted)| (&settings.checks, is_trusted));
-    let (checks, unknown_checks) = merged_checks(&config.checks(), project_checks);
+    let project_checks = project.map(|(_, project, is_trusted)| (&project.checks, is_trusted));
+    let (checks, unknown_checks) = merged_checks(&settings.checks(), project_checks);
     requests.extend(unknown_checks);
     let project_bounds =
-        project.map(|(_, settings, is_trusted)| (settings, roots.real_cwd(), is_trusted));
-    let (bounds, wider) = config.sandbox_settings(project_bounds);
+        project.map(|(_, project, is_trusted)| (project, roots.real_cwd(), is_trusted));
+    let (bounds, wider) = settings.sandbox_settings(project_bounds);
     requests.extend(wider);
     let project =
         project.map(|(text, _, is_trusted)| ProjectFile::of_settings(text, is_trusted, requests));
-    let found = project_servers::find(config, trust, project_folder);
+    let found = project_servers::find(settings, trust, project_folder);
     layers.problems.extend(found.problems);
-    let helpers = HelperFiles::find(&config.paths.config, trust, project_folder);
+    let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
     EffectivePolicy {
@@ -329,13 +329,13 @@ impl PolicyLayers<'_> {
         }
     }
 
-    fn add_user(&mut self, config: &Config) {
-        match config.user_permissions() {
+    fn add_user(&mut self, settings: &SettingsSnapshot<'_>) {
+        match settings.user_permissions() {
             Ok(texts) => {
                 self.load(
                     &drafts(&texts),
                     Scope::User,
-                    &config.user_file_path().display().to_string(),
+                    &settings.config.user_file_path().display().to_string(),
                 );
             }
             Err(error) => {
@@ -378,12 +378,12 @@ impl PolicyLayers<'_> {
         &mut self,
         project: &ProjectSettings,
         is_trusted: bool,
-        config: &Config,
+        settings: &SettingsSnapshot<'_>,
     ) -> (Mode, Vec<String>) {
         let mut requests = Vec::from_iter(self.add_project_rules(project, is_trusted));
-        let default_mode = config.mode();
+        let default_mode = settings.mode();
         let wanted = self.project_mode(project).unwrap_or(default_mode);
-        if wanted <= default_mode || is_trusted && !config.has_process_mode() {
+        if wanted <= default_mode || is_trusted && !settings.config.has_process_mode() {
             return (wanted, requests);
         }
         if !is_trusted {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::model_cache::ModelCache;
-use crate::config::{AccountStatus, Config, ModelProfiles, Provider};
+use crate::config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
 use crate::error::Error;
 use crate::recording::Recording;
 use crate::tools::{ProcessShared, Registry, UserFolders, built_in};
@@ -77,7 +77,7 @@ impl SessionHost {
         recording: Recording,
         stop: CancellationToken,
     ) -> SessionHost {
-        let keys = config.secrets();
+        let keys = config.snapshot().secrets();
         let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
         let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
         #[cfg(unix)]
@@ -124,16 +124,9 @@ impl SessionHost {
         &self.config
     }
 
-    /// Says what to set if no model is configured, so that no session can be opened. Reads files.
-    pub(crate) fn missing_model(&self) -> Option<String> {
-        // Invalid settings are reported by `session/new`, where the user sees them.
-        let is_missing = self.config.provider() == Ok(Provider::Unconfigured);
-        is_missing.then(|| self.config.missing_model())
-    }
-
     /// Where the keys are, for the client to show. Reads files.
     pub(crate) fn account_status(&self) -> AccountStatus {
-        self.config.account_status(self.offline.load(Ordering::Relaxed))
+        self.config.snapshot().account_status(self.offline.load(Ordering::Relaxed))
     }
 
     /// Opens no session until the client has logged in again. Stored keys stay.
@@ -200,9 +193,9 @@ impl SessionHost {
         self.stop.child_token()
     }
 
-    /// The kinds of prompt content that the default model accepts besides text. Reads files.
-    pub(crate) fn default_modalities(&self) -> Modalities {
-        self.model().map(|model| model.modalities()).unwrap_or_default()
+    /// The kinds of prompt content that the default model accepts besides text.
+    pub(crate) fn default_modalities(&self, settings: &SettingsSnapshot<'_>) -> Modalities {
+        self.model(settings).map(|model| model.modalities()).unwrap_or_default()
     }
 
     /// The names of the models that can be chosen, as far as they are known.
@@ -237,21 +230,24 @@ impl SessionHost {
         self.offered().may_list
     }
 
-    /// Reloads the settings that may change while the process runs. Reads files.
+    /// Takes over the settings that may change while the process runs.
     ///
     /// # Errors
     /// If there are too many keys; the models of the settings cannot be used then.
-    pub(super) fn reload_settings(&self) -> Result<(), TooManyKeys> {
-        self.process.web.set_allowed(&self.config.web_allow());
-        let retention = self.config.session_retention();
+    pub(super) fn adopt_settings(
+        &self,
+        settings: &SettingsSnapshot<'_>,
+    ) -> Result<(), TooManyKeys> {
+        self.process.web.set_allowed(&settings.web_allow());
+        let retention = settings.session_retention();
         self.store.set_limits(RetentionLimits {
             days: retention.keep_days,
             bytes: retention.max_size.saturating_mul(1024 * 1024),
         });
-        let may_list = self.config.list_models();
-        let offered = OfferedModels { names: self.config.offered_models(), may_list };
+        let may_list = settings.list_models();
+        let offered = OfferedModels { names: settings.offered_models(), may_list };
         *self.offered.lock() = offered;
-        redact::register_keys(self.config.secrets())
+        redact::register_keys(settings.secrets())
     }
 
     fn offered(&self) -> OfferedModels {
@@ -265,25 +261,26 @@ impl SessionHost {
 
     /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
-        redact::register_keys(self.config.secrets()).map_err(settings_error)?;
-        let provider = self.config.provider_for(name).map_err(settings_error)?;
-        self.models.get(provider, self.config.list_models())
+        let settings = self.config.snapshot();
+        redact::register_keys(settings.secrets()).map_err(settings_error)?;
+        let provider = settings.provider_for(name).map_err(settings_error)?;
+        self.models.get(provider, settings.list_models())
     }
 
-    /// The default model, with which sessions start. Reads files.
-    pub(crate) fn model(&self) -> Result<Arc<dyn Model>, Error> {
+    /// The default model, with which sessions start. Reads the files with its key and its profile.
+    pub(crate) fn model(&self, settings: &SettingsSnapshot<'_>) -> Result<Arc<dyn Model>, Error> {
         if self.is_logged_out.load(Ordering::Relaxed) {
             return Err(Error::NoModelConfigured(LOGGED_OUT.to_owned()));
         }
-        redact::register_keys(self.config.secrets()).map_err(settings_error)?;
-        let provider = match self.config.provider().map_err(settings_error)? {
+        redact::register_keys(settings.secrets()).map_err(settings_error)?;
+        let provider = match settings.provider().map_err(settings_error)? {
             Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,
             Provider::Unconfigured => {
-                return Err(Error::NoModelConfigured(self.config.missing_model()));
+                return Err(Error::NoModelConfigured(settings.missing_model()));
             }
             provider => provider,
         };
-        self.models.get(provider, self.config.list_models())
+        self.models.get(provider, settings.list_models())
     }
 }
 

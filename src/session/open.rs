@@ -28,7 +28,6 @@ use super::announcements::Announcements;
 use super::servers::ServerLaunch;
 use super::{SessionHost, SessionMessage, settings};
 use crate::completion::Completion;
-use crate::config::with_one_reading;
 use crate::error::Error;
 use crate::tools::ToolEnv;
 use tokio::task::spawn_blocking;
@@ -133,7 +132,7 @@ pub(super) async fn open_and_run(
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
-        let loaded = spawn_blocking(move || with_one_reading(|| reader.load_session(wanted))).await;
+        let loaded = spawn_blocking(move || reader.load_session(wanted)).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
     let (advertised, mut loaded) = match opening.wait_for(loading).await {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{SessionHost, effective_policy};
-use crate::config::{Config, McpServerSettings, McpSettings};
+use crate::config::{McpServerSettings, McpSettings, SettingsSnapshot};
 use crate::mcp::SessionServers;
 use crate::tools::RemoteTools;
 use turnwright_mcp::{
@@ -30,8 +30,8 @@ pub(super) struct ServerLaunch {
 }
 
 /// The servers of the settings, and notices about invalid ones.
-fn settings(config: &Config) -> (McpSettings, Vec<String>) {
-    let mut settings = config.mcp_settings();
+fn server_settings(settings: &SettingsSnapshot<'_>) -> (McpSettings, Vec<String>) {
+    let mut settings = settings.mcp_settings();
     let secrets = settings.secrets.iter().map(|secret| secret.expose().to_owned());
     if let Err(error) = redact::register_keys(secrets) {
         let refused = settings.servers.drain(..).map(|server| (server.name, error.to_string()));
@@ -126,14 +126,20 @@ pub(crate) struct ServerInfo {
     pub prompts: usize,
 }
 
-impl SessionHost {
-    /// Adds the servers of the settings that have other names. Blocks.
-    pub(super) fn load_servers(&self, servers: Vec<ServerSpec>, folder: &Path) -> ServerLaunch {
-        let (settings, notices) = settings(self.config());
+impl ServerLaunch {
+    /// Adds the servers of the settings that have other names.
+    pub(super) fn load(
+        settings: &SettingsSnapshot<'_>,
+        servers: Vec<ServerSpec>,
+        folder: &Path,
+    ) -> ServerLaunch {
+        let (settings, notices) = server_settings(settings);
         let specs = unique_by_name(with_configured(servers, &settings, folder));
         ServerLaunch { specs, wait: settings.wait, notices }
     }
+}
 
+impl SessionHost {
     /// Starts the MCP servers of a session.
     pub(super) fn launch_servers(
         &self,
@@ -149,7 +155,8 @@ impl SessionHost {
 
     /// Connects to each server of the settings as a session in this folder would.
     pub(crate) async fn check_servers(&self, folder: &Path) -> Vec<ServerCheck> {
-        let broken = self.config().mcp_settings().broken.into_iter();
+        let settings = self.config().snapshot();
+        let broken = settings.mcp_settings().broken.into_iter();
         let mut checks: Vec<_> = broken.map(|(name, why)| unusable(name, why)).collect();
         let roots = match Roots::new(folder) {
             Ok(roots) => roots,
@@ -158,10 +165,10 @@ impl SessionHost {
                 return checks;
             }
         };
-        let policy = effective_policy::resolve_policy(self.config(), &self.trust, &roots);
+        let policy = effective_policy::resolve_policy(&settings, &self.trust, &roots);
         let confinement =
             effective_policy::command_confinement(self.config(), &policy, roots.real_cwd());
-        let launch = self.load_servers(Vec::new(), roots.real_cwd());
+        let launch = ServerLaunch::load(&settings, Vec::new(), roots.real_cwd());
         let env = self.server_env(&confinement, &roots, &policy.rules, true);
         // Without a session nothing is recorded.
         let no_session = SessionId::from("");

@@ -1,5 +1,5 @@
-//! What calls share: those of one conversation, a session's or a helper's (`ToolEnv`, which each call gets in its context),
-//! those of a session with its helpers, and those of all sessions of a process.
+//! State that calls share: that of a conversation (`ToolEnv`, which each call gets in its context), that of a session and
+//! its helpers, and that of the process.
 
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use turnwright_workspace::web::{PageCache, WebFetcher};
 
 /// The environment in which the tools of one conversation run.
 pub struct ToolEnv {
-    /// What the conversation has in common with the others of its session.
+    /// The state that all conversations of the session share.
     pub shared: Arc<SessionShared>,
     /// The session that stores the conversation. A helper has one of its own.
     pub session: SessionId,
@@ -173,7 +173,7 @@ pub struct UserFolders {
     pub home: Option<PathBuf>,
 }
 
-/// What all sessions of a process share.
+/// The state that all sessions of a process share.
 #[derive(Debug, Default)]
 pub struct ProcessShared {
     pub folders: UserFolders,
@@ -209,8 +209,8 @@ impl SharedRules {
     }
 }
 
-/// What a session shares with its helpers: the rules by which calls are judged, and what confines and watches
-/// them.
+/// The state that a session shares with its helpers: the rules by which calls are judged, and the state that confines and
+/// watches commands.
 #[derive(Debug, Default)]
 pub struct SessionShared {
     pub process: Arc<ProcessShared>,

@@ -31,7 +31,8 @@ impl RequestMethod for ListProviders {
     fn handle(connection: &mut Connection, _: Self::Params, reply: Responder<Self>) {
         let host = Arc::clone(&connection.host);
         connection.host.spawn(async move {
-            let base_url = spawn_blocking(move || host.config().default_base_url()).await;
+            let base_url =
+                spawn_blocking(move || host.config().snapshot().default_base_url()).await;
             let current = base_url
                 .ok()
                 .flatten()
@@ -118,8 +119,10 @@ fn change(
         host.config().set_client_provider(provider);
         // From now on the client's credentials are redacted like our own keys.
         let config_host = Arc::clone(&host);
-        let registered =
-            spawn_blocking(move || redact::register_keys(config_host.config().secrets())).await;
+        let registered = spawn_blocking(move || {
+            redact::register_keys(config_host.config().snapshot().secrets())
+        })
+        .await;
         if !matches!(registered, Ok(Ok(()))) {
             tracing::error!("the client's credentials cannot be redacted");
         }

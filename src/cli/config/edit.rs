@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use super::print;
 use crate::cli::CliError;
-use crate::config::{Config, SETTINGS_SCHEMA, settings_template};
+use crate::config::{Config, settings_schema, settings_template};
 use crate::session::user_rule_problems;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
@@ -56,8 +56,9 @@ pub(super) fn edit(config: &Config) -> Result<(), CliError> {
 }
 
 fn problems(config: &Config) -> Vec<String> {
-    let mut problems = config.file_problems();
-    let rules = config.user_permissions().unwrap_or_default();
+    let settings = config.snapshot();
+    let mut problems = settings.file_problems();
+    let rules = settings.user_permissions().unwrap_or_default();
     let of_rules = user_rule_problems(config, &rules);
     problems.extend(of_rules.iter().map(|problem| config.locate_problem(problem)));
     problems
@@ -74,7 +75,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 fn write_schema(path: &Path) -> io::Result<()> {
-    private_file::write(&path.with_file_name(SCHEMA_FILE), SETTINGS_SCHEMA.as_bytes())
+    private_file::write(&path.with_file_name(SCHEMA_FILE), settings_schema().as_bytes())
 }
 
 /// Runs the editor, which may have arguments, and waits for its end.

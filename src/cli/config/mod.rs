@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use super::{CliError, report, write_stdout};
-use crate::config::{Config, SETTINGS_SCHEMA};
+use crate::config::{Config, settings_schema};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
@@ -70,7 +70,7 @@ pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
         ConfigCommand::Set { key, values } => change::run(config, key, Some(values)),
         ConfigCommand::Unset { key } => change::run(config, key, None),
         ConfigCommand::Editor(args) => editor::run(args, config),
-        ConfigCommand::Schema => print(SETTINGS_SCHEMA),
+        ConfigCommand::Schema => print(&settings_schema()),
     };
     report("config", done)
 }

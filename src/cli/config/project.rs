@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, EffectiveSetting, SandboxSettings};
+use crate::config::{Config, EffectiveSetting, SandboxSettings, SettingsSnapshot};
 use crate::session::{EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE};
 use crate::tools::{UserFolders, project_sources};
 use crate::trust::TrustStore;
@@ -13,10 +13,11 @@ use turnwright_workspace::files::Roots;
 
 /// The settings that apply in these folders, each with its origin.
 pub(super) fn settings(
-    config: &Config,
+    settings: &SettingsSnapshot<'_>,
     policy: &EffectivePolicy,
     roots: &Roots,
 ) -> Vec<EffectiveSetting> {
+    let config = settings.config;
     let mut found = Vec::new();
     add_rules(&mut found, config, policy, roots);
     let trust = TrustStore::new(&config.paths.state);
@@ -24,8 +25,8 @@ pub(super) fn settings(
         let state = trust_state(file, &trust, roots.real_cwd());
         add(&mut found, file.name, &state, &shown(&roots.real_cwd().join(file.name)));
     }
-    add_mode(&mut found, config, policy, roots);
-    add_sandbox(&mut found, config, policy, roots);
+    add_mode(&mut found, settings, policy, roots);
+    add_sandbox(&mut found, settings, policy, roots);
     let folders = UserFolders {
         config: config.paths.config.clone(),
         state: config.paths.state.clone(),
@@ -102,28 +103,29 @@ fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String 
 /// The mode in which sessions start here, if it is another one than elsewhere.
 fn add_mode(
     found: &mut Vec<EffectiveSetting>,
-    config: &Config,
+    settings: &SettingsSnapshot<'_>,
     policy: &EffectivePolicy,
     roots: &Roots,
 ) {
-    if policy.mode == config.mode() {
+    let elsewhere = settings.mode();
+    if policy.mode == elsewhere {
         return;
     }
-    let is_limited = policy.mode == policy.max_mode && policy.max_mode < config.mode();
+    let is_limited = policy.mode == policy.max_mode && policy.max_mode < elsewhere;
     let project = roots.real_cwd().join(PROJECT_FILE);
-    let from = if is_limited { &config.paths.managed } else { &project };
+    let from = if is_limited { &settings.config.paths.managed } else { &project };
     add(found, "mode", policy.mode.id(), &shown(from));
 }
 
 /// The settings of the sandbox that the project changes.
 fn add_sandbox(
     found: &mut Vec<EffectiveSetting>,
-    config: &Config,
+    settings: &SettingsSnapshot<'_>,
     policy: &EffectivePolicy,
     roots: &Roots,
 ) {
     let from = shown(&roots.real_cwd().join(PROJECT_FILE));
-    let (own, _) = config.sandbox_settings(None);
+    let (own, _) = settings.sandbox_settings(None);
     for ((name, here), (_, elsewhere)) in values(&policy.sandbox).into_iter().zip(values(&own)) {
         if here != elsewhere {
             add(found, name, &escape_hidden_line(&here), &from);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::project;
 use crate::cli::write_stdout;
-use crate::config::{Config, EffectiveSetting};
+use crate::config::{Config, EffectiveSetting, SettingsSnapshot};
 use crate::session::resolve_policy;
 use crate::trust::TrustStore;
 use turnwright_types::redact;
@@ -24,9 +24,10 @@ struct ShownSettings {
 
 /// Unusable settings are shown as well, and make the exit status 1.
 pub(super) fn run(is_json: bool, config: &Config) -> ExitCode {
-    let shown = ShownSettings::read(config);
+    let settings = config.snapshot();
+    let shown = ShownSettings::new(&settings);
     let text = if is_json { shown.as_json() } else { shown.as_text() };
-    let is_usable = config.provider().is_ok() && shown.errors.is_empty();
+    let is_usable = settings.provider().is_ok() && shown.errors.is_empty();
     match write_stdout(&redact::text(&text)) {
         Ok(()) if is_usable => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -34,21 +35,20 @@ pub(super) fn run(is_json: bool, config: &Config) -> ExitCode {
 }
 
 impl ShownSettings {
-    fn read(config: &Config) -> ShownSettings {
+    fn new(settings: &SettingsSnapshot<'_>) -> ShownSettings {
         let (project, mut errors) = match Roots::new(Path::new(".")) {
             Ok(roots) => {
-                let trust = TrustStore::new(&config.paths.state);
-                let policy = resolve_policy(config, &trust, &roots);
-                (project::settings(config, &policy, &roots), policy.problems)
+                let trust = TrustStore::new(&settings.config.paths.state);
+                let policy = resolve_policy(settings, &trust, &roots);
+                (project::settings(settings, &policy, &roots), policy.problems)
             }
-            Err(_) => (Vec::new(), config.wrong_values()),
+            Err(_) => (Vec::new(), settings.wrong_values()),
         };
-        errors.extend(unusable_servers(config));
-        errors.extend(config.model_without_provider().map(|_| config.missing_model()));
-        let settings = config.settings();
-        let mut warnings = config.warnings();
+        errors.extend(unusable_servers(settings));
+        errors.extend(settings.model_without_provider().map(|_| settings.missing_model()));
+        let mut warnings = settings.warnings();
         warnings.retain(|warning| !errors.contains(warning));
-        ShownSettings { settings, project, errors, warnings }
+        ShownSettings { settings: settings.settings(), project, errors, warnings }
     }
 
     fn as_json(&self) -> String {
@@ -74,9 +74,9 @@ impl ShownSettings {
 }
 
 /// The MCP servers of the user's file that cannot be used. Sessions name them in a notice of their own.
-fn unusable_servers(config: &Config) -> impl Iterator<Item = String> {
-    let path = config.user_file_path().display().to_string();
-    config.mcp_settings().broken.into_iter().map(move |(name, why)| {
+fn unusable_servers(settings: &SettingsSnapshot<'_>) -> impl Iterator<Item = String> {
+    let path = settings.config.user_file_path().display().to_string();
+    settings.mcp_settings().broken.into_iter().map(move |(name, why)| {
         format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
     })
 }
@@ -175,7 +175,7 @@ mod tests {
             None => config(home.path(), wrong, Vec::new()),
         };
         let path = config.user_file_path().display().to_string();
-        let ShownSettings { errors, warnings, .. } = ShownSettings::read(&config);
+        let ShownSettings { errors, warnings, .. } = ShownSettings::new(&config.snapshot());
         let errors = errors.iter().map(|error| format!("error: {error}"));
         let all = errors.chain(warnings.iter().map(|warning| format!("warning: {warning}")));
         // The remedy for a file that cannot be read is said above the table.
@@ -203,7 +203,7 @@ mod tests {
             let variable = ("OPENAI_API_KEY".into(), "k".into());
             let config = config(home.path(), "", vec![variable]);
             let outcome = change::run(&config, key, Some(&[value.to_owned()]));
-            let shown = ShownSettings::read(&config);
+            let shown = ShownSettings::new(&config.snapshot());
             assert_eq!((shown.errors, shown.warnings), (Vec::new(), Vec::new()), "{key} = {value}");
             let is_written = !std::fs::read_to_string(config.user_file_path()).unwrap().is_empty();
             assert_eq!(outcome.is_ok(), is_written, "{key} = {value}");

@@ -99,7 +99,7 @@ fn count_sessions(connection: &Connection) -> Result<u64, StoreError> {
 
 /// The effective settings. The user's instructions are replaced by their length.
 pub(super) fn shown_settings(config: &Config) -> Vec<EffectiveSetting> {
-    let mut settings = config.settings();
+    let mut settings = config.snapshot().settings();
     for setting in settings.iter_mut().filter(|setting| setting.name == "agent.system_prompt") {
         setting.value = format!("{} characters", setting.value.chars().count());
     }

@@ -61,7 +61,7 @@ pub(super) fn without_certain_keys(text: &str) -> String {
 
 /// Whatever may be a key in the settings of the MCP servers, whatever its name: a server may print it.
 pub(super) fn server_values(config: &Config) -> Vec<String> {
-    let servers = config.mcp_settings().servers;
+    let servers = config.snapshot().mcp_settings().servers;
     let values = servers.iter().flat_map(|server| match &server.transport {
         ServerTransport::Stdio { arguments, environment, .. } => {
             let words = arguments.iter().flat_map(|argument| {

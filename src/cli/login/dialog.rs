@@ -73,7 +73,7 @@ impl Login<'_> {
 
     /// How many models each of these servers has that runs on this machine.
     fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, CliError> {
-        if !self.config.list_models() {
+        if !self.config.snapshot().list_models() {
             return Ok(vec![None; local.len()]);
         }
         prompt::say("Looking for model servers on this machine…\n\n")?;
@@ -83,7 +83,7 @@ impl Login<'_> {
 
     /// A note about the known key of a provider.
     fn key_note(&self, preset: &ProviderPreset) -> String {
-        let key = self.config.key_of_provider(preset);
+        let key = self.config.snapshot().key_of_provider(preset);
         key.map(|key| format!("key in {}", key.origin)).unwrap_or_default()
     }
 

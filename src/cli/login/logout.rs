@@ -95,7 +95,7 @@ fn report(removed: &[StoredLogin], config: &Config) -> String {
         let names: Vec<_> = removed.iter().map(StoredLogin::name).collect();
         writeln!(text, "Removed the login of {}.", names.join(", ")).ok();
     }
-    let left: Vec<_> = config.keys_of_well_known_providers(&config.logins());
+    let left: Vec<_> = config.snapshot().keys_of_well_known_providers();
     if !left.is_empty() {
         let left: Vec<_> = left.iter().map(|(name, key)| format!("{name} ({key})")).collect();
         writeln!(text, "There is still a key for {}.", left.join(", ")).ok();

@@ -63,7 +63,7 @@ fn run(args: &LoginCliArgs, flags: &Flags, config: &Config) -> Result<String, Cl
     Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
         .map_err(|error| CliError::Other(error.to_string()))?;
     logins.add(new, &config.paths)?;
-    Ok(logins.last().map(|stored| config.effect_of(stored)).unwrap_or_default())
+    Ok(logins.last().map(|stored| config.snapshot().effect_of(stored)).unwrap_or_default())
 }
 
 /// A login that is being made.
@@ -83,7 +83,7 @@ impl Login<'_> {
     /// The key for this server that is already in the environment or stored.
     fn known_key(&self, target: &LoginTarget) -> Option<ProviderKey> {
         if let Some(preset) = target.provider {
-            return self.config.key_of_provider(preset);
+            return self.config.snapshot().key_of_provider(preset);
         }
         let secret = self.logins.for_server(&target.base_url)?.key.as_deref()?.into();
         Some(self.new_key(secret))

@@ -27,7 +27,7 @@ impl Login<'_> {
         target: &mut LoginTarget,
         key: Option<&Secret>,
     ) -> Result<Trial, CliError> {
-        if !self.config.list_models() {
+        if !self.config.snapshot().list_models() {
             let file = self.config.user_file_path().display();
             return Ok(Trial::Unknown(format!(
                 "{} was not asked for its models, because {file} forbids it",

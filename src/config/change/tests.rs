@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::{EnvironmentVariables, Flags, Paths, UserFile};
+use super::super::{EnvironmentVariables, Flags, MODE_VARIABLE, Paths, UserFile};
 use super::*;
 
 /// A folder with settings.
@@ -156,8 +156,7 @@ fn the_old_value_is_told_unless_it_may_be_a_secret() {
         let change = home.change(key, Some(&[typed])).unwrap();
         assert_eq!(change.old.as_deref(), Some("\"…\""));
     }
-    let mode = Some("auto".to_owned());
-    let config = home.config(EnvironmentVariables { mode, ..EnvironmentVariables::default() });
+    let config = home.config(EnvironmentVariables::of(&[(MODE_VARIABLE, "auto")]));
     assert_eq!(config.change_setting("mode", None).unwrap().overridden_by, Some("TURNWRIGHT_MODE"));
 }
 

@@ -37,7 +37,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     answer_from_files(session, message, cancel, move || match restarted {
         Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
         Some((name, false)) => unknown_server(&name),
-        None if words.is_empty() => overview(&states, &host.config().mcp_settings()),
+        None if words.is_empty() => overview(&states, &host.config().snapshot().mcp_settings()),
         None => match states.iter().find(|(spec, _)| spec.name == words) {
             Some((spec, state)) => {
                 let begin = format!("/{words}:");

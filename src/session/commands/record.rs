@@ -117,7 +117,7 @@ fn start(
         }
         file => roots.cwd().join(file),
     };
-    let facts = host.config().recorded_facts();
+    let facts = host.config().snapshot().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
     let mode = conversation.mode().get().id();
     let project = recorded_project(host.config(), &host.trust, roots);

@@ -50,7 +50,8 @@ struct TrustCommand<'a> {
 
 impl TrustCommand<'_> {
     fn resolve(&self) -> EffectivePolicy {
-        resolve_policy(self.host.config(), &self.host.trust, self.conversation.env.files.roots())
+        let settings = self.host.config().snapshot();
+        resolve_policy(&settings, &self.host.trust, self.conversation.env.files.roots())
     }
 
     fn shown(&self, prints: Vec<Fingerprint>) -> Vec<Fingerprint> {

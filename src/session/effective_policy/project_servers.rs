@@ -10,7 +10,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::ProjectFile;
-use crate::config::{Config, VariableLookup, expand_variables};
+use crate::config::{SettingsSnapshot, VariableLookup, expand_variables};
 use crate::jsonc;
 use crate::trust::{self, TrustStore};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
@@ -94,7 +94,11 @@ enum EntryError {
 }
 
 /// Reads the servers of the project in this folder, a real path. Starts nothing.
-pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> ProjectServers {
+pub(super) fn find(
+    settings: &SettingsSnapshot<'_>,
+    trust: &TrustStore,
+    folder: &Path,
+) -> ProjectServers {
     let mut found = ProjectServers::default();
     let text = match trust::read_project_file(folder, SERVERS_FILE) {
         Ok(None) => return found,
@@ -120,9 +124,10 @@ pub(super) fn find(config: &Config, trust: &TrustStore, folder: &Path) -> Projec
     found.file =
         Some(ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests });
     if is_trusted && !entries.is_empty() {
-        let keys = config.secrets();
+        let keys = settings.secrets();
         let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
-        let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+        let inherited = settings.config.inherited.iter().cloned();
+        let environment = Environment::scrubbed(inherited, &secrets);
         let variable = |name: &str| {
             let found = environment.iter().find(|pair| pair.0 == name);
             Ok(found.and_then(|pair| pair.1.to_str()).map(str::to_owned))

@@ -66,7 +66,8 @@ impl SessionHost {
         let id = SessionId::random();
         let own_roots = self.with_own_folders(&id, roots);
         let mut notices = Vec::new();
-        let (policy, confinement) = self.load_policy(&id, &own_roots, &mut notices);
+        let (policy, confinement) =
+            self.load_policy(&self.config().snapshot(), &id, &own_roots, &mut notices);
         let client = ClientSide { client, buffers: None, display: CommandDisplay::default() };
         let env = self.tool_env(id, own_roots, policy, confinement, client);
         if let Some(mode) = mode {

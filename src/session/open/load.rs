@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{SessionOrigin, WantedSession};
+use crate::config::SettingsSnapshot;
 use crate::error::Error;
 use crate::session::SessionHost;
 use crate::session::effective_policy::{EffectivePolicy, command_confinement, resolve_policy_with};
@@ -60,17 +61,18 @@ impl SessionHost {
             None => roots(&cwd, &folders, is_stored, &mut gone)?,
         };
         let roots = self.with_own_folders(&id, named);
+        let settings = self.config().snapshot();
         let mut notices = Vec::new();
-        let (mut policy, confinement) = self.load_policy(&id, &roots, &mut notices);
+        let (mut policy, confinement) = self.load_policy(&settings, &id, &roots, &mut notices);
         notices.extend(gone);
-        let model = self.model()?;
+        let model = self.model(&settings)?;
         let specs = servers.into_iter().chain(take(&mut policy.servers)).collect();
-        let servers = self.load_servers(specs, roots.real_cwd());
-        let agent = self.config().agent();
+        let servers = ServerLaunch::load(&settings, specs, roots.real_cwd());
+        let agent = settings.agent();
         Ok(LoadedSession {
-            effort: self.config().effort(),
-            max_requests: self.config().max_turn_requests(),
-            limits: self.spending_limits(),
+            effort: settings.effort(),
+            max_requests: settings.max_turn_requests(),
+            limits: spending_limits(&settings),
             system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
             // No one else can have the lock of a new identifier.
             lock: (!is_stored).then(|| self.store().lock_session(&id)).transpose()?,
@@ -83,16 +85,6 @@ impl SessionHost {
         })
     }
 
-    /// The limits of the settings and of the command line. Reads files.
-    fn spending_limits(&self) -> SpendingLimits {
-        let settings = self.config().limits();
-        let mut limits = SpendingLimits::new(settings.stop_loops);
-        for (name, number) in &settings.numbers {
-            limits.set(name, *number);
-        }
-        limits
-    }
-
     /// The folders of a session together with our own. Opening a session in the home folder must not give the
     /// model access to the keys or the permission rules.
     pub(super) fn with_own_folders(&self, id: &SessionId, roots: Roots) -> Roots {
@@ -103,15 +95,16 @@ impl SessionHost {
             .with_readable_folder(&Jobs::output_folder(&paths.state, id))
     }
 
-    /// Loads the settings and rules for these folders, and adds what the user has to know about them to
-    /// `notices`. Blocks.
+    /// Loads the rules for these folders, and adds what the user has to know about them and about the settings
+    /// to `notices`. Blocks.
     pub(super) fn load_policy(
         &self,
+        settings: &SettingsSnapshot<'_>,
         id: &SessionId,
         roots: &Roots,
         notices: &mut Vec<String>,
     ) -> (EffectivePolicy, ConfinementSettings) {
-        let refused = self.reload_settings().err();
+        let refused = self.adopt_settings(settings).err();
         let paths = &self.config().paths;
         secret_file::learn_shared(&paths.state);
         let playback = self.recording().playback();
@@ -119,7 +112,7 @@ impl SessionHost {
         let nowhere = paths.state.join("project");
         let project_folder = playback.map_or(roots.real_cwd(), |_| &nowhere);
         self.record_or_restore_project(id, roots, project_folder);
-        let mut policy = resolve_policy_with(self.config(), &self.trust, roots, project_folder);
+        let mut policy = resolve_policy_with(settings, &self.trust, roots, project_folder);
         let missing = match playback {
             Some(playback) => {
                 policy.rules.can_confine = playback.could_confine();
@@ -160,6 +153,16 @@ impl SessionHost {
             }
         }
     }
+}
+
+/// The limits of the settings and of the command line.
+fn spending_limits(settings: &SettingsSnapshot<'_>) -> SpendingLimits {
+    let chosen = settings.limits();
+    let mut limits = SpendingLimits::new(chosen.stop_loops);
+    for (name, number) in &chosen.numbers {
+        limits.set(name, *number);
+    }
+    limits
 }
 
 /// Names what the sandbox lacks here; empty if it lacks nothing.

@@ -242,7 +242,7 @@ impl PreparedCall for RemoteToolCall {
             }
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
-            let site = ctx.env.command_site();
+            let site = ctx.env.command_site().clone();
             let name = ctx.call.clone();
             let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str()));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };

@@ -176,7 +176,7 @@ fn prepare_servers(
         let preparing = spawn_blocking(move || {
             let watch = has_programs.then(|| {
                 let env = &conversation.env;
-                ServerWatch::begin(env.command_site(), env.jobs.running())
+                ServerWatch::begin(env.command_site().clone(), env.jobs.running())
             });
             let ToolEnv { shared, files, client, .. } = conversation.env.as_ref();
             let rules = shared.rules.get();

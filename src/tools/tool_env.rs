@@ -3,8 +3,8 @@
 
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -49,6 +49,8 @@ pub struct ToolEnv {
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
+    /// Made for the first command.
+    site: OnceLock<CommandSite>,
 }
 
 impl Debug for ToolEnv {
@@ -80,6 +82,7 @@ impl ToolEnv {
             log: SessionLog::default(),
             open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
+            site: OnceLock::new(),
         }
     }
 
@@ -140,9 +143,9 @@ impl ToolEnv {
     }
 
     /// The place where the commands of the conversation run.
-    pub(crate) fn command_site(&self) -> CommandSite {
+    pub(crate) fn command_site(&self) -> &CommandSite {
         let shared = &self.shared;
-        CommandSite {
+        self.site.get_or_init(|| CommandSite {
             roots: self.files.shared_roots(),
             environment: Arc::clone(&shared.command_environment),
             settings: Arc::clone(&shared.confinement),
@@ -153,7 +156,7 @@ impl ToolEnv {
             state_folder: shared.process.folders.state.clone(),
             outputs: self.output_folder(),
             client: Arc::clone(&self.client),
-        }
+        })
     }
 
     /// The folder of the session's long outputs.

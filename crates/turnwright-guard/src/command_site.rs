@@ -18,7 +18,7 @@ use crate::confinement::ConfinementSettings;
 use crate::repository;
 use crate::watch::ConfinementGuard;
 
-/// What the bounds of a conversation's commands depend on. Cloning is cheap.
+/// The surroundings on which the bounds of a conversation's commands depend. Cloning is cheap.
 #[derive(Clone)]
 pub struct CommandSite {
     /// The folders of the session.

@@ -134,7 +134,7 @@ struct CommandWatch {
     report: Mutex<Option<String>>,
 }
 
-/// What is known about a command after its end.
+/// The findings about a command that has ended.
 #[derive(Debug, Default)]
 pub struct CommandFindings {
     /// The report about changes in protected places.

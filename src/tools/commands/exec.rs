@@ -271,7 +271,7 @@ impl Tool for Exec {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
             return ToolOutcome::failed("Nothing was run: there is no permission for it.");
         };
-        let mut confinement = match confine(pass, ctx.env.command_site()).await {
+        let mut confinement = match confine(pass, ctx.env.command_site().clone()).await {
             Ok(confinement) => confinement,
             Err(reason) => return ToolOutcome::failed(reason),
         };

@@ -198,7 +198,7 @@ impl RepositoryCheck {
         Some(RepositoryCheck {
             allowed: extra_writable.clone(),
             makes_environments: pass.effects().iter().any(makes_environments),
-            site: ctx.env.command_site(),
+            site: ctx.env.command_site().clone(),
         })
     }
 

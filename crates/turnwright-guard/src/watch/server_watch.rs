@@ -209,6 +209,7 @@ impl ServerWatch {
     }
 
     /// Sets the servers that are watched.
+    #[must_use]
     pub fn of(mut self, servers: Vec<ProgramActivity>) -> ServerWatch {
         self.seen = vec![ActivitySample::default(); servers.len()];
         self.servers = servers;

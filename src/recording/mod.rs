@@ -13,12 +13,17 @@ mod scrub;
 
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt};
+use serde_json::Value;
+
+use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, RealMachine};
+use recorder::Recorder;
 use turnwright_llm::{Exchange, Traffic};
 use turnwright_types::ids::SessionId;
 
 pub(crate) use events::{EventKind, RecordedEvent, RecordingError, load_recording};
 pub(crate) use playback::{Playback, PlaybackEvent};
-pub(crate) use recorder::{RecordedSession, Recorder};
+pub(crate) use recorder::RecordedSession;
 pub(crate) use request_messages::SentMessages;
 
 /// The version of the format.
@@ -28,28 +33,9 @@ const FORMAT_FIELD: &str = "turnwright-recording";
 
 /// Tools that run also in a replay: what they touch is the session and its client, or other calls.
 const PLAYED_LIVE: [&str; 4] = ["agent", "ask_user", "exit_plan", "plan"];
-
-tokio::task_local! {
-    static SESSION: SessionId;
-}
-
-/// Runs the work of a session. What it does is recorded as this session's.
-pub(crate) fn in_session<F: Future>(
-    session: SessionId,
-    work: F,
-) -> impl Future<Output = F::Output> {
-    SESSION.scope(session, work)
-}
-
-/// Runs work on a task of its own as that of the session whose work runs now.
-pub(crate) fn in_same_session<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    in_session(current_session().unwrap_or_else(|| SessionId::from("")), work)
-}
-
-/// The session whose work runs now.
-pub(crate) fn current_session() -> Option<SessionId> {
-    SESSION.try_with(Clone::clone).ok()
-}
+/// The result of a call that a recording does not have.
+const UNRECORDED: &str =
+    "This call is not in the recording, and nothing is done while one is played back.";
 
 /// How this process deals with what comes from outside. The default lets it pass.
 #[derive(Clone, Debug, Default)]
@@ -64,28 +50,13 @@ impl Recording {
         Recording { recorder: Arc::default(), playback: Some(playback) }
     }
 
-    /// Returns true if something is recorded or played back, so that nothing may be left to chance.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.playback.is_some() || self.recorder.is_on()
-    }
-
     pub(crate) fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
 
-    /// The recording that stands in for the outside world, if there is one.
-    pub(crate) fn playback(&self) -> Option<&Arc<Playback>> {
-        self.playback.as_ref()
-    }
-
-    /// The recording that answers the calls of this tool.
-    pub(crate) fn playback_of(&self, tool: &str) -> Option<&Arc<Playback>> {
-        self.playback.as_ref().filter(|_| !PLAYED_LIVE.contains(&tool))
-    }
-
-    /// The recorder, if it records this session's calls of this tool now.
-    pub(crate) fn recorder_of(&self, tool: &str) -> Option<&Arc<Recorder>> {
-        Some(&self.recorder).filter(|recorder| recorder.is_on() && !PLAYED_LIVE.contains(&tool))
+    /// Returns true if a recording is played back.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.playback.is_some()
     }
 }
 
@@ -94,6 +65,108 @@ impl Traffic for Recording {
         match &self.playback {
             Some(playback) => playback.begin_exchange(body),
             None => self.recorder.begin_exchange(path, body),
+        }
+    }
+}
+
+impl MachineFacts for Recording {
+    fn are_fixed(&self) -> bool {
+        self.is_replay() || self.recorder.is_on()
+    }
+
+    fn chance(&self) -> f64 {
+        // The user is told how long a wait is.
+        if self.are_fixed() { 0.5 } else { RealMachine.chance() }
+    }
+
+    fn can_confine(&self) -> bool {
+        match &self.playback {
+            Some(playback) => playback.could_confine(),
+            None => RealMachine.can_confine(),
+        }
+    }
+
+    fn missing_sandbox(&self) -> String {
+        match &self.playback {
+            Some(playback) => playback.missing_sandbox().to_owned(),
+            None => RealMachine.missing_sandbox(),
+        }
+    }
+
+    fn sandbox_limitation(&self) -> Option<&str> {
+        match &self.playback {
+            Some(playback) => playback.sandbox_limitation(),
+            None => turnwright_sandbox::known_limitation(),
+        }
+    }
+
+    fn project(&self) -> Option<&Value> {
+        self.playback.as_ref().map(|playback| playback.project())
+    }
+
+    fn servers(&self) -> Option<&[Value]> {
+        self.playback.as_ref().map(|playback| playback.servers())
+    }
+
+    fn note_project(&self, session: &SessionId, project: &dyn Fn() -> Value) {
+        if self.recorder.is_on() {
+            self.recorder.record_project(session, project());
+        }
+    }
+
+    fn note_servers(&self, servers: &dyn Fn() -> Value) {
+        if self.recorder.is_on() {
+            self.recorder.record_servers(servers());
+        }
+    }
+
+    fn notes_conversations(&self) -> bool {
+        self.recorder.is_on()
+    }
+
+    fn note_conversation(&self, session: &SessionId, stored: Result<Value, String>) {
+        self.recorder.record_stored(session, stored);
+    }
+
+    fn take_notice(&self) -> Option<String> {
+        self.recorder.take_notice()
+    }
+}
+
+impl KeptAnswers for Recording {
+    fn keeping(&self, tool: &str) -> Keeping {
+        if PLAYED_LIVE.contains(&tool) {
+            Keeping::Off
+        } else if self.is_replay() {
+            Keeping::Given
+        } else if self.recorder.is_on() {
+            Keeping::Noted
+        } else {
+            Keeping::Off
+        }
+    }
+
+    fn given(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value> {
+        self.playback.as_ref()?.answer(kind, tool, arguments)
+    }
+
+    fn given_result<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, &'static str>> {
+        async move {
+            match &self.playback {
+                Some(playback) => playback.result(tool, arguments).await.ok_or(UNRECORDED),
+                None => Err(UNRECORDED),
+            }
+        }
+        .boxed()
+    }
+
+    fn note(&self, kind: AnswerKind, tool: &str, arguments: &Value, answer: &dyn Fn() -> Value) {
+        if self.keeping(tool) == Keeping::Noted {
+            self.recorder.record_call(kind, tool, arguments, answer());
         }
     }
 }

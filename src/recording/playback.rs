@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use super::current_session;
 use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
+use crate::outside::{AnswerKind, current_session};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 
 /// An event that the driver of a replay must know about.
@@ -45,14 +45,6 @@ pub(crate) struct Playback {
     sandbox: Value,
     servers: Vec<Value>,
     project: Value,
-}
-
-/// The kind of question that a tool has answered.
-#[derive(Clone, Copy, PartialEq)]
-enum AnswerKind {
-    View,
-    Preview,
-    Result,
 }
 
 struct PlayedCall {
@@ -125,42 +117,37 @@ impl Playback {
     }
 
     /// Returns true if commands could be confined where the recording was made.
-    pub(crate) fn could_confine(&self) -> bool {
+    pub(super) fn could_confine(&self) -> bool {
         self.sandbox["confines"] == true
     }
 
     /// The description of the gaps of the sandbox there.
-    pub(crate) fn sandbox_limitation(&self) -> Option<&str> {
+    pub(super) fn sandbox_limitation(&self) -> Option<&str> {
         self.sandbox["limitation"].as_str()
     }
 
     /// The description of a missing sandbox there.
-    pub(crate) fn missing_sandbox(&self) -> &str {
+    pub(super) fn missing_sandbox(&self) -> &str {
         self.sandbox["missing"].as_str().unwrap_or_default()
     }
 
     /// The project's settings about questions.
-    pub(crate) fn project(&self) -> &Value {
+    pub(super) fn project(&self) -> &Value {
         &self.project
     }
 
     /// The session's MCP servers, as they were known at its end.
-    pub(crate) fn servers(&self) -> &[Value] {
+    pub(super) fn servers(&self) -> &[Value] {
         &self.servers
     }
 
-    /// The effect of the call, as the tool has described it.
-    pub(crate) fn preview(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(AnswerKind::Preview, tool, arguments).map(|(_, preview)| preview)
+    /// The tool's answer to a question about the call; `None` if the recording has no such call.
+    pub(super) fn answer(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value> {
+        self.take(kind, tool, arguments).map(|(_, answer)| answer)
     }
 
-    /// How the call was shown, which depends on the files that there were.
-    pub(crate) fn view(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(AnswerKind::View, tool, arguments).map(|(_, view)| view)
-    }
-
-    /// The tool's answer; `None` if the recording has no such call.
-    pub(crate) async fn result(&self, tool: &str, arguments: &Value) -> Option<Value> {
+    /// The result of the call, once the replay has come so far; `None` if the recording has no such call.
+    pub(super) async fn result(&self, tool: &str, arguments: &Value) -> Option<Value> {
         let (number, answer) = self.take(AnswerKind::Result, tool, arguments)?;
         wait_for(&self.position, number).await;
         Some(answer)

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::current_session;
 use super::recording_writer::RecordingWriter;
+use crate::outside::{AnswerKind, current_session};
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::client::ClientConnection;
@@ -167,7 +167,7 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
@@ -254,7 +254,7 @@ impl Recorder {
     }
 
     /// Something to tell the user, once.
-    pub(crate) fn take_notice(&self) -> Option<String> {
+    pub(super) fn take_notice(&self) -> Option<String> {
         self.state.lock().notice.take()
     }
 
@@ -274,30 +274,31 @@ impl Recorder {
     }
 
     /// Records what a tool has answered in the session whose work runs now.
-    pub(crate) fn record_call(
+    pub(super) fn record_call(
         &self,
-        what: &'static str,
+        kind: AnswerKind,
         tool: &str,
         arguments: &Value,
         answer: Value,
     ) {
+        let what = match kind {
+            AnswerKind::View => "view",
+            AnswerKind::Preview => "preview",
+            AnswerKind::Result => "result",
+        };
         let tool = tool.to_owned();
         let arguments = arguments.clone();
         self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
     }
 
     /// Records the project's settings about questions for a session that is being opened.
-    pub(crate) fn record_project(&self, session: &SessionId, project: Value) {
+    pub(super) fn record_project(&self, session: &SessionId, project: Value) {
         self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value: project });
     }
 
     /// Records the conversation of a session that is being opened. If it could not be read, the recording
     /// ends, because it could not be played back.
-    pub(crate) fn record_stored(
-        &self,
-        session: &SessionId,
-        stored: Result<Value, impl std::fmt::Display>,
-    ) {
+    pub(super) fn record_stored(&self, session: &SessionId, stored: Result<Value, String>) {
         match stored {
             Ok(value) => {
                 self.post(Some(session.clone()), || RawKind::Beginning { what: "stored", value });
@@ -315,7 +316,7 @@ impl Recorder {
     }
 
     /// Records the known facts about the MCP servers of the session whose work runs now.
-    pub(crate) fn record_servers(&self, servers: Value) {
+    pub(super) fn record_servers(&self, servers: Value) {
         if self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended) {
             return;
         }

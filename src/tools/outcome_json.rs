@@ -1,4 +1,4 @@
-//! The answers of tools as JSON, for recordings.
+//! The answers of tools as JSON, so that they can be kept and given again.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use turnwright_types::ids::TerminalId;
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 
-/// The kinds, by their names in a recording.
+/// The kinds, by their names in JSON.
 const KINDS: [(&str, ToolKind); 10] = [
     ("read", ToolKind::Read),
     ("edit", ToolKind::Edit),

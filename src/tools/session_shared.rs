@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::command_network::CommandNetwork;
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
-use crate::recording::Recording;
+use crate::outside::{KeptAnswers, MachineFacts, NothingKept, RealMachine};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::Environment;
@@ -27,7 +27,7 @@ pub struct UserFolders {
 }
 
 /// The state that all sessions of a process share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ProcessShared {
     pub folders: UserFolders,
     /// The log of permission decisions.
@@ -36,8 +36,23 @@ pub struct ProcessShared {
     pub web: WebFetcher,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
-    /// Records the data that calls bring from outside, or plays it back.
-    pub(crate) recording: Recording,
+    /// The machine that the sessions depend on.
+    pub(crate) facts: Arc<dyn MachineFacts>,
+    /// Keeps the answers of tools, or gives them.
+    pub(crate) answers: Arc<dyn KeptAnswers>,
+}
+
+impl Default for ProcessShared {
+    fn default() -> ProcessShared {
+        ProcessShared {
+            folders: UserFolders::default(),
+            audit: AuditLog::default(),
+            web: WebFetcher::default(),
+            opened_places: Arc::default(),
+            facts: Arc::new(RealMachine),
+            answers: Arc::new(NothingKept),
+        }
+    }
 }
 
 impl ProcessShared {

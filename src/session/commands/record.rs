@@ -1,4 +1,5 @@
-//! `/record` keeps what follows in this session in a file that can be played back.
+//! `/record` keeps what follows in this session in a file that can be played back. The environment can ask for it
+//! from the beginning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use crate::config::Config;
 use crate::mcp::SessionServers;
-use crate::recording::RecordedSession;
+use crate::recording::{RecordedSession, Recording};
 use crate::session::SessionHost;
 use crate::session::project_facts::project_facts;
 use crate::turn::Conversation;
@@ -59,6 +61,23 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         conversation.say(message, text);
         finish_command(conversation.log(), history, StopReason::EndTurn).await
     })
+}
+
+impl SessionHost {
+    /// The recording that the environment asks for. Starting it blocks.
+    pub(crate) fn started_recording(config: &Config) -> Recording {
+        let recording = Recording::default();
+        if let Some(path) = config.record_path() {
+            let facts = config.snapshot().recorded_facts();
+            if let Err(error) = recording.recorder().start(&path, move || facts, None) {
+                let why = io_error_text(&error);
+                let notice =
+                    format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
+                recording.recorder().set_notice(notice);
+            }
+        }
+        recording
+    }
 }
 
 /// Reads the stored conversation of a session.

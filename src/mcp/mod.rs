@@ -28,7 +28,7 @@ use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use remote_tool::RemoteTool;
 use turnwright_mcp::{
     ListedTool, PromptRequest, Server, ServerEnv, ServerPhase, ServerPool, ServerSpec, ServerState,
-    ServerTransport, ToolNames, played_server, prompts, server_json,
+    ServerTransport, ToolNames, described_server, prompts, server_json,
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::SlashCommand;
@@ -59,8 +59,8 @@ impl SessionServers {
         let tracker = TaskTracker::new();
         // Nothing is started for those of another machine.
         let servers: Vec<_> = match facts.servers() {
-            Some(servers) => {
-                servers.iter().map(|server| played_server(server, env.clone())).collect()
+            Some(descriptions) => {
+                descriptions.iter().map(|server| described_server(server, env.clone())).collect()
             }
             None => specs.iter().map(|spec| pool.get(spec, env)).collect(),
         };

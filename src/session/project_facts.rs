@@ -47,7 +47,7 @@ pub(super) fn roots_elsewhere(project: &Value, cwd: &Path, others: &[PathBuf]) -
         let real = found.and_then(|pair| pair[1].as_str()).map_or(named, Path::new);
         (named.to_path_buf(), real.to_path_buf())
     };
-    Roots::recorded(real(cwd), others.iter().map(|folder| real(folder)).collect())
+    Roots::described(real(cwd), others.iter().map(|folder| real(folder)).collect())
 }
 
 /// Puts the facts about the project in `cwd` where this session looks for them: the settings into another

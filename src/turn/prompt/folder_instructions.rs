@@ -129,7 +129,8 @@ impl Turn {
         }
         self.conversation.told.folders().bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
-        answers.note(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| text.as_str().into());
+        answers
+            .note(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| Value::from(text.as_str()));
         Some(text)
     }
 

@@ -39,8 +39,11 @@ pub(crate) trait MachineFacts: Debug + Send + Sync {
         false
     }
 
-    /// A number from 0 to 1, which is random unless the facts are fixed.
+    /// A number from 0 to 1 for the length of a wait, of which the user is told. It is random unless the facts are fixed.
     fn chance(&self) -> f64 {
+        if self.are_fixed() {
+            return 0.5;
+        }
         f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
     }
 
@@ -98,6 +101,8 @@ pub(crate) struct RealMachine;
 
 impl MachineFacts for RealMachine {}
 
+impl KeptAnswers for RealMachine {}
+
 /// The kind of question that a tool has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
@@ -120,45 +125,28 @@ pub(crate) enum Keeping {
     Given,
 }
 
-/// Keeps the answers of tools and gives them back. A file that is read without a call counts as a tool.
+/// Keeps the answers of tools and gives them back. A file that is read without a call counts as a tool. By
+/// the provided methods, every tool answers for itself, and nobody takes note of it.
 pub(crate) trait KeptAnswers: Debug + Send + Sync {
-    fn keeping(&self, tool: &str) -> Keeping;
-
-    /// The kept answer to a question about this call; `None` if there is none.
-    fn given(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value>;
-
-    /// The kept result of this call, at the time when it was known, or why there is none.
-    fn given_result<'a>(
-        &'a self,
-        tool: &'a str,
-        arguments: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, &'static str>>;
-
-    /// Takes note of an answer if those of this tool are kept.
-    fn note(&self, kind: AnswerKind, tool: &str, arguments: &Value, answer: &dyn Fn() -> Value);
-}
-
-/// Every tool answers for itself, and nobody takes note of it.
-#[derive(Debug)]
-pub(crate) struct NothingKept;
-
-impl KeptAnswers for NothingKept {
     fn keeping(&self, _tool: &str) -> Keeping {
         Keeping::Off
     }
 
+    /// The kept answer to a question about this call; `None` if there is none.
     fn given(&self, _kind: AnswerKind, _tool: &str, _arguments: &Value) -> Option<Value> {
         None
     }
 
+    /// The kept result of this call, at the time when it was known, or why there is none.
     fn given_result<'a>(
         &'a self,
         _tool: &'a str,
         _arguments: &'a Value,
     ) -> BoxFuture<'a, Result<Value, &'static str>> {
-        std::future::ready(Err("No answer of this tool was kept.")).boxed()
+        std::future::ready(Err("No answers are kept.")).boxed()
     }
 
+    /// Takes note of an answer if those of this tool are kept.
     fn note(
         &self,
         _kind: AnswerKind,

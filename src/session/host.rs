@@ -39,7 +39,7 @@ pub(crate) struct SessionHost {
     pub(super) environment: Environment,
     pub(super) servers: ServerPool,
     pub(super) process: Arc<ProcessShared>,
-    /// What `/record` begins and ends. The sessions know it only as the world outside of them.
+    /// Begun and ended by `/record`. A session knows it only as the world outside.
     recording: Recording,
     /// True if the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
@@ -94,8 +94,8 @@ impl SessionHost {
         process.web.set_proxies(config.proxy_hosts());
         let profiles = ModelProfiles::new(&config.paths);
         let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
-        process.facts = Arc::new(recording.clone());
-        process.answers = Arc::new(recording.clone());
+        process.facts = recording.facts();
+        process.answers = recording.answers();
         SessionHost {
             trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),

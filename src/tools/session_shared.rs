@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::command_network::CommandNetwork;
 use super::confinement::ConfinementSettings;
 use super::confinement_guard::ConfinementGuard;
-use crate::outside::{KeptAnswers, MachineFacts, NothingKept, RealMachine};
+use crate::outside::{KeptAnswers, MachineFacts, RealMachine};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::Environment;
@@ -50,7 +50,7 @@ impl Default for ProcessShared {
             web: WebFetcher::default(),
             opened_places: Arc::default(),
             facts: Arc::new(RealMachine),
-            answers: Arc::new(NothingKept),
+            answers: Arc::new(RealMachine),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::outside::{AnswerKind, Keeping};
 use crate::tools;
@@ -129,8 +129,7 @@ impl Turn {
         }
         self.conversation.told.folders().bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
-        answers
-            .note(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| Value::from(text.as_str()));
+        answers.note(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| json!(text));
         Some(text)
     }
 

@@ -39,7 +39,8 @@ pub(crate) trait MachineFacts: Debug + Send + Sync {
         false
     }
 
-    /// A number from 0 to 1 for the length of a wait, of which the user is told. It is random unless the facts are fixed.
+    /// A number from 0 to 1 for the length of a wait, of which the user is told. It is random unless the facts
+    /// are fixed.
     fn chance(&self) -> f64 {
         if self.are_fixed() {
             return 0.5;

@@ -26,6 +26,7 @@ mod config;
 mod log;
 mod error;
 mod completion;
+mod outside;
 mod recording;
 mod runtime;
 mod jsonc;

@@ -1,5 +1,5 @@
-//! The answers of tools: the part that the user sees, on the card and in the raw output, and their form as JSON, for
-//! recordings.
+//! The answers of tools: the part that the user sees, on the card and in the raw output, and their form as JSON, in
+//! which they can be kept and given again.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 
-/// The kinds, by their names in a recording.
+/// The kinds, by their names in JSON.
 const KINDS: [(&str, ToolKind); 10] = [
     ("read", ToolKind::Read),
     ("edit", ToolKind::Edit),

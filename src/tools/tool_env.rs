@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::commands::OpenTerminals;
 use super::helper_set::HelperSet;
-use crate::recording::Recording;
+use crate::outside::{KeptAnswers, MachineFacts, RealMachine};
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
@@ -177,7 +177,7 @@ pub struct UserFolders {
 }
 
 /// The state that all sessions of a process share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ProcessShared {
     pub folders: UserFolders,
     /// The log of permission decisions.
@@ -186,8 +186,23 @@ pub struct ProcessShared {
     pub web: WebFetcher,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
-    /// Records the data that calls bring from outside, or plays it back.
-    pub(crate) recording: Recording,
+    /// The machine that the sessions depend on.
+    pub(crate) facts: Arc<dyn MachineFacts>,
+    /// Keeps the answers of tools, or gives them.
+    pub(crate) answers: Arc<dyn KeptAnswers>,
+}
+
+impl Default for ProcessShared {
+    fn default() -> ProcessShared {
+        ProcessShared {
+            folders: UserFolders::default(),
+            audit: AuditLog::default(),
+            web: WebFetcher::default(),
+            opened_places: Arc::default(),
+            facts: Arc::new(RealMachine),
+            answers: Arc::new(RealMachine),
+        }
+    }
 }
 
 impl ProcessShared {

@@ -1,5 +1,6 @@
-//! The facts besides the user's settings that decide about the questions in a project, in recordings: the
-//! project's own settings, the rules that the user has saved for it, and where its folders really are.
+//! The facts besides the user's settings that decide about the questions in a project: its own settings, the
+//! rules that the user has saved for it, and where its folders really are. With them, a session can run on a
+//! machine that does not have the project.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,11 @@ use turnwright_policy::permission::ProjectRuleStore;
 use turnwright_types::private_file;
 use turnwright_workspace::files::Roots;
 
-/// The most bytes of saved rules that a recording takes.
+/// The most bytes of saved rules that are collected.
 const MAX_RULES_BYTES: u64 = 1024 * 1024;
 
-/// Collects what a recording keeps of a project. Blocks.
-pub(super) fn recorded_project(config: &Config, trust: &TrustStore, roots: &Roots) -> Value {
+/// Collects the facts about a project. Blocks.
+pub(super) fn project_facts(config: &Config, trust: &TrustStore, roots: &Roots) -> Value {
     let folder = roots.real_cwd();
     let named = std::iter::once(roots.cwd()).chain(roots.additional_folders());
     let folders =
@@ -35,10 +36,10 @@ pub(super) fn recorded_project(config: &Config, trust: &TrustStore, roots: &Root
     })
 }
 
-/// The roots of a recorded session whose client named these folders. If the recording does not say where a
+/// The roots of a session on another machine whose client named these folders. If the facts do not say where a
 /// folder really is, no links of it are known.
-pub(super) fn recorded_roots(recorded: &Value, cwd: &Path, others: &[PathBuf]) -> Roots {
-    let folders = recorded["folders"].as_array().map_or(&[][..], Vec::as_slice);
+pub(super) fn roots_elsewhere(project: &Value, cwd: &Path, others: &[PathBuf]) -> Roots {
+    let folders = project["folders"].as_array().map_or(&[][..], Vec::as_slice);
     let real = |named: &Path| {
         let found = folders
             .iter()
@@ -46,25 +47,25 @@ pub(super) fn recorded_roots(recorded: &Value, cwd: &Path, others: &[PathBuf]) -
         let real = found.and_then(|pair| pair[1].as_str()).map_or(named, Path::new);
         (named.to_path_buf(), real.to_path_buf())
     };
-    Roots::recorded(real(cwd), others.iter().map(|folder| real(folder)).collect())
+    Roots::described(real(cwd), others.iter().map(|folder| real(folder)).collect())
 }
 
-/// Puts what was recorded of the project in `cwd` where a replay looks for it: the settings into another
+/// Puts the facts about the project in `cwd` where this session looks for them: the settings into another
 /// folder, and the rules into the state folder. Blocks.
 pub(super) fn restore_project(
     config: &Config,
     trust: &TrustStore,
-    recorded: &Value,
+    project: &Value,
     cwd: &Path,
     project_folder: &Path,
 ) -> io::Result<()> {
-    if let Some(settings) = recorded["settings"].as_str() {
+    if let Some(settings) = project["settings"].as_str() {
         private_file::write(&project_folder.join(PROJECT_FILE), settings.as_bytes())?;
-        if recorded["is_trusted"] == true {
+        if project["is_trusted"] == true {
             trust.trust(project_folder, PROJECT_FILE, settings.as_bytes())?;
         }
     }
-    if let Some(rules) = recorded["rules"].as_str() {
+    if let Some(rules) = project["rules"].as_str() {
         let path = ProjectRuleStore::new(&config.paths.state, cwd).path();
         private_file::write(&path, rules.as_bytes())?;
     }

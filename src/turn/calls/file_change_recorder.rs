@@ -45,7 +45,7 @@ enum RecordedCall {
         /// The background jobs that were running already.
         jobs: Vec<String>,
         /// `None` if the command is not confined.
-        check: Option<RepositoryCheck>,
+        check: Option<Box<RepositoryCheck>>,
     },
 }
 
@@ -57,7 +57,7 @@ async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> Recor
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
     let before = before(env.shared.checkpoint.clone(), &ctx.cancel).await;
     begun.written().await;
-    RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx) }
+    RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx).map(Box::new) }
 }
 
 impl FileChangeRecorder {
@@ -253,7 +253,7 @@ async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option
 async fn after(
     checkpoint: &ChangeTracker,
     before: CommandBaseline,
-    check: Option<RepositoryCheck>,
+    check: Option<Box<RepositoryCheck>>,
     (log, call): (&SessionLog, &CallId),
     cancel: &CancellationToken,
 ) -> Option<(CallChanges, Option<String>)> {

@@ -474,6 +474,15 @@ fn programs_of_a_repository_get_what_answers_open_only_after_a_question() {
         let found = decide(&policy(), Mode::Auto, grants, &uncertain(line, "", true));
         assert_eq!(found.verdict(), in_repository_with_programs, "{line}");
     }
+    // An older answer about exactly this line was given without the access.
+    for (grants, line) in
+        [(&sign, "git commit -am y"), (&network, "git commit -am y && npm install")]
+    {
+        let effects = uncertain(line, "", true);
+        let mut grants = grants.clone();
+        grants.allow_exactly(effects[0].clone());
+        assert_eq!(decide(&policy(), Mode::Auto, &grants, &effects).verdict(), Verdict::Ask);
+    }
 }
 
 #[test]

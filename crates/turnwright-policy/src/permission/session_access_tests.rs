@@ -346,6 +346,21 @@ fn several_values_are_one_question_with_a_list() {
 }
 
 #[test]
+fn a_question_about_signing_says_that_hooks_can_sign_too() {
+    let asked = match judge(
+        &policy(),
+        Mode::Auto,
+        &Grants::default(),
+        effects("git commit -m x", "sign"),
+    ) {
+        Judgement::NeedsApproval(asked) => asked,
+        other => panic!("{other:?}"),
+    };
+    let text = asked.description(&policy(), Mode::Auto);
+    assert!(text.contains("(hooks of the repository and other programs that it starts can sign"));
+}
+
+#[test]
 fn commands_that_the_sandbox_bounds_offer_an_answer_for_this_line_and_one_for_all() {
     let all = "all commands in the sandbox";
     for (line, narrow) in [

@@ -418,7 +418,10 @@ impl ConfinementBuilder<'_> {
             &opened.fixed_places(),
         );
         let list = profile.readable.get_or_insert_default();
-        list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
+        // It lies in the session's `/tmp`, where a search would otherwise fail.
+        let temp = self.site.guard.known_temp_folder();
+        let writable = profile.writable.iter().cloned();
+        list.extend(places.into_iter().chain(named).chain(temp).chain(writable));
     }
 
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.

@@ -18,11 +18,22 @@ const MAX_PRINTED: u64 = MAX_LINE / 4;
 /// The most bytes of a settings file of gpg that are looked at.
 const MAX_SETTINGS_BYTES: u64 = 64 * 1024;
 /// The variables that signing programs get, besides `LC_*`.
-const KEPT_VARIABLES: [&str; 6] = ["HOME", "LANG", "LANGUAGE", "LOGNAME", "TZ", "USER"];
+const KEPT_VARIABLES: [&str; 9] = [
+    "EMAIL",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LOGNAME",
+    "TZ",
+    "USER",
+];
 /// Variables that they get unless they name a path that commands may write.
-const CHECKED_VARIABLES: [&str; 8] = [
+const CHECKED_VARIABLES: [&str; 9] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
+    "GIT_CONFIG_GLOBAL",
     "GNUPGHOME",
     "SSH_AUTH_SOCK",
     "WAYLAND_DISPLAY",
@@ -125,6 +136,11 @@ impl UserPrograms {
             return Err(io::Error::other(why));
         }
         Ok(SigningSettings::parse(&String::from_utf8_lossy(&output.text)))
+    }
+
+    /// The committer, as the user's variables and settings say.
+    pub(super) fn committer(&self, settings: &SigningSettings) -> Option<String> {
+        settings.committer(&self.environment)
     }
 
     /// Fails if commands may write one of the files that the settings of git are from. It is enough to look at them
@@ -344,6 +360,8 @@ mod tests {
             .with("LD_LIBRARY_PATH", place.path("bin"))
             .with("PYTHONPATH", place.path("bin"))
             .with("SSH_AUTH_SOCK", place.path("bin"))
+            .with("GIT_CONFIG_GLOBAL", place.path("home/git.inc"))
+            .with("GIT_COMMITTER_NAME", "Jane")
             .with("DISPLAY", ":0")
             .with("LC_ALL", "C");
         let with_bus =
@@ -353,6 +371,8 @@ mod tests {
             ("HOME", true),
             ("PATH", true),
             ("SSH_AUTH_SOCK", true),
+            ("GIT_CONFIG_GLOBAL", true),
+            ("GIT_COMMITTER_NAME", true),
             ("DISPLAY", true),
             ("LC_ALL", true),
             ("DBUS_SESSION_BUS_ADDRESS", true),
@@ -363,6 +383,8 @@ mod tests {
             assert_eq!(programs.environment.get(name).is_some(), is_kept, "{name}");
         }
         assert_eq!(with_bus(&own_bus).environment.get("DBUS_SESSION_BUS_ADDRESS"), None);
+        let own_file = Environment::default().with("GIT_CONFIG_GLOBAL", place.path("project/x"));
+        assert_eq!(place.programs(own_file).environment.get("GIT_CONFIG_GLOBAL"), None);
     }
 
     #[test]

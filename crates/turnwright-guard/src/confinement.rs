@@ -34,6 +34,7 @@ use linked_files::{ChangedLayers, SharedPlaces};
 use proxy_addresses::proxy_addresses;
 use sandbox_profile::{ProgramAccess, SessionAccess};
 pub use signing::CommandSigning;
+use silent_reads::LinkTargets;
 use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
@@ -409,19 +410,20 @@ impl ConfinementBuilder<'_> {
         reads.retain(|target| is_open || target.scope != PathScope::Outside);
         let named = reads.into_iter().map(|target| target.path);
         let opened = &self.site.opened_places;
-        opened.add(self.session_access().writable_folders());
+        let writable = self.writable_folders();
+        opened.add(writable.iter().cloned());
         let places = silent_reads::readable(
             &self.site.roots,
             environment,
             &self.command.script,
             &self.real_paths,
-            &opened.fixed_places(),
+            &LinkTargets { fixed: &opened.fixed_places(), writable: &writable },
         );
         let list = profile.readable.get_or_insert_default();
         // It lies in the session's `/tmp`, where a search would otherwise fail.
         let temp = self.site.guard.known_temp_folder();
-        let writable = profile.writable.iter().cloned();
-        list.extend(places.into_iter().chain(named).chain(temp).chain(writable));
+        list.extend(places.into_iter().chain(named).chain(temp));
+        list.extend(profile.writable.iter().cloned());
     }
 
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.

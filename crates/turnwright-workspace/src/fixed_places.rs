@@ -96,7 +96,7 @@ impl FixedPlaces {
     }
 
     /// Returns true if commands may write at a real path.
-    pub fn may_change(&self, place: &Path) -> bool {
+    fn may_change(&self, place: &Path) -> bool {
         let is_of_process = ["/proc", "/dev"].iter().any(|folder| place.starts_with(folder));
         is_of_process || self.writable.iter().any(|folder| place.starts_with(folder))
     }

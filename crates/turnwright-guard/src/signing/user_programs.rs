@@ -42,6 +42,10 @@ const CHECKED_VARIABLES: [&str; 9] = [
     "XDG_RUNTIME_DIR",
 ];
 
+/// The end of a refusal because of a place that commands can write.
+pub(super) const WHILE_OPENED: &str =
+    "commands may write; what was opened to them counts until turnwright is restarted";
+
 /// The user's programs, as of the moment in which it is made.
 #[derive(Debug)]
 pub(super) struct UserPrograms {
@@ -116,8 +120,10 @@ impl UserPrograms {
     /// Returns the target of a path that a program obeys or reads. Blocks.
     pub(super) fn fixed_target(&self, path: &Path) -> io::Result<PathBuf> {
         self.places.leads_to(path).ok_or_else(|| {
-            let why = format!("commands may write {}, or nothing is there", path.display());
-            io::Error::other(why)
+            let path = path.display();
+            io::Error::other(format!(
+                "nothing is at {path}, or it is one of the places that {WHILE_OPENED}"
+            ))
         })
     }
 
@@ -147,9 +153,7 @@ impl UserPrograms {
     /// afterwards: the first step of a way that commands can change is reached by steps that they cannot. Blocks.
     pub(super) fn check_settings(&self, settings: &SigningSettings) -> io::Result<()> {
         match settings.files().find(|file| !self.places.is_fixed(Path::new(file))) {
-            Some(file) => {
-                Err(io::Error::other(format!("git obeys {file}, which commands may write")))
-            }
+            Some(file) => Err(io::Error::other(format!("git obeys {file}, which {WHILE_OPENED}"))),
             None => Ok(()),
         }
     }
@@ -159,7 +163,7 @@ impl UserPrograms {
         match self.changeable_gpg_setting() {
             Some(path) => {
                 let path = path.display();
-                Err(io::Error::other(format!("gpg obeys {path}, which commands may write")))
+                Err(io::Error::other(format!("gpg obeys {path}, which {WHILE_OPENED}")))
             }
             None => Ok(()),
         }
@@ -232,7 +236,7 @@ impl UserPrograms {
 }
 
 fn not_found(program: &str) -> io::Error {
-    let why = format!("no `{program}` was found outside the folders that commands may write");
+    let why = format!("no `{program}` was found outside the folders that {WHILE_OPENED}");
     io::Error::other(why)
 }
 
@@ -336,12 +340,10 @@ mod tests {
                 Some(expected) => assert_eq!(found.unwrap(), place.path(expected), "{name}"),
                 None => {
                     let why = found.unwrap_err().to_string();
-                    assert_eq!(
-                        why,
-                        format!(
-                            "no `{name}` was found outside the folders that commands may write"
-                        )
-                    );
+                    let missing =
+                        format!("no `{name}` was found outside the folders that commands");
+                    assert!(why.starts_with(&missing), "{why}");
+                    assert!(why.ends_with("until turnwright is restarted"), "{why}");
                 }
             }
         }

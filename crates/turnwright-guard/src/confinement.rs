@@ -277,7 +277,7 @@ impl ConfinementBuilder<'_> {
             history,
             publishes: self.further.publishes,
             signing,
-            network: self.site.network.get(),
+            network: self.site.network.get(self.site.settings.memory),
             running,
             shown,
         })

@@ -5,7 +5,8 @@
 //! mounts that are nowhere yet wait in a socket. A program takes one, mounts it, and gives back a copy of it for the next
 //! one. The file system ends with its last mount.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::fs;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,8 +21,10 @@ use rustix::mount::{
 
 use super::syscalls;
 
-/// The mode of the folder, and the limit for its content, which does not count as memory of any process.
-const OPTIONS: [(&CStr, &CStr); 2] = [(c"mode", c"1777"), (c"size", c"25%")];
+/// The limit for its content, which does not count as memory of any process.
+const USUAL_SIZE: &CStr = c"25%";
+/// It is not made smaller than this: no size would be no limit.
+const LEAST_SIZE: u64 = 1 << 20;
 /// A folder that every machine has.
 const FIRST_PLACE: &CStr = c"/dev";
 /// How many mounts wait at first. A program that is killed while it has one does not give it back.
@@ -59,16 +62,15 @@ impl SessionMemory {
         Ok(SessionMemory { taken: self.taken.try_clone()?, given: self.given.try_clone()? })
     }
 
-    /// Makes the file system and its first mounts, in a process of the session's user namespace that does nothing else.
+    /// Makes the file system of a [size](size_within) and its first mounts, in a process of the session's user namespace that does nothing else.
     /// Makes system calls only.
-    pub(super) fn fill(&self) -> io::Result<()> {
+    pub(super) fn fill(&self, size: &CStr) -> io::Result<()> {
         syscalls::unshare(libc::CLONE_NEWNS)?;
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", propagation)?;
         let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        for (name, value) in OPTIONS {
-            rustix::mount::fsconfig_set_string(&context, name, value)?;
-        }
+        rustix::mount::fsconfig_set_string(&context, c"mode", c"1777")?;
+        rustix::mount::fsconfig_set_string(&context, c"size", size)?;
         rustix::mount::fsconfig_create(&context)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
@@ -110,6 +112,23 @@ impl SessionMemory {
         }
         Ok(())
     }
+}
+
+/// The size of the file system if programs may hold this many bytes of memory.
+pub(super) fn size_within(limit: Option<u64>) -> CString {
+    let quarter = machine_memory().map(|total| total / 4);
+    match limit.filter(|limit| quarter.is_some_and(|quarter| *limit < quarter)) {
+        Some(limit) => CString::new(limit.max(LEAST_SIZE).to_string()).unwrap_or_default(),
+        None => USUAL_SIZE.to_owned(),
+    }
+}
+
+/// The bytes of the machine's memory.
+fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 fn put(mount: BorrowedFd<'_>, place: &CStr) -> io::Result<()> {

@@ -31,6 +31,24 @@ fn what_a_program_leaves_in_shared_memory_the_next_finds_and_other_sessions_do_n
 }
 
 #[test]
+fn shared_memory_takes_no_more_than_a_program_may_hold() {
+    if !can_test() || !namespace_support().network {
+        return;
+    }
+    let folders = TestFolders::new();
+    let script = "found = os.statvfs('/dev/shm'); print(found.f_blocks * found.f_frsize)";
+    let run = |limit: Option<u64>| -> u64 {
+        let network = Arc::new(SessionNetwork::create_within(limit).unwrap());
+        let text = run_in(&folders, &folders.profile(), Some(&network), script, |_| ());
+        text.trim().parse().unwrap()
+    };
+    assert_eq!(run(Some(8 << 20)), 8 << 20);
+    assert_eq!(run(Some(0)), 1 << 20);
+    // At most a quarter of the machine's.
+    assert_eq!(run(Some(u64::MAX)), run(None));
+}
+
+#[test]
 fn programs_that_run_at_the_same_time_see_the_same_memory_and_some_only_read_it() {
     if !can_test() || !namespace_support().network {
         return;

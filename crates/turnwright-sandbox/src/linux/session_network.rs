@@ -100,7 +100,8 @@ impl SessionNetwork {
         let user_namespace = has_user_namespace.then_some(user_namespace);
         let taken = receive(syscalls::receive_descriptor).await?;
         let given = receive(syscalls::receive_descriptor).await?;
-        let memory = SessionMemory::from_descriptors([taken, given]);
+        let current = receive(syscalls::receive_descriptor).await?;
+        let memory = SessionMemory::from_descriptors([taken, given, current]);
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 

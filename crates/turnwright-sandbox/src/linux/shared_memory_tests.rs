@@ -1,5 +1,6 @@
 //! Tests of the memory that the programs of a session share, with real processes.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::socket_tests::{can_test, run_in};
@@ -28,6 +29,29 @@ fn what_a_program_leaves_in_shared_memory_the_next_finds_and_other_sessions_do_n
         assert_eq!(run(network, "print(os.listdir('/dev/shm'))"), "[]\n");
     }
     assert!(!Path::new("/dev/shm/left").exists());
+}
+
+#[test]
+fn after_all_mounts_were_held_for_too_long_older_memory_is_not_seen_again() {
+    if !can_test() || !namespace_support().network {
+        return;
+    }
+    let folders = TestFolders::new();
+    let session = Arc::new(SessionNetwork::create().unwrap());
+    let run = |script: &str| run_in(&folders, &folders.profile(), Some(&session), script, |_| ());
+    assert_eq!(run("open('/dev/shm/older', 'w').close()"), "");
+    let [taken, given, _] = session.memory().descriptors();
+    let held: Vec<_> = (0..4).map(|_| syscalls::receive_descriptor(taken).unwrap()).collect();
+    assert_eq!(
+        run("open('/dev/shm/newer', 'w').close(); print(os.listdir('/dev/shm'))"),
+        "['newer']\n"
+    );
+    for mount in held {
+        syscalls::send_descriptor(given, mount.as_fd()).unwrap();
+    }
+    for _ in 0..10 {
+        assert_eq!(run("print(os.listdir('/dev/shm'))"), "['newer']\n");
+    }
 }
 
 #[test]

@@ -287,6 +287,22 @@ fn what_a_command_leaves_in_shared_memory_is_found_by_the_next_and_by_no_other_s
 }
 
 #[test]
+fn a_redirect_into_shared_memory_makes_nothing_on_the_machine() {
+    if !turnwright_sandbox::namespace_support().network {
+        return eprintln!("SKIPPED: the memory of a session: this machine has no private networks");
+    }
+    let name = format!("/dev/shm/turnwright-test-redirect-{}", std::process::id());
+    let steps = [format!("echo redirected > {name}"), format!("cat {name}")];
+    let calls_of = |line: &String| calls("exec", &exec(line));
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let mut agent = auto().model(json!(replies)).start();
+    cards::turn(&mut agent);
+    let results = cards::results(&agent, steps.len());
+    assert!(results[1].contains("\nredirected"), "{results:?}");
+    assert!(!Path::new(&name).exists());
+}
+
+#[test]
 fn addresses_of_agents_and_buses_are_not_in_the_environment() {
     if !has_sandbox("addresses_of_agents_and_buses_are_not_in_the_environment") {
         return;

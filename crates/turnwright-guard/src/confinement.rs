@@ -79,6 +79,9 @@ pub struct ConfinementSettings {
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
 
+/// The shared memory. In a mount namespace it is not the machine's.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Makes git start no program of the repository's choice when it runs without a question.
 /// Submodules are compared without starting git in each, because that git would not see these
 /// settings.
@@ -533,7 +536,9 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
 
 /// Creates the targets of redirects that are in none of the writable folders.
 fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
-    for path in redirects {
+    let has_own_memory = turnwright_sandbox::namespace_support().mounts;
+    for path in redirects.iter().filter(|path| !has_own_memory || !path.starts_with(SHARED_MEMORY))
+    {
         if !writable.iter().any(|folder| path.starts_with(folder) && path != folder) {
             create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
         }

@@ -297,17 +297,10 @@ impl Tool for Exec {
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
-        let waiting = async {
-            if in_background {
-                job.wait_until_quiet(QUIET_PERIOD).await;
-            } else {
-                job.wait_for_end().await;
-            }
-        };
         tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => job.stop(),
-            () = waiting => {}
+            () = wait_for(&job, in_background) => {}
             () = sleep_until(Instant::now() + limit) => {}
             () = live.follow(&job) => {}
         }
@@ -350,6 +343,15 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
     let unsaved = env.files.unsaved_note(None, "commands do");
     if !unsaved.is_empty() {
         outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+    }
+}
+
+/// Waits for the end of a command, or until one in the background has nothing to say.
+async fn wait_for(job: &Job, in_background: bool) {
+    if in_background {
+        job.wait_until_quiet(QUIET_PERIOD).await;
+    } else {
+        job.wait_for_end().await;
     }
 }
 

@@ -25,8 +25,7 @@ pub use crate::turn::fuzzing::{compact_messages, partial_arguments, prune_messag
 /// If there are too many keys, or the runtime or a thread cannot be created.
 pub fn serve_acp(home: &Path, variables: &[(String, String)], stdio: Stdio) -> io::Result<()> {
     let config = config(home, variables)?;
-    let recording = crate::cli::started_recording(&config);
-    acp::serve_blocking(config, recording, stdio, std::future::pending())
+    acp::serve_blocking(config, stdio, std::future::pending())
 }
 
 /// Serves ACP on a socket, as `turnwright serve` does, until `stop` is ready. `announce` gets the address.
@@ -42,8 +41,7 @@ pub fn serve_acp_remote(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let config = config(home, variables)?;
-    let recording = crate::cli::started_recording(&config);
-    acp::serve_remote(config, recording, options, keep, announce, stop).map_err(io::Error::other)
+    acp::serve_remote(config, options, keep, announce, stop).map_err(io::Error::other)
 }
 
 fn config(home: &Path, variables: &[(String, String)]) -> io::Result<Config> {

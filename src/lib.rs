@@ -13,7 +13,6 @@
 mod acp;
 mod mcp_server;
 mod session;
-mod signing;
 
 // The turn and its services
 mod turn;
@@ -27,6 +26,7 @@ mod config;
 mod log;
 mod error;
 mod completion;
+mod outside;
 mod recording;
 mod runtime;
 mod jsonc;

@@ -79,6 +79,16 @@ pub(super) const MAX_UNANSWERED: usize = 1_024;
 /// Serves ACP on a runtime of its own until the client closes its end or `stop_requested` is ready.
 pub(crate) fn serve_blocking(
     config: Config,
+    stdio: Stdio,
+    stop_requested: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    let recording = SessionHost::started_recording(&config);
+    serve_as_recorded(config, recording, stdio, stop_requested)
+}
+
+/// Like [`serve_blocking`], with a recording that takes notes already or is played back.
+pub(crate) fn serve_as_recorded(
+    config: Config,
     recording: Recording,
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,

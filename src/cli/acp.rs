@@ -21,7 +21,6 @@ an API key, and `turnwright --help` lists commands and settings.
 
 pub(super) fn run(config: Config) -> ExitCode {
     super::run_for_program("turnwright", EXPLANATION, |stdio| {
-        let recording = super::started_recording(&config);
-        acp::serve_blocking(config, recording, stdio, turnwright_rpc::stop_signal())
+        acp::serve_blocking(config, stdio, turnwright_rpc::stop_signal())
     })
 }

@@ -37,7 +37,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
-use crate::recording::Recording;
 use turnwright_rpc::Stdio;
 use turnwright_store::StoreError;
 use turnwright_types::io_error_text::io_error_text;
@@ -321,21 +320,6 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 }
 
 pub use replay::replay;
-
-/// The recording that the environment asks for. Starting it blocks.
-pub(crate) fn started_recording(config: &Config) -> Recording {
-    let recording = Recording::default();
-    if let Some(path) = config.record_path() {
-        let facts = config.snapshot().recorded_facts();
-        if let Err(error) = recording.recorder().start(&path, move || facts, None) {
-            let why = io_error_text(&error);
-            let notice =
-                format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
-            recording.recorder().set_notice(notice);
-        }
-    }
-    recording
-}
 
 /// Waits for requests on a runtime of their own. What still blocks a thread afterwards, such as looking up
 /// a name, is not waited for.

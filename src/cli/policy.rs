@@ -12,8 +12,8 @@ use super::mcp_server::parse_mode;
 use super::{CliError, exit_code, write_stdout};
 use crate::config::Config;
 use crate::session::resolve_policy;
-use crate::tools::command_line_effects;
 use crate::trust::TrustStore;
+use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
     ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, Grants, Mode, Pattern, PolicyRules,
     ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide,

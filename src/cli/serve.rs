@@ -100,9 +100,8 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
         stderr().write_all(text.as_bytes()).ok();
     };
     let keep = Duration::from_secs(args.keep.into());
-    let recording = super::started_recording(&config);
     let stop = turnwright_rpc::stop_signal();
-    acp::serve_remote(config, recording, options, keep, announce, stop)
+    acp::serve_remote(config, options, keep, announce, stop)
         .map_err(|error| CliError::Other(error.to_string()))
 }
 

@@ -23,12 +23,12 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::recording::{Recorder, Recording, in_session};
+use crate::outside::{MachineFacts, in_session};
 use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use remote_tool::RemoteTool;
 use turnwright_mcp::{
     ListedTool, PromptRequest, Server, ServerEnv, ServerPhase, ServerPool, ServerSpec, ServerState,
-    ServerTransport, ToolNames, played_server, prompts, server_json,
+    ServerTransport, ToolNames, described_server, prompts, server_json,
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::SlashCommand;
@@ -52,16 +52,15 @@ impl SessionServers {
         env: &ServerEnv,
         remote_tools: RemoteTools,
         patience: Duration,
-        recording: (&Recording, SessionId),
+        outside: (&Arc<dyn MachineFacts>, SessionId),
     ) -> SessionServers {
-        let (recording, session) = recording;
+        let (facts, session) = outside;
         let stop = CancellationToken::new();
         let tracker = TaskTracker::new();
-        // Nothing is started for a replay.
-        let servers: Vec<_> = match recording.playback() {
-            Some(playback) => {
-                let servers = playback.servers().iter();
-                servers.map(|server| played_server(server, env.clone())).collect()
+        // Nothing is started for those of another machine.
+        let servers: Vec<_> = match facts.servers() {
+            Some(descriptions) => {
+                descriptions.iter().map(|server| described_server(server, env.clone())).collect()
             }
             None => specs.iter().map(|spec| pool.get(spec, env)).collect(),
         };
@@ -75,7 +74,7 @@ impl SessionServers {
             remote_tools: remote_tools.clone(),
             names: ToolNames::default(),
             changed: Arc::clone(&changed),
-            recorder: Arc::clone(recording.recorder()),
+            facts: Arc::clone(facts),
         };
         let token = stop.clone();
         tracker.spawn(in_session(session, async move {
@@ -89,8 +88,8 @@ impl SessionServers {
         self.servers.iter().map(|server| (&server.spec, server.state())).collect()
     }
 
-    /// The servers' state, for the beginning of a recording that starts now.
-    pub(crate) fn recording_json(&self) -> Value {
+    /// The known facts about the servers, as [`MachineFacts`] takes note of them.
+    pub(crate) fn facts_json(&self) -> Value {
         servers_json(&self.servers)
     }
 
@@ -178,7 +177,7 @@ struct ToolCollector {
     remote_tools: RemoteTools,
     names: ToolNames,
     changed: Arc<Notify>,
-    recorder: Arc<Recorder>,
+    facts: Arc<dyn MachineFacts>,
 }
 
 impl ToolCollector {
@@ -212,12 +211,11 @@ impl ToolCollector {
             statuses
                 .extend(server_status(server, &state).map(|status| (&server.spec.name, status)));
         }
-        // Stopping at the end of the session is not an external event, so it is not recorded.
-        if self.recorder.is_on()
-            && !self.servers.is_empty()
+        // Stopping at the end of the session is not an external event, so nobody takes note of it.
+        if !self.servers.is_empty()
             && !self.servers.iter().any(|server| server.state().phase == ServerPhase::Stopped)
         {
-            self.recorder.record_servers(servers_json(&self.servers));
+            self.facts.note_servers(&|| servers_json(&self.servers));
         }
         // Set before the statuses, so that the tools of a ready server can be found.
         self.remote_tools.set_tools(tools);

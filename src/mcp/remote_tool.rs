@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::tool_pins::{PinCheck, ToolPins};
 use super::{question, tool_outcome};
 use crate::tools::{
-    AnyTool, CallPlan, OfferContext, PreparedCall, RemoteCallGuard, ToolCtx, ToolEnv, ToolOutcome,
-    repair_arguments,
+    AnyTool, CallPlan, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
 };
 use tokio::task::spawn_blocking;
+use turnwright_guard::RemoteCallGuard;
 use turnwright_mcp::JsonObject;
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::Server;
@@ -235,9 +235,9 @@ impl PreparedCall for RemoteToolCall {
             }
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
-            let env = Arc::clone(&ctx.env);
+            let site = ctx.env.command_site().clone();
             let name = ctx.call.clone();
-            let guard = spawn_blocking(move || RemoteCallGuard::new(env, name.as_str()));
+            let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str()));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
             if let Some(report) = guard.finish().await {

@@ -12,9 +12,14 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use super::current_session;
+use super::PLAYED_LIVE;
 use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
+use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
+
+/// The result of a call that a recording does not have.
+const UNRECORDED: &str =
+    "This call is not in the recording, and nothing is done while one is played back.";
 
 /// An event that the driver of a replay must know about.
 #[derive(Debug)]
@@ -42,17 +47,11 @@ pub(crate) struct Playback {
     event_sender: SyncSender<PlaybackEvent>,
     /// True if another model is asked, so that its requests go out and no order is kept.
     asks_model: bool,
+    /// The abilities of the sandbox where the recording was made.
     sandbox: Value,
     servers: Vec<Value>,
+    /// The project's settings about questions.
     project: Value,
-}
-
-/// The kind of question that a tool has answered.
-#[derive(Clone, Copy, PartialEq)]
-enum AnswerKind {
-    View,
-    Preview,
-    Result,
 }
 
 struct PlayedCall {
@@ -124,48 +123,6 @@ impl Playback {
         });
     }
 
-    /// Returns true if commands could be confined where the recording was made.
-    pub(crate) fn could_confine(&self) -> bool {
-        self.sandbox["confines"] == true
-    }
-
-    /// The description of the gaps of the sandbox there.
-    pub(crate) fn sandbox_limitation(&self) -> Option<&str> {
-        self.sandbox["limitation"].as_str()
-    }
-
-    /// The description of a missing sandbox there.
-    pub(crate) fn missing_sandbox(&self) -> &str {
-        self.sandbox["missing"].as_str().unwrap_or_default()
-    }
-
-    /// The project's settings about questions.
-    pub(crate) fn project(&self) -> &Value {
-        &self.project
-    }
-
-    /// The session's MCP servers, as they were known at its end.
-    pub(crate) fn servers(&self) -> &[Value] {
-        &self.servers
-    }
-
-    /// The effect of the call, as the tool has described it.
-    pub(crate) fn preview(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(AnswerKind::Preview, tool, arguments).map(|(_, preview)| preview)
-    }
-
-    /// How the call was shown, which depends on the files that there were.
-    pub(crate) fn view(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        self.take(AnswerKind::View, tool, arguments).map(|(_, view)| view)
-    }
-
-    /// The tool's answer; `None` if the recording has no such call.
-    pub(crate) async fn result(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        let (number, answer) = self.take(AnswerKind::Result, tool, arguments)?;
-        wait_for(&self.position, number).await;
-        Some(answer)
-    }
-
     fn take(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<(u64, Value)> {
         let mut calls = self.calls.lock();
         let is_same = |played: &PlayedCall| {
@@ -232,6 +189,58 @@ impl Playback {
                 .collect();
             let status = reply.status;
             Ok(PlayedResponse { status, headers, body: body(reply, position, event_sender) })
+        }
+        .boxed()
+    }
+}
+
+impl MachineFacts for Playback {
+    fn are_fixed(&self) -> bool {
+        true
+    }
+
+    fn can_confine(&self) -> bool {
+        self.sandbox["confines"] == true
+    }
+
+    fn missing_sandbox(&self) -> String {
+        self.sandbox["missing"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn sandbox_limitation(&self) -> Option<&str> {
+        self.sandbox["limitation"].as_str()
+    }
+
+    fn project(&self) -> Option<&Value> {
+        Some(&self.project)
+    }
+
+    /// As they were known at the end of the session.
+    fn servers(&self) -> Option<&[Value]> {
+        Some(&self.servers)
+    }
+}
+
+impl KeptAnswers for Playback {
+    fn keeping(&self, tool: &str) -> Keeping {
+        if PLAYED_LIVE.contains(&tool) { Keeping::Off } else { Keeping::Given }
+    }
+
+    fn given(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value> {
+        self.take(kind, tool, arguments).map(|(_, answer)| answer)
+    }
+
+    fn given_result<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, &'static str>> {
+        async move {
+            let Some((number, answer)) = self.take(AnswerKind::Result, tool, arguments) else {
+                return Err(UNRECORDED);
+            };
+            wait_for(&self.position, number).await;
+            Ok(answer)
         }
         .boxed()
     }

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::current_session;
+use super::PLAYED_LIVE;
 use super::recording_writer::RecordingWriter;
+use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::client::ClientConnection;
@@ -167,7 +168,7 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn is_on(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
@@ -253,11 +254,6 @@ impl Recorder {
         self.state.lock().notice = Some(notice);
     }
 
-    /// Something to tell the user, once.
-    pub(crate) fn take_notice(&self) -> Option<String> {
-        self.state.lock().notice.take()
-    }
-
     /// Ends the recording, and waits for at most `timeout` until all of it is written. Returns its path.
     pub(crate) fn stop(&self, timeout: Duration) -> Option<PathBuf> {
         self.is_on.store(false, Ordering::Relaxed);
@@ -273,53 +269,12 @@ impl Recorder {
         Some(active.path)
     }
 
-    /// Records what a tool has answered in the session whose work runs now.
-    pub(crate) fn record_call(
-        &self,
-        what: &'static str,
-        tool: &str,
-        arguments: &Value,
-        answer: Value,
-    ) {
-        let tool = tool.to_owned();
-        let arguments = arguments.clone();
-        self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
-    }
-
-    /// Records the project's settings about questions for a session that is being opened.
-    pub(crate) fn record_project(&self, session: &SessionId, project: Value) {
-        self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value: project });
-    }
-
-    /// Records the conversation of a session that is being opened. If it could not be read, the recording
-    /// ends, because it could not be played back.
-    pub(crate) fn record_stored(
-        &self,
-        session: &SessionId,
-        stored: Result<Value, impl std::fmt::Display>,
-    ) {
-        match stored {
-            Ok(value) => {
-                self.post(Some(session.clone()), || RawKind::Beginning { what: "stored", value });
-            }
-            Err(error) => self.give_up(&format!("the stored conversation cannot be read: {error}")),
-        }
-    }
-
     fn give_up(&self, why: &str) {
         self.is_on.store(false, Ordering::Relaxed);
         let mut state = self.state.lock();
         if let Some(active) = state.active.take() {
             state.notice = Some(ended_notice(&active.path, why));
         }
-    }
-
-    /// Records the known facts about the MCP servers of the session whose work runs now.
-    pub(crate) fn record_servers(&self, servers: Value) {
-        if self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended) {
-            return;
-        }
-        self.post(current_session(), || RawKind::Servers(servers));
     }
 
     pub(super) fn begin_exchange(
@@ -376,6 +331,68 @@ impl Recorder {
         state.active = None;
         state.notice = Some(notice);
         None
+    }
+}
+
+impl MachineFacts for Recorder {
+    fn are_fixed(&self) -> bool {
+        self.is_on()
+    }
+
+    fn note_project(&self, session: &SessionId, project: &dyn Fn() -> Value) {
+        if self.is_on() {
+            let value = project();
+            self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value });
+        }
+    }
+
+    fn note_servers(&self, servers: &dyn Fn() -> Value) {
+        if !self.is_on()
+            || self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended)
+        {
+            return;
+        }
+        let servers = servers();
+        self.post(current_session(), || RawKind::Servers(servers));
+    }
+
+    fn notes_conversations(&self) -> bool {
+        self.is_on()
+    }
+
+    /// If the conversation could not be read, the recording ends, because it could not be played back.
+    fn note_conversation(&self, session: &SessionId, stored: Result<Value, String>) {
+        match stored {
+            Ok(value) => {
+                self.post(Some(session.clone()), || RawKind::Beginning { what: "stored", value });
+            }
+            Err(error) => self.give_up(&format!("the stored conversation cannot be read: {error}")),
+        }
+    }
+
+    fn take_notice(&self) -> Option<String> {
+        self.state.lock().notice.take()
+    }
+}
+
+impl KeptAnswers for Recorder {
+    fn keeping(&self, tool: &str) -> Keeping {
+        if self.is_on() && !PLAYED_LIVE.contains(&tool) { Keeping::Noted } else { Keeping::Off }
+    }
+
+    fn note(&self, kind: AnswerKind, tool: &str, arguments: &Value, answer: &dyn Fn() -> Value) {
+        if self.keeping(tool) == Keeping::Off {
+            return;
+        }
+        let what = match kind {
+            AnswerKind::View => "view",
+            AnswerKind::Preview => "preview",
+            AnswerKind::Result => "result",
+        };
+        let tool = tool.to_owned();
+        let arguments = arguments.clone();
+        let answer = answer();
+        self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
     }
 }
 

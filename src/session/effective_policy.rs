@@ -11,9 +11,9 @@ use crate::config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, SettingsSnapshot, usable_checks,
 };
-use crate::tools::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
 use crate::trust::{self, TrustStore};
 use crate::turn::Check;
+use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,

@@ -39,6 +39,8 @@ pub(crate) struct SessionHost {
     pub(super) environment: Environment,
     pub(super) servers: ServerPool,
     pub(super) process: Arc<ProcessShared>,
+    /// Begun and ended by `/record`. A session knows it only as the world outside.
+    recording: Recording,
     /// True if the built-in model was chosen. It is used as long as no other is configured.
     offline: AtomicBool,
     /// True if the client has logged out.
@@ -92,7 +94,8 @@ impl SessionHost {
         process.web.set_proxies(config.proxy_hosts());
         let profiles = ModelProfiles::new(&config.paths);
         let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
-        process.recording = recording;
+        process.facts = recording.facts();
+        process.answers = recording.answers();
         SessionHost {
             trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),
@@ -101,6 +104,7 @@ impl SessionHost {
             servers: ServerPool::new(environment.clone(), stop.child_token(), tracker.clone()),
             environment,
             process: Arc::new(process),
+            recording,
             offline: AtomicBool::new(false),
             is_logged_out: AtomicBool::new(false),
             models,
@@ -113,7 +117,7 @@ impl SessionHost {
     }
 
     pub(crate) fn recording(&self) -> &Recording {
-        &self.process.recording
+        &self.recording
     }
 
     pub(crate) fn store(&self) -> &Store {

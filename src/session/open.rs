@@ -29,8 +29,9 @@ use super::servers::ServerLaunch;
 use super::{SessionHost, SessionMessage, settings};
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::tools::{ServerWatch, ToolEnv};
+use crate::tools::ToolEnv;
 use tokio::task::spawn_blocking;
+use turnwright_guard::ServerWatch;
 use turnwright_llm::Modalities;
 use turnwright_mcp::{ServerEnv, ServerSpec};
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
@@ -173,7 +174,10 @@ fn prepare_servers(
             conversation.log().flush().written().await;
         }
         let preparing = spawn_blocking(move || {
-            let watch = has_programs.then(|| ServerWatch::begin(&conversation.env));
+            let watch = has_programs.then(|| {
+                let env = &conversation.env;
+                ServerWatch::begin(env.command_site().clone(), env.jobs.running())
+            });
             let ToolEnv { shared, files, client, .. } = conversation.env.as_ref();
             let rules = shared.rules.get();
             let env = host.server_env(&shared.confinement, files.roots(), &rules, has_servers);

@@ -12,7 +12,7 @@ use super::commands::{self, CommandCall};
 use super::prompt_queue::QueuedPrompt;
 use super::{PromptKey, title};
 use crate::completion::Completion;
-use crate::recording::in_session;
+use crate::outside::in_session;
 use crate::turn::{
     Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, folder_lines, new_date_line,
 };
@@ -89,14 +89,10 @@ impl SessionActor {
 
     /// Sends the notices that could not be sent before a prompt.
     pub(super) fn send_notices(&mut self) {
-        let recording = self.host.recording().clone();
-        let limitation = match recording.playback() {
-            Some(playback) => playback.sandbox_limitation(),
-            None => turnwright_sandbox::known_limitation(),
-        };
-        let notices = self.announcements.take_notices(limitation);
+        let facts = &self.host.process.facts;
+        let notices = self.announcements.take_notices(facts.sandbox_limitation());
         let log_notices = self.conversation.log().take_notices();
-        let news = log_notices.into_iter().chain(recording.recorder().take_notice());
+        let news = log_notices.into_iter().chain(facts.take_notice());
         for notice in notices.into_iter().chain(news) {
             self.conversation.client().update(Update::Notice(notice));
         }

@@ -149,8 +149,8 @@ impl SessionHost {
         session: SessionId,
     ) -> SessionServers {
         let ServerLaunch { specs, wait, .. } = launch;
-        let recording = (self.recording(), session);
-        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, recording)
+        let outside = (&self.process.facts, session);
+        SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, outside)
     }
 
     /// Connects to each server of the settings as a session in this folder would.

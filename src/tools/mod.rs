@@ -2,68 +2,23 @@
 //! then it runs: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
 
 mod agent;
-mod apply_patch;
 mod arguments;
 mod ask_user;
 mod call_plan;
+mod commands;
 mod tool_env;
-mod confinement;
-mod edit_common;
-mod command;
-mod command_network;
-mod current_place;
-mod delete_path;
-mod sandbox_denial;
-mod sandbox_profile;
-mod edit_file;
-mod entered_folder;
-mod escalation;
-mod exec;
-mod exec_output;
 mod exit_plan;
-mod find_files;
-mod grep;
-mod confinement_guard;
-mod hard_links;
-mod linked_files;
+mod files;
 mod helper_set;
-mod ignored_search;
-mod kept_history;
 mod history;
-mod list_dir;
-mod live_output;
 mod project_context;
 mod memory;
-mod move_path;
-mod named_programs;
-mod open_terminals;
-mod patch_command;
-mod outcome_json;
+mod outcome;
 mod plan;
-mod private_caches;
-mod read_file;
 mod registry;
-mod restricted_files;
-mod remote_tools;
-mod repository;
-mod search_common;
-mod server_watch;
-mod session_shared;
 mod shown_argument;
-mod shown_result;
-mod silent_reads;
-mod advertised_tools;
-mod allowed_tools;
 mod skill;
-mod tool_index;
-mod toolchain;
-mod tool_search;
-mod protected_snapshot;
-mod hidden_paths;
-mod home_path;
-mod unfinished_commands;
 mod web_fetch;
-mod write_file;
 
 #[cfg(test)]
 mod tests;
@@ -78,6 +33,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use turnwright_guard::command::{RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::note_about_other_names;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::ids::CallId;
@@ -86,59 +43,38 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::files::Files;
 
-pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
 pub(crate) use agent::{AGENT_TOOL, may_edit};
-pub(crate) use allowed_tools::AllowedTools;
 pub(crate) use arguments::{canonical_name, repair_arguments};
 pub(crate) use call_plan::{CallPlan, CallSite, PreviewedChange};
-pub(crate) use command::command_line_effects;
-pub(crate) use confinement::{ConfinementSettings, makes_environments};
-pub(crate) use confinement_guard::RemoteCallGuard;
-pub(crate) use current_place::{current_place, edited_path};
-pub(crate) use entered_folder::read_by_direnv;
-pub(crate) use exec_output::is_waiting;
-use hard_links::note_about_other_names;
+pub(crate) use commands::{is_waiting, patch_call};
+pub(crate) use files::{current_place, edited_path};
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
-pub(crate) use hidden_paths::{KnownFolders, denied_below, hidden_below};
-pub(crate) use linked_files::linked_packages;
-pub(crate) use named_programs::named_programs;
-pub(crate) use outcome_json::{
-    outcome_json, preview_json, read_outcome, read_preview, read_view, view_json,
+pub(crate) use outcome::{
+    outcome_json, preview_json, raw_output, read_outcome, read_preview, read_view, view_json,
 };
-pub(crate) use patch_command::patch_call;
 pub(crate) use project_context::{
     PROJECT_READ_TIMEOUT, ProjectContext, custom_commands, describe_notes, describe_skills,
     folder_instructions, project_sources, read_project_context,
 };
-pub use registry::{OfferContext, Registry, Toolbox};
-pub use remote_tools::RemoteTools;
-pub(crate) use remote_tools::ServerStatus;
-pub(crate) use repository::obeyed_by_git;
-use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
-pub(crate) use sandbox_profile::{ProgramAccess, SessionAccess};
-pub(crate) use server_watch::ServerWatch;
-pub(crate) use session_shared::{ProcessShared, SessionShared, SharedRules, UserFolders};
+pub(crate) use registry::{AllowedTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight};
+pub use registry::{OfferContext, Registry, RemoteTools, Toolbox};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
-pub(crate) use shown_result::raw_output;
-pub(crate) use tool_env::ToolEnv;
-pub(crate) use tool_index::ToolIndex;
-
-pub(crate) use unfinished_commands::report_unfinished;
+pub(crate) use tool_env::{ProcessShared, SessionShared, SharedRules, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
-        Arc::new(read_file::ReadFile),
-        Arc::new(write_file::WriteFile),
-        Arc::new(edit_file::EditFile),
-        Arc::new(apply_patch::ApplyPatch),
-        Arc::new(move_path::MovePath),
-        Arc::new(delete_path::DeletePath),
-        Arc::new(list_dir::ListDir),
-        Arc::new(find_files::FindFiles),
-        Arc::new(grep::Grep),
-        Arc::new(exec::Exec),
-        Arc::new(exec_output::ExecOutput),
+        Arc::new(files::ReadFile),
+        Arc::new(files::WriteFile),
+        Arc::new(files::EditFile),
+        Arc::new(files::ApplyPatch),
+        Arc::new(files::MovePath),
+        Arc::new(files::DeletePath),
+        Arc::new(files::ListDir),
+        Arc::new(files::FindFiles),
+        Arc::new(files::Grep),
+        Arc::new(commands::Exec),
+        Arc::new(commands::ExecOutput),
         Arc::new(web_fetch::WebFetch),
         Arc::new(plan::Plan),
         Arc::new(memory::Memory),
@@ -153,7 +89,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
 /// The search for MCP tools. It knows the MCP tools of one session, so each session has its own;
 /// the model is told of it only when there are too many MCP tools to advertise all.
 fn new_tool_search(remote_tools: RemoteTools) -> Arc<dyn AnyTool> {
-    Arc::new(tool_search::ToolSearch(remote_tools))
+    Arc::new(registry::ToolSearch(remote_tools))
 }
 
 /// A built-in tool.
@@ -471,7 +407,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                 self.other_names = note_about_other_names(&plan.effects, roots);
             }
             ToolKind::Delete | ToolKind::Move if may_look => {
-                let restricted = RestrictedFiles::of_effects(&plan.effects, env);
+                let restricted =
+                    RestrictedFiles::of_effects(&plan.effects, roots, &env.shared.rules.get());
                 self.has_too_many_files = restricted.is_incomplete;
                 plan.effects.extend(restricted.effects);
             }
@@ -492,8 +429,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.process.folders.home.as_deref();
                 let roots = ctx.env.files.roots();
-                let refusal = home_path::refusal(&self.paths, home)
-                    .or_else(|| edit_common::refusal_of_other_machine(&self.paths, roots));
+                let refusal = files::refusal_of_home_path(&self.paths, home)
+                    .or_else(|| files::refusal_of_other_machine(&self.paths, roots));
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }

@@ -1,14 +1,26 @@
 //! The tools of a session: lookup by the names that models write, and the specs that are
 //! advertised.
 
-use parking_lot::Mutex;
-use serde_json::Value;
+mod advertised_tools;
+mod allowed_tools;
+mod remote_tools;
+mod tool_search;
+
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use super::advertised_tools::{fits_window, schema_budget};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
+use advertised_tools::{fits_window, schema_budget};
+pub(crate) use allowed_tools::AllowedTools;
+pub use remote_tools::RemoteTools;
+pub(crate) use remote_tools::ServerStatus;
+pub(super) use tool_search::ToolSearch;
+
+use super::AnyTool;
 use super::arguments::letters_and_digits;
-use super::tool_index::LooseMatch;
-use super::{AllowedTools, AnyTool, RemoteTools, ToolIndex, tool_search};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::ToolSpecs;
 use turnwright_types::refusal::ToolRefusal;
@@ -354,5 +366,55 @@ fn bare_name(name: &str) -> &str {
     match bare.rsplit_once(':') {
         Some((rest, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
         _ => bare,
+    }
+}
+
+/// An immutable list of tools with an index by name.
+#[derive(Debug, Default)]
+pub struct ToolIndex {
+    tools: Vec<Arc<dyn AnyTool>>,
+    exact: HashMap<String, usize>,
+    /// By the letters and digits of the name; `None` if several tools have the same.
+    by_letters: HashMap<String, Option<usize>>,
+}
+
+/// The result of a lookup by letters and digits only.
+pub(super) enum LooseMatch<'a> {
+    Nothing,
+    One(&'a Arc<dyn AnyTool>),
+    Several,
+}
+
+impl ToolIndex {
+    pub(super) fn new(tools: Vec<Arc<dyn AnyTool>>) -> ToolIndex {
+        let mut exact = HashMap::new();
+        let mut by_letters = HashMap::new();
+        for (position, tool) in tools.iter().enumerate() {
+            exact.entry(tool.name().to_owned()).or_insert(position);
+            let only = by_letters.entry(letters_and_digits(tool.name())).or_insert(Some(position));
+            *only = only.filter(|first| *first == position);
+        }
+        ToolIndex { tools, exact, by_letters }
+    }
+
+    /// All tools, in the order in which they were given.
+    pub fn tools(&self) -> &[Arc<dyn AnyTool>] {
+        &self.tools
+    }
+
+    /// The tool of exactly that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        self.tools.get(*self.exact.get(name)?)
+    }
+
+    /// The tool whose name has these letters and digits.
+    pub(super) fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
+        match self.by_letters.get(letters) {
+            None => LooseMatch::Nothing,
+            Some(None) => LooseMatch::Several,
+            Some(Some(position)) => {
+                self.tools.get(*position).map_or(LooseMatch::Nothing, LooseMatch::One)
+            }
+        }
     }
 }

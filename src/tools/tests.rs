@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    OfferContext, Registry, RemoteTools, Tool, Toolbox, agent, apply_patch, arguments, ask_user,
-    built_in, delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history,
-    list_dir, memory, move_path, plan, read_file, skill, tool_search, web_fetch, write_file,
+    OfferContext, Registry, RemoteTools, Tool, Toolbox, agent, arguments, ask_user, built_in,
+    commands, exit_plan, files, history, memory, plan, registry, skill, web_fetch,
 };
 
 fn toolbox() -> Toolbox {
@@ -54,25 +53,25 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
     }
     let lines = [
         line::<agent::Agent>(),
-        line::<apply_patch::ApplyPatch>(),
+        line::<files::ApplyPatch>(),
         line::<ask_user::AskUser>(),
-        line::<delete_path::DeletePath>(),
-        line::<edit_file::EditFile>(),
-        line::<exec::Exec>(),
-        line::<exec_output::ExecOutput>(),
+        line::<files::DeletePath>(),
+        line::<files::EditFile>(),
+        line::<commands::Exec>(),
+        line::<commands::ExecOutput>(),
         line::<exit_plan::ExitPlan>(),
-        line::<find_files::FindFiles>(),
-        line::<grep::Grep>(),
+        line::<files::FindFiles>(),
+        line::<files::Grep>(),
         line::<history::History>(),
-        line::<list_dir::ListDir>(),
+        line::<files::ListDir>(),
         line::<skill::LoadSkill>(),
         line::<memory::Memory>(),
-        line::<move_path::MovePath>(),
+        line::<files::MovePath>(),
         line::<plan::Plan>(),
-        line::<read_file::ReadFile>(),
-        line::<tool_search::ToolSearch>(),
+        line::<files::ReadFile>(),
+        line::<registry::ToolSearch>(),
         line::<web_fetch::WebFetch>(),
-        line::<write_file::WriteFile>(),
+        line::<files::WriteFile>(),
     ];
     let text = format!("{{\n{}\n}}\n", lines.join(",\n"));
     for tool in built_in() {

@@ -1,34 +1,33 @@
-//! The environment that the calls of one conversation share: a session's, or a helper's. Each call gets it in its
-//! context.
+//! State that calls share: that of a conversation (`ToolEnv`, which each call gets in its context), that of a session and
+//! its helpers, and that of the process.
 
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::confinement::ConfinementSettings;
+use super::commands::OpenTerminals;
 use super::helper_set::HelperSet;
-use super::open_terminals::OpenTerminals;
-use super::repository;
-use super::session_shared::SessionShared;
-use turnwright_policy::permission::ProtectedPaths;
+use crate::outside::{KeptAnswers, MachineFacts, RealMachine};
+use turnwright_guard::command_network::CommandNetwork;
+use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
+use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
-use turnwright_workspace::checkpoint::{GitSettings, ObeyedFiles};
-use turnwright_workspace::exec::Jobs;
+use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
-use turnwright_workspace::real_path;
+use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::skills::SkillSet;
-use turnwright_workspace::temp_folder::temp_place;
-use turnwright_workspace::web::PageCache;
+use turnwright_workspace::web::{PageCache, WebFetcher};
 
 /// The environment in which the tools of one conversation run.
 pub struct ToolEnv {
-    /// What the conversation has in common with the others of its session.
+    /// The state that all conversations of the session share.
     pub shared: Arc<SessionShared>,
     /// The session that stores the conversation. A helper has one of its own.
     pub session: SessionId,
@@ -50,6 +49,8 @@ pub struct ToolEnv {
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
+    /// Made for the first command.
+    site: OnceLock<CommandSite>,
 }
 
 impl Debug for ToolEnv {
@@ -81,6 +82,7 @@ impl ToolEnv {
             log: SessionLog::default(),
             open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
+            site: OnceLock::new(),
         }
     }
 
@@ -140,34 +142,131 @@ impl ToolEnv {
         }
     }
 
-    /// Tracks the effects of commands on the session's folders from now on.
-    pub fn watch_files(&self) {
-        let obeyed = ObeyedFiles {
-            is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
-            may_hold: ProtectedPaths::may_hold_obeyed,
-        };
-        let environment = &self.shared.command_environment;
-        let home = environment.get("HOME").map(PathBuf::from);
-        let config = environment
-            .get("XDG_CONFIG_HOME")
-            .map(PathBuf::from)
-            .or_else(|| Some(home.as_ref()?.join(".config")));
-        let git = GitSettings { home, config, attribute_files: repository::attribute_files };
-        let ConfinementSettings { writable, private_caches, protected, .. } =
-            &self.shared.confinement;
-        let places = writable.iter().chain([private_caches]).chain(protected.roots());
-        let temporary = real_path(temp_place()).into_iter();
-        let writable = temporary.chain(places.cloned()).collect();
-        self.shared.checkpoint.watch(self.files.roots(), obeyed, git, writable);
+    /// The place where the commands of the conversation run.
+    pub(crate) fn command_site(&self) -> &CommandSite {
+        let shared = &self.shared;
+        self.site.get_or_init(|| CommandSite {
+            roots: self.files.shared_roots(),
+            environment: Arc::clone(&shared.command_environment),
+            settings: Arc::clone(&shared.confinement),
+            guard: Arc::clone(&shared.guard),
+            network: Arc::clone(&shared.network),
+            tracker: shared.checkpoint.clone(),
+            opened_places: Arc::clone(&shared.process.opened_places),
+            state_folder: shared.process.folders.state.clone(),
+            outputs: self.output_folder(),
+            client: Arc::clone(&self.client),
+        })
     }
 
     /// The folder of the session's long outputs.
     pub(crate) fn output_folder(&self) -> PathBuf {
         Jobs::output_folder(&self.shared.process.folders.state, &self.session)
     }
+}
 
-    /// The folder that keeps a copy of what commands wrote into protected places.
-    pub fn quarantine_folder(&self) -> PathBuf {
-        self.output_folder().join("protected")
+/// The user's own folders, as opposed to a project's.
+#[derive(Clone, Debug, Default)]
+pub struct UserFolders {
+    /// Settings, notes and skills of turnwright.
+    pub config: PathBuf,
+    /// Data that is kept for a while, such as long outputs.
+    pub state: PathBuf,
+    /// The home folder, if there is one.
+    pub home: Option<PathBuf>,
+}
+
+/// The state that all sessions of a process share.
+#[derive(Debug)]
+pub struct ProcessShared {
+    pub folders: UserFolders,
+    /// The log of permission decisions.
+    pub audit: AuditLog,
+    /// Access to the web.
+    pub web: WebFetcher,
+    /// The places that commands and servers in the sandbox could write since this process was started.
+    pub opened_places: Arc<OpenedPlaces>,
+    /// The machine that the sessions depend on.
+    pub(crate) facts: Arc<dyn MachineFacts>,
+    /// Keeps the answers of tools, or gives them.
+    pub(crate) answers: Arc<dyn KeptAnswers>,
+}
+
+impl Default for ProcessShared {
+    fn default() -> ProcessShared {
+        ProcessShared {
+            folders: UserFolders::default(),
+            audit: AuditLog::default(),
+            web: WebFetcher::default(),
+            opened_places: Arc::default(),
+            facts: Arc::new(RealMachine),
+            answers: Arc::new(RealMachine),
+        }
+    }
+}
+
+impl ProcessShared {
+    pub fn new(folders: UserFolders) -> ProcessShared {
+        let audit = AuditLog::new(&folders.state);
+        ProcessShared { folders, audit, ..ProcessShared::default() }
+    }
+}
+
+/// The permission rules of a session, set by the session and read by its turn.
+// Held only to copy a pointer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
+
+impl SharedRules {
+    pub(crate) fn get(&self) -> Arc<PolicyRules> {
+        Arc::clone(&self.0.lock())
+    }
+
+    pub(crate) fn set(&self, policy: PolicyRules) {
+        *self.0.lock() = Arc::new(policy);
+    }
+}
+
+/// The state that a session shares with its helpers: the rules by which calls are judged, and the state that confines and
+/// watches commands.
+#[derive(Debug, Default)]
+pub struct SessionShared {
+    pub process: Arc<ProcessShared>,
+    /// The environment variables of commands.
+    pub command_environment: Arc<Environment>,
+    /// The permission mode, which says how much may be done without asking. A change applies from the next
+    /// effect on.
+    pub mode: SharedMode,
+    /// The permission rules, by which a call is judged. A tool needs them for what it shows without naming it. A
+    /// change applies from the next effect on.
+    pub(crate) rules: SharedRules,
+    pub confinement: Arc<ConfinementSettings>,
+    /// Watches the protected paths while commands run. It is one for all conversations, because what one of
+    /// them was allowed to change is no intrusion for the other.
+    pub guard: Arc<ConfinementGuard>,
+    /// The private network of the commands.
+    pub(crate) network: Arc<CommandNetwork>,
+    /// Records the file changes of calls, so that they can be undone.
+    pub checkpoint: ChangeTracker,
+}
+
+impl SessionShared {
+    pub(crate) fn new(
+        process: Arc<ProcessShared>,
+        command_environment: Environment,
+        mode: SharedMode,
+        rules: SharedRules,
+        confinement: ConfinementSettings,
+    ) -> SessionShared {
+        SessionShared {
+            process,
+            command_environment: Arc::new(command_environment),
+            mode,
+            rules,
+            confinement: Arc::new(confinement),
+            guard: Arc::default(),
+            network: Arc::default(),
+            checkpoint: ChangeTracker::default(),
+        }
     }
 }

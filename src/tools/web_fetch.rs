@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-#[cfg(unix)]
-use super::command_network;
 use super::shown_argument::{ShownArgument, URL};
 use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
 #[cfg(unix)]
 use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
+#[cfg(unix)]
+use turnwright_guard::command_network;
 use turnwright_policy::permission::Pass;
 use turnwright_sandbox::SessionNetwork;
 use turnwright_types::effect::{

@@ -27,7 +27,7 @@ pub(crate) struct Conversation {
     pub tools: Arc<Toolbox>,
     /// The environment that the tools work in.
     pub env: Arc<ToolEnv>,
-    /// What the user and the model were told already.
+    /// The notes that were given already.
     pub told: Told,
     /// The remembered permission answers. A helper in the background has a copy.
     pub grants: SharedGrants,

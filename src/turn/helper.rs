@@ -18,7 +18,7 @@ use super::calls::cancellable_calls::CallTokens;
 use super::prompt::context;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{Error, as_sentence, error_chain};
-use crate::recording::in_same_session;
+use crate::outside::in_same_session;
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;

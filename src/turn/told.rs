@@ -22,7 +22,7 @@ pub(super) enum OnceNotice {
     BaseUrl,
 }
 
-/// What the user and the model of a conversation were told already. Clones share it.
+/// The notes that the user and the model of a conversation have been given. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// A bit for each [`OnceNotice`], which a session shares with its helpers.

@@ -6,7 +6,7 @@
 //!   responses     the same for the Responses API
 //!   exchange      what both protocols share to render a request and to read a reply
 //!   reply         bytes → reply: reasoning in tags, leaked calls, repetition, limits, the reported cost
-//!   http          the endpoint: bodies of requests, and the traffic that a recording observes or plays
+//!   http          the endpoint: bodies of requests, and the traffic, which others may observe or play
 //!   errors        what servers report: bodies, kinds, refusals, how long to wait
 //!   quirks        differences of servers and models: the table, and what refusals teach
 //!   schema        schemas of tools in the subset that the strictest servers accept

@@ -3,7 +3,7 @@
 //!
 //!   server            one server: a task that connects, lists, reconnects, and ends it
 //!     spec            a server as the user or the editor has configured it
-//!     pool            all servers of the process, which sessions share, and the servers in recordings
+//!     pool            all servers of the process, which sessions share, and servers that are only described
 //!     connection      one connection, through a child process, HTTP or a link
 //!     handshake       how it begins
 //!   transport         our end of a connection: requests and their responses
@@ -43,7 +43,7 @@ pub use features::{
 };
 pub use schema::SchemaValidator;
 pub use schema::model_schema::bounded_text;
-pub use server::pool::{ServerEnv, ServerPool, played_server, server_json};
+pub use server::pool::{ServerEnv, ServerPool, described_server, server_json};
 pub use server::spec::{
     ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
 };

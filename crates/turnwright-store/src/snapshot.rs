@@ -1,5 +1,4 @@
-//! A stored conversation as one JSON value, so that it can be written into another database: a recording
-//! of a session that is not new begins with it.
+//! A stored conversation as one JSON value, so that it can be written into another database.
 
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
@@ -30,7 +29,7 @@ const SESSION: &[&str] = &[
     "client_options",
 ];
 /// The tables that are copied, with the columns that are copied as they are. Earlier states of files are not
-/// copied: a recording must not contain more of them than the model has read.
+/// copied: the copy must not contain more of them than the model has read.
 const TABLES: [(&str, &[&str]); 4] = [
     ("turns", &["number", "kind", "words", "begun_at", "ended_at", "stop", "about", "first_entry"]),
     ("entries", &["seq", "turn", "at", "kind", "message_id"]),

@@ -15,7 +15,7 @@ const PREFIX: &str = "turnwright-tmp-";
 const NEW_PREFIX: &str = "turnwright-new-";
 /// A folder without its final name that is younger may still be about to be locked.
 const MIN_AGE: Duration = Duration::from_secs(60);
-/// What could not be removed in this time stays until another process removes it.
+/// The longest time for a removal. The rest stays until another process removes it.
 #[cfg(unix)]
 const MAX_REMOVAL: Duration = Duration::from_secs(60);
 

@@ -34,12 +34,12 @@ pub(crate) enum ServeError {
 /// connection is lost goes on for `keep`.
 pub(crate) fn serve_remote(
     config: Config,
-    recording: Recording,
     options: ListenOptions,
     keep: Duration,
     announce: impl FnOnce(&str),
     stop_requested: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let recording = SessionHost::started_recording(&config);
     let runtime = crate::runtime::build()?;
     let result = runtime.block_on(async {
         let listener = Listener::bind(options)?;

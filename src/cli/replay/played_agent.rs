@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::acp;
 use crate::cli::run::{AgentThread, pipe_file};
 use crate::config::Config;
 use crate::recording::{EventKind, Playback, PlaybackEvent, RecordedEvent, Recording};
@@ -40,7 +41,9 @@ impl PlayedAgent {
         let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
         let recording = Recording::of(Arc::clone(&playback));
         let AgentThread { requests, messages, stop, thread } =
-            AgentThread::start(config, recording)?;
+            AgentThread::start(move |stdio, stop| {
+                acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
+            })?;
         let output = pipe_file(messages);
         thread::Builder::new()
             .name("replay".to_owned())

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acp;
 use crate::config::Config;
-use crate::recording::Recording;
 use turnwright_rpc::{LineReader, Outbox, Peer, Stdio};
 
 /// The stack of the agent's thread, which is a main thread elsewhere.
@@ -28,7 +27,10 @@ pub(in crate::cli) struct AgentThread {
 }
 
 impl AgentThread {
-    pub(in crate::cli) fn start(config: Config, recording: Recording) -> io::Result<AgentThread> {
+    /// Starts the thread. `serve` gets our pipes as its standard streams, and the token that ends it.
+    pub(in crate::cli) fn start(
+        serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<AgentThread> {
         let (agent_input, requests) = io::pipe()?;
         let (messages, agent_output) = io::pipe()?;
         let stop = CancellationToken::new();
@@ -36,7 +38,7 @@ impl AgentThread {
         let builder = thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
             let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
-            acp::serve_blocking(config, recording, stdio, requested.cancelled_owned())
+            serve(stdio, requested)
         })?;
         Ok(AgentThread { requests, messages, stop, thread })
     }
@@ -53,9 +55,10 @@ pub(super) struct AgentLink {
 impl AgentLink {
     /// Starts the agent on a thread of its own.
     pub(super) fn start(config: Config) -> io::Result<AgentLink> {
-        let recording = crate::cli::started_recording(&config);
         let AgentThread { requests, messages, stop, thread } =
-            AgentThread::start(config, recording)?;
+            AgentThread::start(move |stdio, stop| {
+                acp::serve_blocking(config, stdio, stop.cancelled_owned())
+            })?;
         let peer = Peer::new(Outbox::start(requests)?);
         let incoming = LineReader::start(pipe_file(messages))?;
         Ok(AgentLink { peer, incoming, stop, thread })

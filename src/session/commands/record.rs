@@ -1,4 +1,5 @@
-//! `/record` keeps what follows in this session in a file that can be played back.
+//! `/record` keeps what follows in this session in a file that can be played back. The environment can ask for it
+//! from the beginning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use crate::config::Config;
 use crate::mcp::SessionServers;
-use crate::recording::RecordedSession;
+use crate::recording::{RecordedSession, Recording};
 use crate::session::SessionHost;
-use crate::session::recorded_project::recorded_project;
+use crate::session::project_facts::project_facts;
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Grants;
@@ -26,7 +28,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let arguments = call.arguments;
-    let servers = session.servers.as_ref().map(SessionServers::recording_json).unwrap_or_default();
+    let servers = session.servers.as_ref().map(SessionServers::facts_json).unwrap_or_default();
     let are_gaps_reported = session.announcements.are_gaps_reported();
     let host = Arc::clone(&session.host);
     let conversation = session.conversation.clone();
@@ -59,6 +61,23 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         conversation.say(message, text);
         finish_command(conversation.log(), history, StopReason::EndTurn).await
     })
+}
+
+impl SessionHost {
+    /// The recording that the environment asks for. Starting it blocks.
+    pub(crate) fn started_recording(config: &Config) -> Recording {
+        let recording = Recording::default();
+        if let Some(path) = config.record_path() {
+            let facts = config.snapshot().recorded_facts();
+            if let Err(error) = recording.recorder().start(&path, move || facts, None) {
+                let why = io_error_text(&error);
+                let notice =
+                    format!("Nothing is recorded: {} cannot be created: {why}.", path.display());
+                recording.recorder().set_notice(notice);
+            }
+        }
+        recording
+    }
 }
 
 /// Reads the stored conversation of a session.
@@ -94,7 +113,7 @@ fn start(
     stored: Option<Value>,
 ) -> String {
     // The prompts of a replay are those of whoever has made the recording.
-    if host.recording().playback().is_some() {
+    if host.recording().is_replay() {
         return "Nothing is recorded in a replay.".to_owned();
     }
     let recorder = host.recording().recorder();
@@ -120,7 +139,7 @@ fn start(
     let facts = host.config().snapshot().recorded_facts();
     let cwd = roots.cwd().to_path_buf();
     let mode = conversation.mode().get().id();
-    let project = recorded_project(host.config(), &host.trust, roots);
+    let project = project_facts(host.config(), &host.trust, roots);
     let session =
         RecordedSession { id, cwd, connection, mode, servers, project, stored, are_gaps_reported };
     match recorder.start(&path, move || facts, Some(session)) {

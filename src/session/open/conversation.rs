@@ -8,13 +8,12 @@ use super::ClientSide;
 use super::load::LoadedSession;
 use crate::session::SessionHost;
 use crate::session::effective_policy::EffectivePolicy;
-use crate::tools::{
-    ConfinementSettings, HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox,
-};
+use crate::tools::{HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox};
 use crate::turn::{
     AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
     SharedGrants, SharedModelSelection, SharedSpending, StandaloneCalls, Told,
 };
+use turnwright_guard::ConfinementSettings;
 use turnwright_policy::permission::{Mode, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};

@@ -11,10 +11,10 @@ use crate::config::SettingsSnapshot;
 use crate::error::Error;
 use crate::session::SessionHost;
 use crate::session::effective_policy::{EffectivePolicy, command_confinement, resolve_policy_with};
-use crate::session::recorded_project::{recorded_project, recorded_roots, restore_project};
+use crate::session::project_facts::{project_facts, restore_project, roots_elsewhere};
 use crate::session::servers::ServerLaunch;
-use crate::tools::{ConfinementSettings, report_unfinished};
 use crate::turn::{SpendingLimits, system_prompt};
+use turnwright_guard::{ConfinementSettings, report_unfinished};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::Mode;
 use turnwright_store::SessionLock;
@@ -53,10 +53,10 @@ impl SessionHost {
         let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
         let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
-        let named = match self.recording().playback() {
-            Some(playback) => {
+        let named = match self.process.facts.project() {
+            Some(project) => {
                 let others = &folders[..folders.len().min(MAX_FOLDERS)];
-                recorded_roots(playback.project(), &cwd, others)
+                roots_elsewhere(project, &cwd, others)
             }
             None => roots(&cwd, &folders, is_stored, &mut gone)?,
         };
@@ -107,49 +107,43 @@ impl SessionHost {
         let refused = self.adopt_settings(settings).err();
         let paths = &self.config().paths;
         secret_file::learn_shared(&paths.state);
-        let playback = self.recording().playback();
-        // A replay reads nothing of the project, even if there is one.
+        let facts = &self.process.facts;
+        let is_elsewhere = facts.project().is_some();
+        // Nothing is read of what is here in the place of a project on another machine.
         let nowhere = paths.state.join("project");
-        let project_folder = playback.map_or(roots.real_cwd(), |_| &nowhere);
-        self.record_or_restore_project(id, roots, project_folder);
+        let project_folder = if is_elsewhere { nowhere.as_path() } else { roots.real_cwd() };
+        self.note_or_restore_project(id, roots, project_folder);
         let mut policy = resolve_policy_with(settings, &self.trust, roots, project_folder);
-        let missing = match playback {
-            Some(playback) => {
-                policy.rules.can_confine = playback.could_confine();
-                // It may have been so where the recording was made, and its answers tell.
-                policy.rules.protected_exposed = || false;
-                playback.missing_sandbox().to_owned()
-            }
-            None => missing_sandbox(),
-        };
+        policy.rules.can_confine = facts.can_confine();
+        if is_elsewhere {
+            // It may be so there, and the answers of the tools tell.
+            policy.rules.protected_exposed = || false;
+        }
         let is_missing = !policy.rules.can_confine && policy.mode != Mode::Full;
         notices.extend(paths.note.as_ref().map(|note| format!("{note}.")));
         notices.extend(policy.notice());
-        notices.extend(is_missing.then(|| sandbox_notice(&missing)));
+        notices.extend(is_missing.then(|| sandbox_notice(&facts.missing_sandbox())));
         notices.extend(
             refused.map(|error| format!("The models of the settings cannot be used: {error}.")),
         );
         let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
-        if playback.is_none() {
+        if !is_elsewhere {
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)
     }
 
-    /// Records the facts that decide about the project's questions, or takes them from the recording.
-    fn record_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
+    /// Lets others take note of the facts that decide about the project's questions, or writes those of a project
+    /// that is elsewhere into the folder that stands for it.
+    fn note_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
         let config = self.config();
-        let recorder = self.recording().recorder();
-        if recorder.is_on() {
-            let project = recorded_project(config, &self.trust, roots);
-            recorder.record_project(id, project);
-        }
-        if let Some(playback) = self.recording().playback() {
-            let project = playback.project();
+        let facts = &self.process.facts;
+        facts.note_project(id, &|| project_facts(config, &self.trust, roots));
+        if let Some(project) = facts.project() {
             let cwd = roots.real_cwd();
             let restored = restore_project(config, &self.trust, project, cwd, project_folder);
             if let Err(error) = restored {
-                tracing::error!(%error, "the recorded project could not be restored");
+                tracing::error!(%error, "the facts of the project could not be restored");
             }
         }
     }
@@ -163,14 +157,6 @@ fn spending_limits(settings: &SettingsSnapshot<'_>) -> SpendingLimits {
         limits.set(name, *number);
     }
     limits
-}
-
-/// Names what the sandbox lacks here; empty if it lacks nothing.
-fn missing_sandbox() -> String {
-    if turnwright_sandbox::can_confine() {
-        return String::new();
-    }
-    turnwright_sandbox::sandbox_support().missing.join(" ")
 }
 
 /// The notice for a session that starts without a sandbox.

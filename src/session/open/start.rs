@@ -14,8 +14,8 @@ use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
 use crate::session::undo::undo_news;
-use crate::tools::ServerWatch;
 use tokio::task::spawn_blocking;
+use turnwright_guard::ServerWatch;
 use turnwright_llm::ReasoningEffort;
 use turnwright_mcp::ServerEnv;
 use turnwright_policy::permission::Mode;
@@ -49,7 +49,7 @@ impl SessionActor {
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
-                self.record_stored(None).await;
+                self.note_conversation(None).await;
                 self.commands.rescan(&self.conversation.env).await;
                 self.announce_commands();
                 Ok(())
@@ -64,7 +64,7 @@ impl SessionActor {
                 match copying.await {
                     Ok(()) => {
                         self.restore(false, options).await?;
-                        self.record_stored(Some(source)).await;
+                        self.note_conversation(Some(source)).await;
                         Ok(())
                     }
                     Err(StoreError::NoSuchSession) => {
@@ -96,19 +96,20 @@ impl SessionActor {
         }
     }
 
-    /// Records the conversation that the session begins with. A copied conversation is recorded as its
-    /// source's, which a replay copies again.
-    async fn record_stored(&mut self, source: Option<SessionId>) {
-        let recorder = self.host.recording().recorder();
-        if !recorder.is_on() {
+    /// Makes known the conversation that the session begins with. A copied conversation is shown as its source's,
+    /// so that whoever opens the session again copies it again.
+    async fn note_conversation(&mut self, source: Option<SessionId>) {
+        let facts = &self.host.process.facts;
+        if !facts.notes_conversations() {
             return;
         }
         let id = &self.conversation.env.session;
-        let mut stored = stored_conversation(self.host.store(), id).await;
+        let mut stored =
+            stored_conversation(self.host.store(), id).await.map_err(|error| error.to_string());
         if let (Ok(stored), Some(source)) = (&mut stored, source) {
             stored["session"]["id"] = source.as_str().into();
         }
-        recorder.record_stored(id, stored);
+        facts.note_conversation(id, stored);
     }
 
     /// Deletes the copy that was made for a session that could not be opened.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::session::SessionHost;
-use crate::tools::{
+use turnwright_guard::{
     ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, denied_below, hidden_below,
     linked_packages,
 };

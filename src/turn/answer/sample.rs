@@ -195,11 +195,7 @@ impl Turn {
         calls: Vec<ToolCall>,
     ) -> TurnStep {
         self.check_limits();
-        let mut jitter = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        if self.conversation.env.shared.process.recording.is_in_use() {
-            // The user is told how long the wait is.
-            jitter = 0.5;
-        }
+        let jitter = self.conversation.env.shared.process.facts.chance();
         let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
         if is_full && matches!(step, TurnStep::End(Ok(StopReason::MaxTokens))) {

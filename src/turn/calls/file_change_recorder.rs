@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{PreparedCall, SessionShared, ToolCtx, ToolOutcome, makes_environments};
+use crate::tools::{PreparedCall, ToolCtx, ToolOutcome};
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
+use turnwright_guard::{CommandSite, makes_environments};
 use turnwright_policy::permission::{Confinement, Pass};
 use turnwright_store::{Durability, PendingWrite, SessionLog};
-use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, Effect};
 use turnwright_types::file_change::ChangeIntent;
 use turnwright_types::ids::CallId;
@@ -45,7 +45,7 @@ enum RecordedCall {
         /// The background jobs that were running already.
         jobs: Vec<String>,
         /// `None` if the command is not confined.
-        check: Option<RepositoryCheck>,
+        check: Option<Box<RepositoryCheck>>,
     },
 }
 
@@ -57,7 +57,7 @@ async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> Recor
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
     let before = before(env.shared.checkpoint.clone(), &ctx.cancel).await;
     begun.written().await;
-    RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx) }
+    RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx).map(Box::new) }
 }
 
 impl FileChangeRecorder {
@@ -98,7 +98,7 @@ impl FileChangeRecorder {
             note(ChangeIntent::default()).written().await;
             return Some((prepared, FileChangeRecorder::default()));
         }
-        env.watch_files();
+        env.command_site().watch_files();
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.shared.checkpoint.wait_for_late_tasks()).await;
         if runs_command {
@@ -188,9 +188,7 @@ struct RepositoryCheck {
     allowed: Vec<PathBuf>,
     /// True if it may make virtual environments of Python.
     makes_environments: bool,
-    quarantine: PathBuf,
-    shared: Arc<SessionShared>,
-    client: Arc<dyn Client>,
+    site: CommandSite,
 }
 
 impl RepositoryCheck {
@@ -200,9 +198,7 @@ impl RepositoryCheck {
         Some(RepositoryCheck {
             allowed: extra_writable.clone(),
             makes_environments: pass.effects().iter().any(makes_environments),
-            quarantine: ctx.env.quarantine_folder(),
-            shared: Arc::clone(&ctx.env.shared),
-            client: Arc::clone(&ctx.env.client),
+            site: ctx.env.command_site().clone(),
         })
     }
 
@@ -210,7 +206,7 @@ impl RepositoryCheck {
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
         let allowed = (self.allowed.as_slice(), self.makes_environments);
-        self.shared.guard.check_repositories(new, allowed, &self.quarantine)
+        self.site.guard.check_repositories(new, allowed, &self.site.quarantine_folder())
     }
 }
 
@@ -257,7 +253,7 @@ async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option
 async fn after(
     checkpoint: &ChangeTracker,
     before: CommandBaseline,
-    check: Option<RepositoryCheck>,
+    check: Option<Box<RepositoryCheck>>,
     (log, call): (&SessionLog, &CallId),
     cancel: &CancellationToken,
 ) -> Option<(CallChanges, Option<String>)> {
@@ -275,7 +271,7 @@ async fn after(
             changes.settle_command();
             log.record_changes(turn, &call, changes.files, changes.contents).in_background();
             if let Some((check, report)) = check.zip(report) {
-                check.client.update(Update::Notice(report));
+                check.site.client.update(Update::Notice(report));
             }
         }
     });

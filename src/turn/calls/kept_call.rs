@@ -1,9 +1,9 @@
-//! A call whose answer is kept in a recording, or comes from one. In a replay, no part of the tool runs that
-//! could touch a file, a command or a server.
+//! A call whose answers are kept, or were kept before. If they are given, no part of the tool runs that could
+//! touch a file, a command or a server.
 
 use serde_json::Value;
 
-use crate::recording::Playback;
+use crate::outside::{AnswerKind, Keeping, KeptAnswers};
 use crate::tools::{
     ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview, read_view,
     view_json,
@@ -11,18 +11,9 @@ use crate::tools::{
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::refusal::ToolRefusal;
 
-/// The result of a call that a recording does not have.
-const UNRECORDED: &str =
-    "This call is not in the recording, and nothing is done while one is played back.";
-
-/// The kinds of answers that a recording has.
-const VIEW: &str = "view";
-const PREVIEW: &str = "preview";
-const RESULT: &str = "result";
-
-/// A call and the recording.
+/// A call and its kept answers.
 pub(super) struct KeptCall<'a> {
-    ctx: &'a ToolCtx,
+    answers: &'a dyn KeptAnswers,
     tool: &'a str,
     arguments: &'a Value,
 }
@@ -34,57 +25,57 @@ impl<'a> KeptCall<'a> {
         tool: &'a str,
         arguments: Option<&'a Value>,
     ) -> Option<KeptCall<'a>> {
-        arguments.map(|arguments| KeptCall { ctx, tool, arguments })
+        let answers = ctx.env.shared.process.answers.as_ref();
+        arguments.map(|arguments| KeptCall { answers, tool, arguments })
     }
 
-    fn playback(&self) -> Option<&Playback> {
-        self.ctx.env.shared.process.recording.playback_of(self.tool).map(AsRef::as_ref)
-    }
-
+    /// Returns true if kept answers take the place of the tool.
     pub(super) fn is_played(&self) -> bool {
-        self.playback().is_some()
+        self.answers.keeping(self.tool) == Keeping::Given
     }
 
-    /// The view of the call: the recorded one in a replay, else this one, which is recorded.
+    /// The view of the call: the kept one if it is given, else this one, which is kept.
     pub(super) fn view(&self, now: CallView) -> CallView {
-        if let Some(playback) = self.playback() {
-            return playback
-                .view(self.tool, self.arguments)
-                .map_or(now, |recorded| read_view(&recorded));
+        if self.is_played() {
+            return self.given(AnswerKind::View).map_or(now, |given| read_view(&given));
         }
-        self.record(VIEW, || view_json(&now));
+        self.note(AnswerKind::View, &|| view_json(&now));
         now
     }
 
-    /// The recorded preview of the call; `None` if this is no replay.
+    /// The kept preview of the call; `None` if the tool gives it.
     pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
-        let recorded = self.playback()?.preview(self.tool, self.arguments);
-        Some(recorded.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
+        if !self.is_played() {
+            return None;
+        }
+        let given = self.given(AnswerKind::Preview);
+        Some(given.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
     }
 
-    /// The recorded answer of the tool.
+    /// The kept answer of the tool.
     pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
-        let recorded = match self.playback() {
-            Some(playback) => playback.result(self.tool, self.arguments).await,
-            None => None,
-        };
-        recorded.map_or_else(|| ToolOutcome::failed(UNRECORDED), |outcome| read_outcome(&outcome))
+        match self.answers.given_result(self.tool, self.arguments).await {
+            Ok(outcome) => read_outcome(&outcome),
+            Err(why) => ToolOutcome::failed(why),
+        }
     }
 
     pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {
         // Most tools have nothing to show before they run.
         if preview.as_ref().map_or(true, |content| !content.is_empty()) {
-            self.record(PREVIEW, || preview_json(preview));
+            self.note(AnswerKind::Preview, &|| preview_json(preview));
         }
     }
 
     pub(super) fn record_outcome(&self, outcome: &ToolOutcome) {
-        self.record(RESULT, || outcome_json(outcome));
+        self.note(AnswerKind::Result, &|| outcome_json(outcome));
     }
 
-    fn record(&self, what: &'static str, answer: impl FnOnce() -> Value) {
-        if let Some(recorder) = self.ctx.env.shared.process.recording.recorder_of(self.tool) {
-            recorder.record_call(what, self.tool, self.arguments, answer());
-        }
+    fn given(&self, kind: AnswerKind) -> Option<Value> {
+        self.answers.given(kind, self.tool, self.arguments)
+    }
+
+    fn note(&self, kind: AnswerKind, answer: &dyn Fn() -> Value) {
+        self.answers.note(kind, self.tool, self.arguments, answer);
     }
 }

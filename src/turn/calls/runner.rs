@@ -27,6 +27,7 @@ use super::cards::{abridged_arguments, final_update, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
+use crate::outside::Keeping;
 use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
@@ -71,7 +72,7 @@ pub(in crate::turn) struct PendingCall {
     pub(super) id: CallId,
     pub(super) name: String,
     pub(super) raw_input: Value,
-    /// The arguments, if the call is recorded or played back.
+    /// The arguments, if the answers to the call are kept.
     arguments: Option<Value>,
     placeholders: FoundPlaceholders,
     pub(super) prepared: Box<dyn PreparedCall>,
@@ -166,9 +167,7 @@ impl CallRunner {
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
-        let recording = &self.env.shared.process.recording;
-        let is_kept =
-            recording.playback_of(&name).is_some() || recording.recorder_of(&name).is_some();
+        let is_kept = self.env.shared.process.answers.keeping(&name) != Keeping::Off;
         let kept = is_kept.then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
@@ -439,8 +438,7 @@ impl PendingCall {
         mode: Mode,
     ) -> PermissionRequest {
         let mut view = self.plan.view.clone();
-        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.recording.is_in_use())
-        {
+        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.facts.are_fixed()) {
             view = shown.clone();
         }
         view.title = request.title(policy, view.title);

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::outside::{AnswerKind, Keeping};
 use crate::tools::{self, ProjectContext};
 use crate::turn::Turn;
 use tokio::task::spawn_blocking;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 
-/// The name of the text in recordings.
+/// The name of the text among kept answers.
 const PROJECT_CONTEXT: &str = "project context";
-/// The fields of a recording, which is the text alone if all files could be read.
+/// The fields of the kept answer, which is the text alone if all files could be read.
 const TEXT: &str = "text";
 const UNREADABLE: &str = "unreadable";
 
@@ -21,12 +22,12 @@ impl Turn {
     /// Runs once for each conversation; again if it was cleared, or if the files were not read in
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
-        // A replay reads no files.
-        let recording = self.conversation.env.shared.process.recording.clone();
-        if let Some(playback) = recording.playback() {
-            let recorded = playback.view(PROJECT_CONTEXT, &Value::Null);
-            if let Some(recorded) = recorded.filter(|_| self.prompt.first_message == 0) {
-                self.use_context(&recorded);
+        let answers = Arc::clone(&self.conversation.env.shared.process.answers);
+        // No files are read then.
+        if answers.keeping(PROJECT_CONTEXT) == Keeping::Given {
+            let given = answers.given(AnswerKind::View, PROJECT_CONTEXT, &Value::Null);
+            if let Some(given) = given.filter(|_| self.prompt.first_message == 0) {
+                self.use_context(&given);
             }
             return;
         }
@@ -51,14 +52,12 @@ impl Turn {
             Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
                 self.conversation.env.skills.replace(skills);
                 self.conversation.told.set_lacks_instructions(false);
-                let recorded = match unreadable.as_slice() {
+                let context = match unreadable.as_slice() {
                     [] => text.into(),
                     names => json!({ TEXT: text, UNREADABLE: names }),
                 };
-                if let Some(recorder) = recording.recorder_of(PROJECT_CONTEXT) {
-                    recorder.record_call("view", PROJECT_CONTEXT, &Value::Null, recorded.clone());
-                }
-                self.use_context(&recorded);
+                answers.note(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| context.clone());
+                self.use_context(&context);
             }
             Ok(None) => {}
             Ok(Some(Err(error))) => {
@@ -69,15 +68,14 @@ impl Turn {
         }
     }
 
-    /// Adds a context as it is recorded, and names the files of instructions that are not text.
-    fn use_context(&mut self, recorded: &Value) {
-        for name in recorded[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str)
-        {
+    /// Adds a context as it is kept, and names the files of instructions that are not text.
+    fn use_context(&mut self, kept: &Value) {
+        for name in kept[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str) {
             self.conversation.client().update(Update::Notice(format!(
                 "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
             )));
         }
-        let text = recorded.as_str().or_else(|| recorded[TEXT].as_str());
+        let text = kept.as_str().or_else(|| kept[TEXT].as_str());
         self.add_context(text.unwrap_or_default().to_owned());
     }
 

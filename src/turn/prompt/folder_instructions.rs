@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::outside::{AnswerKind, Keeping};
 use crate::tools;
 use crate::turn::Turn;
 use tokio::task::spawn_blocking;
@@ -13,7 +14,7 @@ use turnwright_types::effect::Effect;
 use turnwright_types::message::Message;
 use turnwright_workspace::files::Roots;
 
-/// The name of the text in recordings.
+/// The name of the text among kept answers.
 const FOLDER_INSTRUCTIONS: &str = "folder instructions";
 /// The most bytes of instructions that one round of calls adds.
 const MAX_ROUND_BYTES: usize = 16 * 1024;
@@ -99,12 +100,12 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
-        let recording = &self.conversation.env.shared.process.recording;
+        let answers = &self.conversation.env.shared.process.answers;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
-        // A replay reads no files.
-        if let Some(playback) = recording.playback() {
-            let recorded = playback.view(FOLDER_INSTRUCTIONS, &named())?;
-            return recorded.as_str().map(str::to_owned);
+        // No files are read then.
+        if answers.keeping(FOLDER_INSTRUCTIONS) == Keeping::Given {
+            let given = answers.given(AnswerKind::View, FOLDER_INSTRUCTIONS, &named())?;
+            return given.as_str().map(str::to_owned);
         }
         for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
             let (folders, limit) = self.conversation.told.folders().take_new(folders);
@@ -128,9 +129,7 @@ impl Turn {
         }
         self.conversation.told.folders().bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
-        if let Some(recorder) = recording.recorder_of(FOLDER_INSTRUCTIONS) {
-            recorder.record_call("view", FOLDER_INSTRUCTIONS, &named(), text.as_str().into());
-        }
+        answers.note(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| json!(text));
         Some(text)
     }
 

@@ -66,9 +66,9 @@ impl Turn {
     pub(in crate::turn) async fn make_room(&mut self) {
         let selection = self.conversation.selection.get();
         if self.history.meter.last_count().is_none() {
-            // The server may just be saying how large the window is. A recording has no place for the list of
-            // models, which comes when it comes.
-            let asking = if self.conversation.env.shared.process.recording.is_in_use() {
+            // The server may just be saying how large the window is. If nothing may be left to chance, nobody asks
+            // for the list of models, which comes when it comes.
+            let asking = if self.conversation.env.shared.process.facts.are_fixed() {
                 selection.model.warm_up()
             } else {
                 selection.model.find_window()

@@ -1,5 +1,5 @@
-//! Observes the exchanges with models' servers, or answers in their place. Recordings are made and played
-//! back here, below all handling of a server's differences.
+//! Observes the exchanges with models' servers, or answers in their place, below all handling of a server's
+//! differences.
 
 use std::fmt::Debug;
 use std::io;

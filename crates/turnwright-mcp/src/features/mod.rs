@@ -1,5 +1,5 @@
-//! What a server offers: tools, prompts and resources. Here are the types of the protocol, as far as they are
-//! used.
+//! The features of a server: tools, prompts and resources. Here are the types of the protocol, as far as they
+//! are used.
 
 pub mod prompts;
 pub mod resources;

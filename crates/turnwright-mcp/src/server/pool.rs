@@ -1,5 +1,5 @@
 //! All servers of the process. Sessions that use an equal server in an equal environment share it; it
-//! ends with the last of them. A recording has servers that never run: it keeps what a session knows of them.
+//! ends with the last of them. A server that is only described never runs.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -88,7 +88,7 @@ impl ServerPool {
     }
 }
 
-/// A server for a recording: its state and its tools, but not how it is reached.
+/// Describes a server: its state and its tools, but not how it is reached.
 pub fn server_json(server: &Server) -> Value {
     let state = server.state();
     let (phase, why) = match &state.phase {
@@ -110,21 +110,21 @@ pub fn server_json(server: &Server) -> Value {
     })
 }
 
-/// A server of a recording. Nothing is started, and no call reaches it. Blocks.
-pub fn played_server(recorded: &Value, env: ServerEnv) -> Arc<Server> {
-    let text = |name: &str| recorded[name].as_str().unwrap_or_default().to_owned();
-    let phase = match recorded["phase"].as_str() {
+/// The server of such a description. Nothing is started, and no call reaches it. Blocks.
+pub fn described_server(description: &Value, env: ServerEnv) -> Arc<Server> {
+    let text = |name: &str| description[name].as_str().unwrap_or_default().to_owned();
+    let phase = match description["phase"].as_str() {
         Some("ready") => ServerPhase::Ready,
         Some("failed") => ServerPhase::Failed(text("why")),
         Some("needs_login") => ServerPhase::NeedsLogin,
         Some("stopped") => ServerPhase::Stopped,
         _ => ServerPhase::Starting,
     };
-    let tools = recorded["tools"].as_array().into_iter().flatten();
+    let tools = description["tools"].as_array().into_iter().flatten();
     let state = ServerState {
         phase,
-        is_restarting: recorded["is_restarting"] == true,
-        tools: Arc::new(tools.filter_map(played_tool).collect()),
+        is_restarting: description["is_restarting"] == true,
+        tools: Arc::new(tools.filter_map(described_tool).collect()),
         ..ServerState::default()
     };
     let transport = ServerTransport::Stdio {
@@ -136,8 +136,8 @@ pub fn played_server(recorded: &Value, env: ServerEnv) -> Arc<Server> {
     Server::unchanging(spec, env, state)
 }
 
-fn played_tool(recorded: &Value) -> Option<Arc<ListedTool>> {
-    let mut listed = ListedTool::new(Tool::deserialize(&recorded["tool"]).ok()?);
-    listed.reads_resources = recorded["resources"] == true;
+fn described_tool(description: &Value) -> Option<Arc<ListedTool>> {
+    let mut listed = ListedTool::new(Tool::deserialize(&description["tool"]).ok()?);
+    listed.reads_resources = description["resources"] == true;
     Some(Arc::new(listed))
 }

@@ -55,6 +55,18 @@ struct JobTable {
     jobs: Vec<Arc<Job>>,
 }
 
+/// Tells which jobs of a list are running. Unlike the list, it does not stop them when it is dropped.
+#[derive(Clone, Debug)]
+pub struct RunningJobs(Arc<Mutex<JobTable>>);
+
+impl RunningJobs {
+    pub fn ids(&self) -> Vec<String> {
+        let table = self.0.lock();
+        let running = table.jobs.iter().filter(|job| job.end().is_none());
+        running.map(|job| job.id().to_owned()).collect()
+    }
+}
+
 impl Jobs {
     /// An empty list. Long outputs are written to files in this folder.
     pub fn new(folder: PathBuf) -> Jobs {
@@ -156,9 +168,12 @@ impl Jobs {
     }
 
     pub fn running_ids(&self) -> Vec<String> {
-        let table = self.table.lock();
-        let running = table.jobs.iter().filter(|job| job.end().is_none());
-        running.map(|job| job.id().to_owned()).collect()
+        self.running().ids()
+    }
+
+    /// Tells which jobs are running, now and later.
+    pub fn running(&self) -> RunningJobs {
+        RunningJobs(Arc::clone(&self.table))
     }
 
     /// Reports the jobs that have ended since the last call, one line each; `None` if there are

@@ -51,7 +51,7 @@ pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};
-pub use jobs::{JobSlot, Jobs, TooManyJobs};
+pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 #[cfg(unix)]
 pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]

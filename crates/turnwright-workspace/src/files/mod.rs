@@ -143,6 +143,11 @@ impl Files {
         &self.roots
     }
 
+    /// The same, to keep.
+    pub fn shared_roots(&self) -> Arc<Roots> {
+        Arc::clone(&self.roots)
+    }
+
     /// The whole text of a file that may be changed. The editor's text is preferred, because unsaved changes count.
     pub async fn read(&self, target: &ResolvedPath) -> Result<FileText, FileError> {
         self.load(target).await?.for_change()

@@ -32,8 +32,8 @@ pub struct Roots {
     readable: Arc<RwLock<Vec<PathBuf>>>,
     /// The `/tmp` of the session's commands, if they may have their own.
     tmp: Option<Arc<SessionTmp>>,
-    /// True if the folders come from a recording, so that the disk says nothing about them.
-    pub(super) is_recorded: bool,
+    /// True if the folders are known by their description only, so that the disk says nothing about them.
+    pub(super) is_described: bool,
 }
 
 impl Roots {
@@ -47,9 +47,9 @@ impl Roots {
         Ok(Roots::of(folders, false))
     }
 
-    fn of(folders: Vec<(PathBuf, PathBuf)>, is_recorded: bool) -> Roots {
+    fn of(folders: Vec<(PathBuf, PathBuf)>, is_described: bool) -> Roots {
         let private = Vec::new();
-        Roots { folders, private, readable: Arc::default(), tmp: None, is_recorded }
+        Roots { folders, private, readable: Arc::default(), tmp: None, is_described }
     }
 
     /// Roots of a stored session whose working folder does not exist any more.
@@ -60,7 +60,7 @@ impl Roots {
 
     /// Roots of a session that ran elsewhere: its working folder and others, each as the client named it and
     /// with its links resolved. The folders need not exist, and are not looked at.
-    pub fn recorded(cwd: (PathBuf, PathBuf), others: Vec<(PathBuf, PathBuf)>) -> Roots {
+    pub fn described(cwd: (PathBuf, PathBuf), others: Vec<(PathBuf, PathBuf)>) -> Roots {
         let folders = std::iter::once(cwd).chain(others).collect();
         Roots::of(folders, true)
     }
@@ -89,7 +89,7 @@ impl Roots {
     #[must_use]
     pub fn with_session_tmp(self, tmp: SessionTmp) -> Roots {
         let is_usual =
-            !self.is_recorded && real_path("/tmp").is_ok_and(|real| real == Path::new("/tmp"));
+            !self.is_described && real_path("/tmp").is_ok_and(|real| real == Path::new("/tmp"));
         let is_own = self.folders().any(|folder| Path::new("/tmp").starts_with(folder));
         Roots { tmp: (is_usual && !is_own).then(|| Arc::new(tmp)), ..self }
     }
@@ -160,13 +160,13 @@ impl Roots {
     /// symbolic links are followed as the kernel does, also in a path that does not exist yet.
     pub fn resolve(&self, path: impl AsRef<Path>) -> ResolvedPath {
         let absolute = unambiguous(self.folders[0].1.join(path));
-        let recorded = self.recorded_place(&absolute);
-        if recorded.is_none() && self.is_on_other_machine(&absolute) {
+        let described = self.described_place(&absolute);
+        if described.is_none() && self.is_on_other_machine(&absolute) {
             return ResolvedPath { path: absolute, scope: PathScope::Outside };
         }
-        let is_recorded = recorded.is_some();
-        let path = recorded.unwrap_or_else(|| self.find(&absolute));
-        if !is_recorded {
+        let is_described = described.is_some();
+        let path = described.unwrap_or_else(|| self.find(&absolute));
+        if !is_described {
             notice_other_name(&path);
         }
         let is_private = self.private_folders().any(|folder| is_below(&path, folder));
@@ -225,9 +225,9 @@ impl Roots {
         }
     }
 
-    /// Where a path below one of the folders of a recording was. Links in the folders are not known.
-    fn recorded_place(&self, absolute: &Path) -> Option<PathBuf> {
-        if !self.is_recorded {
+    /// The place of a path below one of the folders if they were described. Links in the folders are not known.
+    fn described_place(&self, absolute: &Path) -> Option<PathBuf> {
+        if !self.is_described {
             return None;
         }
         let mut path = PathBuf::new();
@@ -250,7 +250,7 @@ impl Roots {
     #[cfg(windows)]
     pub fn leads_elsewhere(&self, path: &Path) -> bool {
         let absolute = unambiguous(self.folders[0].1.join(path));
-        self.recorded_place(&absolute).is_none() && self.is_on_other_machine(&absolute)
+        self.described_place(&absolute).is_none() && self.is_on_other_machine(&absolute)
     }
 
     /// Only Windows has paths that name another machine.
@@ -264,8 +264,8 @@ impl Roots {
         let Some(place) = place_off_drives(absolute) else {
             return absolute.components().any(is_device);
         };
-        // The folders of a recording may be on any machine.
-        let folders = if self.is_recorded { &[] } else { self.folders.as_slice() };
+        // Folders that were described may be on any machine.
+        let folders = if self.is_described { &[] } else { self.folders.as_slice() };
         let named = folders.iter().flat_map(|(named, real)| [named, real]).cloned();
         let own = named.chain(self.private.iter().cloned()).chain(self.readable_folders());
         !own.into_iter().any(|path| place_off_drives(&path).as_ref() == Some(&place))
@@ -279,7 +279,7 @@ impl Roots {
 
     /// The folder of the session that holds one of these paths and is no longer there. Blocks.
     pub fn missing_folder(&self, targets: &[ResolvedPath]) -> Option<&Path> {
-        let mut folders = self.folders().filter(|_| !self.is_recorded);
+        let mut folders = self.folders().filter(|_| !self.is_described);
         folders.find(|folder| {
             targets.iter().any(|target| target.path.starts_with(folder)) && !folder.is_dir()
         })
@@ -592,10 +592,10 @@ mod tests {
         let share = PathBuf::from(r"\\?\UNC\Server\Share\project");
         on_share.folders.push((share.clone(), share));
         let share = PathBuf::from(r"\\server\share\project");
-        let replayed = Roots::recorded((share.clone(), share), Vec::new());
-        assert!(!replayed.leads_elsewhere(Path::new(r"\\server\share\project\a")));
-        assert!(replayed.leads_elsewhere(Path::new(r"\\server\share\a")));
-        assert_eq!(replayed.resolve("a").scope, PathScope::Workspace);
+        let described = Roots::described((share.clone(), share), Vec::new());
+        assert!(!described.leads_elsewhere(Path::new(r"\\server\share\project\a")));
+        assert!(described.leads_elsewhere(Path::new(r"\\server\share\a")));
+        assert_eq!(described.resolve("a").scope, PathScope::Workspace);
         for (path, is_elsewhere, is_elsewhere_beside_share) in [
             (r"a", false, false),
             (r"C:\a", false, false),
@@ -657,11 +657,11 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_a_recording_are_where_they_were() {
+    fn folders_that_were_described_are_not_looked_at() {
         let root = if cfg!(windows) { r"C:\" } else { "/" };
         let at = |path: &str| Path::new(root).join(path);
         let cwd = (at("named/ws"), at("real/ws"));
-        let roots = Roots::recorded(cwd, vec![(at("named/more"), at("more"))]);
+        let roots = Roots::described(cwd, vec![(at("named/more"), at("more"))]);
         for (path, real, scope) in [
             (at("named/ws/a"), "real/ws/a", PathScope::Workspace),
             (at("real/ws/a"), "real/ws/a", PathScope::Workspace),

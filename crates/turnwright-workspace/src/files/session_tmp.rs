@@ -188,7 +188,7 @@ fn in_tmp(path: &Path) -> Option<PathBuf> {
 /// Removes the empty file or folder that was made to mount something there. A command may have replaced it.
 fn remove_mount_point(path: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else { return };
-    // What is not empty cannot be removed as a folder.
+    // A folder that is not empty cannot be removed.
     if found.is_dir() && is_closed(&found) {
         fs::remove_dir(path).ok();
     } else if found.is_file() && found.len() == 0 && is_closed(&found) {
@@ -311,12 +311,12 @@ mod tests {
         assert_eq!(place(&inner), None);
         drop(second);
         assert!(!at_own(outer.path()).exists());
-        // What a command has made there stays, and is its own.
+        // Files that a command has made there stay, and belong to it.
         let third = tmp.show_once([file.path().to_owned()]);
         fs::File::create(at_own(file.path())).unwrap();
         drop(third);
         assert_eq!(place(file.path()), Some(at_own(file.path())));
-        // What all may see stays.
+        // Places that all commands may see stay.
         tmp.show([outer.path().to_owned()]);
         fs::create_dir(at_own(outer.path())).unwrap();
         close(&at_own(outer.path()));

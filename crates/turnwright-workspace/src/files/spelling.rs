@@ -147,9 +147,9 @@ impl Roots {
         !path.is_empty() && self.can_look_at(path) && at.symlink_metadata().is_ok()
     }
 
-    /// True if the disk may be asked about a path. It knows nothing of the folders of a recording.
+    /// True if the disk may be asked about a path. It knows nothing of folders that were described.
     fn can_look_at(&self, path: &str) -> bool {
-        !self.is_recorded && !self.leads_elsewhere(Path::new(path))
+        !self.is_described && !self.leads_elsewhere(Path::new(path))
     }
 }
 

@@ -1,0 +1,383 @@
+//! Determines the effects of a command line: its words name paths, and the paths make effects. The sandbox takes
+//! care of everything that the parser does not see.
+
+pub(crate) mod escalation;
+mod restricted_files;
+mod toolchain;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use escalation::Escalation;
+pub use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
+
+use crate::repository::{self, Obeyed};
+use turnwright_policy::permission::{DeniedPaths, PolicyRules};
+use turnwright_policy::shell::{
+    self, Classification, GitContentQuery, GitUse, LookUp, NamedFile, NamedPlace, SimpleCommand,
+};
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty};
+use turnwright_workspace::exec::{Environment, dialect};
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::real_path;
+
+/// At most this many names in a folder are compared with a pattern.
+const MAX_MATCHED: usize = 4_096;
+
+/// The prefixes of git patterns that exclude a path.
+const EXCLUSIONS: [&str; 3] = [":!", ":^", ":(exclude)"];
+
+/// Parses a line that runs in a folder. `git -C` with that very folder leads nowhere else, so it is taken off.
+pub fn parse_line(line: &str, workdir: &ResolvedPath, roots: &Roots) -> shell::Script {
+    let mut script = shell::parse(line, dialect());
+    for command in &mut script.commands {
+        let is_here = command.folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty());
+        while let [git, option, folder, ..] = command.words.as_slice()
+            && git.text == "git"
+            && option.text == "-C"
+            && !folder.is_glob
+            && (folder.text == "." || is_here && is_workdir(&folder.text, &workdir.path, roots))
+        {
+            command.words.drain(1..3);
+        }
+    }
+    script
+}
+
+/// Returns true if a word is the absolute path of the working folder.
+fn is_workdir(word: &str, workdir: &Path, roots: &Roots) -> bool {
+    let path = Path::new(word);
+    path == workdir || workdir == roots.real_cwd() && path == roots.cwd()
+}
+
+/// A path that a call names.
+pub enum CommandPath {
+    /// The line names it.
+    File(NamedFile),
+    /// `escalate` asks to make it writable.
+    WriteOutsideSandbox(PathBuf),
+}
+
+/// The paths that a call names when its line runs in `workdir`, `escalate`'s first. Deterministic: the same words give
+/// the same list.
+pub fn paths_in_script(
+    script: &shell::Script,
+    workdir: &Path,
+    escalation: &Escalation,
+) -> Vec<CommandPath> {
+    let wanted =
+        escalation.paths.iter().map(|path| CommandPath::WriteOutsideSandbox(workdir.join(path)));
+    let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
+    wanted.chain(files).collect()
+}
+
+/// Variables that lead git to another repository, or to other objects, files or settings.
+const LEADING_ELSEWHERE: [&str; 10] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_CONFIG",
+    "GIT_NAMESPACE",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_EXEC_PATH",
+];
+
+/// A variable that a line may set and that leads git elsewhere. A line without ambiguity sets none.
+fn variable_leading_elsewhere(script: &shell::Script, line: &str) -> Option<&'static str> {
+    let mut words = line
+        .split(|char: char| !char.is_ascii_alphanumeric() && char != '_')
+        .filter(|_| script.ambiguity.is_some());
+    words.find_map(|word| LEADING_ELSEWHERE.into_iter().find(|name| word.starts_with(name)))
+}
+
+/// Shell builtins that may change the variables which keep git from starting editors and the like.
+const SETTERS: [&str; 12] = [
+    "export", "unset", "declare", "typeset", "readonly", "local", "source", ".", "eval", "set",
+    "exec", "read",
+];
+
+/// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if
+/// it does not. Git obeys the config of the repository that it runs in; rustup and other version managers obey files in
+/// a folder. Reads the disk.
+pub fn uncertainty_of(
+    (script, line): (&shell::Script, &str),
+    workdir: &Path,
+    environment: &Environment,
+    restricted: &DeniedPaths,
+) -> Option<Uncertainty> {
+    let mut known: Vec<(PathBuf, Option<GitUse>)> = Vec::new();
+    let only_edits = shell::project_edits(script).is_some();
+    let only_reads = only_reads(script);
+    let mut of_settings = None;
+    for simple in &script.commands {
+        let class = shell::classify(simple);
+        if let Some(reason) = lead_elsewhere(&class, script, line) {
+            return Some(reason.into());
+        }
+        let may_be_version_managed =
+            (class.is_read_only || only_edits) && class.may_be_version_managed;
+        if !class.is_git && !class.uses_rustup && !may_be_version_managed {
+            continue;
+        }
+        let Some(relative) = &simple.folder else {
+            return Some("it is not known in which folder it will run".to_owned().into());
+        };
+        let named = workdir.join(relative).join(&class.git_folder);
+        let folder = real_path(named).unwrap_or(workdir.to_path_buf());
+        let program = simple.program();
+        if may_be_version_managed
+            && let Some(reason) = toolchain::untrusted_version_reason(program, &folder, environment)
+        {
+            return Some(reason.into());
+        }
+        if !class.is_git && !class.uses_rustup {
+            continue;
+        }
+        let shows_any = shell::may_show_any_content(simple, script.ambiguity.is_none());
+        if let Some(shown) = shows_any.then(|| secret_kept_in(&folder, restricted)).flatten() {
+            return Some(shown.into());
+        }
+        let git = class.is_git.then(|| git_use(simple, script));
+        let place = (folder, git);
+        if known.contains(&place) {
+            continue;
+        }
+        let uncertainty = match &place {
+            (folder, Some(git)) => repository::program_risk(folder, Obeyed::By { git, only_reads }),
+            (folder, None) => toolchain::untrusted_toolchain_reason(folder).map(Uncertainty::from),
+        };
+        match uncertainty {
+            Some(found) if found.only_runs_programs => of_settings = of_settings.or(Some(found)),
+            None => {}
+            strict => return strict,
+        }
+        known.push(place);
+    }
+    of_settings
+}
+
+/// Why git may use another repository than its folder's.
+fn lead_elsewhere(class: &Classification, script: &shell::Script, line: &str) -> Option<String> {
+    if class.leads_elsewhere {
+        return Some("its options lead git to another repository or working tree".to_owned());
+    }
+    let name = variable_leading_elsewhere(script, line).filter(|_| class.is_git)?;
+    Some(format!("with {name}, git may use another repository or other settings"))
+}
+
+/// The use that a command makes of git. In a line that may change the variables which keep git from starting an editor,
+/// it may start any program.
+fn git_use(simple: &SimpleCommand, script: &shell::Script) -> GitUse {
+    let keeps_variables = script.ambiguity.is_none()
+        && !script.commands.iter().any(|command| SETTERS.contains(&command.program()));
+    if keeps_variables { GitUse::of(simple) } else { GitUse::ANY }
+}
+
+/// Returns true if a line only reads, so that git runs without the repository's hooks.
+pub(crate) fn only_reads(script: &shell::Script) -> bool {
+    script.ambiguity.is_none()
+        && !script.commands.is_empty()
+        && script.commands.iter().all(|command| shell::classify(command).is_read_only)
+}
+
+/// Why git must not show everything that it keeps of the repository in this folder; `None` if it may. Reads the disk.
+fn secret_kept_in(folder: &Path, restricted: &DeniedPaths) -> Option<String> {
+    let secrets = repository::tracked_secrets(folder, restricted, false);
+    let name = secrets.first()?.file_name().unwrap_or_default().to_string_lossy();
+    Some(format!("git may show tracked files such as {name}, which are secret or restricted"))
+}
+
+/// The tracked files whose content commands such as `git diff` and `git log -p` would show without naming them, if they
+/// hold secrets or rules restrict who reads them, and the files that the line asks git to show. Reads the disk.
+pub fn secrets_shown_by_git(
+    script: &shell::Script,
+    workdir: &Path,
+    roots: &Roots,
+    restricted: &DeniedPaths,
+) -> Vec<ResolvedPath> {
+    let mut found = Vec::new();
+    for simple in &script.commands {
+        let class = shell::classify(simple);
+        let folder = simple.folder.as_ref().map(|folder| real_path(workdir.join(folder)));
+        let Some(Ok(folder)) = folder.filter(|_| class.is_git) else { continue };
+        if class.is_read_only {
+            let named = files_named_for_git(simple, &folder);
+            found.extend(named.filter(|path| is_inside(path, roots)));
+        }
+        let shown = class.git_content_shown.filter(|_| script.ambiguity.is_none());
+        let Some(shown) = shown else { continue };
+        let folder = real_path(folder.join(&shown.folder)).unwrap_or(folder);
+        let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
+        let secrets = repository::tracked_secrets(&folder, restricted, is_search_of_files);
+        found.extend(secrets.into_iter().filter(|path| {
+            (paths.is_empty() || is_below_any(path, &paths)) && !is_below_any(path, &excluded)
+        }));
+    }
+    found.sort();
+    found.dedup();
+    // Git shows the content that it has stored for a path, even if the path is a link by now.
+    let resolved = found.into_iter().map(|path| {
+        let scope = if is_inside(&path, roots) { PathScope::Workspace } else { PathScope::Outside };
+        ResolvedPath { scope, path }
+    });
+    resolved.collect()
+}
+
+/// Returns true if a path is in the session's folders.
+fn is_inside(path: &Path, roots: &Roots) -> bool {
+    roots.folders().any(|root| path.starts_with(root))
+}
+
+fn is_below_any(path: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
+}
+
+/// The files that the words of a git command name, in the working tree or in a revision (`HEAD:a`). A rule may deny
+/// reading them. The words of `git grep` are left out, because it finds nothing in such files.
+fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let top = repository::working_tree_top(folder);
+    let bases: Vec<_> = [Some(folder.to_path_buf()), top].into_iter().flatten().collect();
+    let is_search = simple.words.iter().any(|word| word.text == "grep");
+    let words =
+        simple.words.iter().skip(2).filter(|word| !is_search && !word.text.starts_with('-'));
+    let names =
+        words.map(|word| word.text.rsplit_once(':').map_or(word.text.as_str(), |(_, name)| name));
+    let named: Vec<_> = names.filter(|name| !name.is_empty()).map(PathBuf::from).collect();
+    named.into_iter().flat_map(move |name| {
+        let in_bases = bases.iter().map(|base| in_folder(base, &name));
+        in_bases.collect::<Vec<_>>()
+    })
+}
+
+/// The paths that a command restricts the output of git to (none if git shows everything), the paths that it excludes
+/// (`:!path`), and true if the command only searches the files of the working tree. Before `--`, git treats a word as
+/// a path only if there is such a file, and refuses a word that may be a revision, too.
+fn paths_shown_by_git(
+    shown: &GitContentQuery,
+    folder: &Path,
+) -> (Vec<PathBuf>, Vec<PathBuf>, bool) {
+    // A word that is neither a pattern nor a file is a revision.
+    let is_search_of_files = shown.only_assumed_unchanged
+        && shown.operands.iter().all(|word| is_pattern(word) || names_file(folder, word));
+    let (exclusions, paths): (Vec<&String>, Vec<&String>) =
+        shown.paths.iter().partition(|word| excluded_path(folder, word).is_some());
+    let excluded = exclusions.into_iter().filter_map(|word| excluded_path(folder, word)).collect();
+    if paths.iter().any(|word| is_pattern(word)) {
+        return (Vec::new(), excluded, is_search_of_files);
+    }
+    let operands = shown.operands.iter().filter(|word| names_file(folder, word));
+    let named = operands.chain(paths).map(|word| in_folder(folder, Path::new(word)));
+    (named.collect(), excluded, is_search_of_files)
+}
+
+/// Returns true if git takes a word as a pattern.
+fn is_pattern(word: &str) -> bool {
+    word.starts_with(':') || has_wildcard(word)
+}
+
+fn has_wildcard(word: &str) -> bool {
+    word.contains(['*', '?', '[', '\\'])
+}
+
+/// Returns true if a word is no pattern and there is such a file.
+fn names_file(folder: &Path, word: &str) -> bool {
+    !is_pattern(word) && folder.join(word).symlink_metadata().is_ok()
+}
+
+/// The path that a word excludes from the output of git; `None` if it is no plain exclusion.
+fn excluded_path(folder: &Path, word: &str) -> Option<PathBuf> {
+    let path = EXCLUSIONS.iter().find_map(|exclusion| word.strip_prefix(exclusion))?;
+    // A further `/` begins at the top of the repository, a further `!` or `^` excludes nothing else.
+    let is_plain = !has_wildcard(path) && !path.starts_with(['/', '!', '^', '(', ':']);
+    (is_plain && !path.is_empty()).then(|| in_folder(folder, Path::new(path)))
+}
+
+fn in_folder(folder: &Path, name: &Path) -> PathBuf {
+    repository::normalize_lexically(&folder.join(name))
+}
+
+/// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
+pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> Vec<Effect> {
+    let restricted = &DeniedPaths::restricted(policy);
+    let workdir = roots.resolve(".");
+    let script = Arc::new(parse_line(line, &workdir, roots));
+    let mut command = ShellCommand::new(line, &workdir.path, script);
+    let named = paths_in_script(&command.script, Path::new("."), &Escalation::default());
+    let targets: Vec<_> = named.iter().map(|touched| roots.resolve(touched.path())).collect();
+    command.uncertainty =
+        uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
+    command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
+    let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
+    command.edits = edited_files(&command.script, &workdir.path, roots);
+    let (changes, reads) = files.split();
+    command.changes = changes;
+    command.reads.extend(reads);
+    effects(command, &workdir, &Escalation::default(), named.into_iter().zip(targets))
+}
+
+impl CommandPath {
+    pub fn path(&self) -> &Path {
+        match self {
+            CommandPath::File(file) => &file.path,
+            CommandPath::WriteOutsideSandbox(path) => path,
+        }
+    }
+}
+
+/// The files that a line edits and copies, if it does nothing else except reading.
+pub fn edited_files(
+    script: &shell::Script,
+    workdir: &Path,
+    roots: &Roots,
+) -> Option<Vec<ResolvedPath>> {
+    shell::edited_files(script, workdir, &Disk(roots))
+}
+
+/// Looks at the disk, except where that would connect to something else.
+struct Disk<'a>(&'a Roots);
+
+impl LookUp for Disk<'_> {
+    fn place(&self, path: &Path) -> Option<NamedPlace> {
+        let target = (!self.0.leads_elsewhere(path)).then(|| self.0.resolve(path))?;
+        Some(NamedPlace { is_folder: target.path.is_dir(), target })
+    }
+
+    fn names_in(&self, folder: &Path) -> Option<Vec<String>> {
+        let place = self.place(folder)?;
+        if place.target.scope != PathScope::Workspace {
+            return None;
+        }
+        let entries = fs::read_dir(place.target.path).ok()?.take(MAX_MATCHED + 1);
+        let names: Option<Vec<_>> =
+            entries.map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.filter(|names| names.len() <= MAX_MATCHED)
+    }
+}
+
+/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk.
+pub fn effects(
+    mut command: ShellCommand,
+    workdir: &ResolvedPath,
+    escalation: &Escalation,
+    touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
+) -> Vec<Effect> {
+    if workdir.scope != PathScope::Workspace {
+        // An allow rule for the project does not apply elsewhere; and whether a folder exists there
+        // is information that needs a permission, too.
+        command.reads.push(workdir.clone());
+    }
+    let mut files = Vec::new();
+    let mut writes = Vec::new();
+    for (touch, target) in touched {
+        match touch {
+            CommandPath::File(file) => files.push((file, target)),
+            CommandPath::WriteOutsideSandbox(_) => writes.push(target),
+        }
+    }
+    command.extra_access = escalation.access(writes);
+    shell::effects_with_files(command, files)
+}

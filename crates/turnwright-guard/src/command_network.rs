@@ -1,0 +1,141 @@
+//! The private network of a session's commands. It has only a loopback interface, so the commands reach each other's
+//! servers but not the machine's. It is made when the first command needs it.
+//!
+//! From outside, only the agent reaches a server there, because it can connect sockets in the network: for `web_fetch`,
+//! and for ports that the user has opened to the programs of this machine.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use turnwright_sandbox::SessionNetwork;
+
+/// Where servers listen, the usual one first.
+const HOSTS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+/// At most this many connections to a port are passed on at the same time. Others wait to be accepted.
+const MAX_CONNECTIONS: usize = 64;
+/// The pause after a connection could not be accepted, for example because too many files are open.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The network, once it is made.
+#[derive(Debug, Default)]
+pub struct CommandNetwork(OnceLock<Option<Arc<SessionNetwork>>>);
+
+impl CommandNetwork {
+    /// The network; `None` where there are none. The first call blocks for some milliseconds.
+    pub fn get(&self) -> Option<Arc<SessionNetwork>> {
+        self.0.get_or_init(create_network).clone()
+    }
+
+    /// The network, if a command has used it.
+    pub fn if_used(&self) -> Option<Arc<SessionNetwork>> {
+        self.0.get().cloned().flatten()
+    }
+}
+
+fn create_network() -> Option<Arc<SessionNetwork>> {
+    let is_possible = turnwright_sandbox::namespace_support().network;
+    let created = is_possible.then(SessionNetwork::create)?;
+    created
+        .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
+        .ok()
+        .map(Arc::new)
+}
+
+/// Connects to a port of the network.
+pub async fn connect(network: &Arc<SessionNetwork>, port: u16) -> io::Result<TcpStream> {
+    let mut refused = io::ErrorKind::ConnectionRefused.into();
+    for host in HOSTS {
+        let opener = Arc::clone(network);
+        let opening = spawn_blocking(move || open_socket(&opener, host));
+        let socket = opening.await.map_err(io::Error::other)??;
+        match timeout(CONNECT_TIMEOUT, socket.connect(SocketAddr::new(host, port))).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => refused = error,
+            Err(_) => refused = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(refused)
+}
+
+/// Copies data between a connection and a port of the network, in both directions.
+pub async fn pass_on(
+    mut outer: impl AsyncRead + AsyncWrite + Unpin,
+    network: Arc<SessionNetwork>,
+    port: u16,
+) {
+    if let Ok(mut inner) = connect(&network, port).await {
+        copy_bidirectional(&mut outer, &mut inner).await.ok();
+    }
+}
+
+/// Opens a port to the programs of this machine. Returns where they connect, and the note about it.
+pub async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
+    let mut listeners = Vec::new();
+    for host in HOSTS {
+        match TcpListener::bind(SocketAddr::new(host, port)).await {
+            Ok(listener) => listeners.push(listener),
+            // A machine without IPv6 has no such address.
+            Err(error) if host.is_ipv6() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) => {
+                let why = turnwright_types::io_error_text::io_error_text(&error);
+                return (
+                    Vec::new(),
+                    format!("[port {port} could not be opened to the user: {why}]"),
+                );
+            }
+        }
+    }
+    let note = format!(
+        "[http://localhost:{port} is open to the user's browser and other programs of this machine while the command runs]"
+    );
+    (listeners, note)
+}
+
+/// Forwards connections from programs of this machine to a port of the network, forever.
+pub async fn publish(listeners: Vec<TcpListener>, network: Arc<SessionNetwork>, port: u16) {
+    let accepting =
+        listeners.into_iter().map(|listener| accept(listener, Arc::clone(&network), port));
+    futures_util::future::join_all(accepting).await;
+}
+
+/// Forwards connections forever.
+async fn accept(listener: TcpListener, network: Arc<SessionNetwork>, port: u16) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    // Dropped, and with it every connection, when the job ends.
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((outer, _)) => {
+                let network = Arc::clone(&network);
+                connections.spawn(async move {
+                    pass_on(outer, network, port).await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(RETRY_INTERVAL).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open_socket(network: &SessionNetwork, host: IpAddr) -> io::Result<tokio::net::TcpSocket> {
+    let socket = std::net::TcpStream::from(network.open_socket(host.is_ipv6())?);
+    socket.set_nonblocking(true)?;
+    Ok(tokio::net::TcpSocket::from_std_stream(socket))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_socket(network: &SessionNetwork, _: IpAddr) -> io::Result<tokio::net::TcpSocket> {
+    match *network {}
+}

@@ -1,0 +1,598 @@
+//! The confinement of one command: its permission and the session's sandbox settings → a sandbox
+//! profile, environment variables, and a snapshot of the protected paths.
+
+mod environments;
+pub(crate) mod hard_links;
+mod kept_places;
+pub(crate) mod linked_files;
+mod package_managers;
+pub(crate) mod private_caches;
+mod private_tmp;
+mod proxy_addresses;
+pub(crate) mod sandbox_profile;
+mod signing;
+pub(crate) mod silent_reads;
+mod ssh;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::command::escalation::refusal_of_missing_path;
+use crate::command_site::CommandSite;
+use crate::hidden_paths::DeniedFiles;
+use crate::protected_snapshot::ProtectedSnapshot;
+use crate::watch::kept_history::KeptHistory;
+use crate::watch::unfinished_commands::RunningMark;
+use crate::watch::{self, AllowedChanges};
+use crate::{command, hidden_paths, repository};
+use environments::environment_use;
+pub use environments::makes_environments;
+use linked_files::{ChangedLayers, SharedPlaces};
+use proxy_addresses::proxy_addresses;
+use sandbox_profile::{ProgramAccess, SessionAccess};
+pub use signing::CommandSigning;
+use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
+use tokio::task::spawn_blocking;
+use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
+use turnwright_policy::shell::{self, EnvironmentUse};
+use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
+use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::private_file;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::secret_file;
+use turnwright_workspace::exec::Environment;
+use turnwright_workspace::files::ShownOnce;
+use turnwright_workspace::nofollow;
+use turnwright_workspace::{RealPaths, real_path};
+
+/// The sandbox settings of a session, from its configuration and the machine.
+#[derive(Clone, Debug, Default)]
+pub struct ConfinementSettings {
+    /// The network access of commands, unless more was allowed.
+    pub network: Network,
+    /// Folders that commands may write besides those of the session.
+    pub writable: Vec<PathBuf>,
+    /// Caches of which commands get a private copy, if they exist.
+    pub caches: Vec<PathBuf>,
+    /// The folder of the files that this project's commands write into caches.
+    pub private_caches: PathBuf,
+    /// Where package runners keep the programs that they download. Created when one is about to
+    /// download.
+    pub download_caches: Vec<PathBuf>,
+    /// How many bytes of memory a command may hold.
+    pub memory: Option<u64>,
+    /// Paths that commands may not read.
+    pub hidden: Vec<PathBuf>,
+    /// If set, the only paths that commands may read.
+    pub readable: Option<Vec<PathBuf>>,
+    /// Our own files, which commands may never write, wherever the session's folders are.
+    pub read_only: Vec<PathBuf>,
+    /// Paths in the session's folders that commands may not write.
+    pub protected: ProtectedPaths,
+}
+
+/// The variables that name the cache of many programs, and of npm.
+const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
+
+/// Makes git start no program of the repository's choice when it runs without a question.
+/// Submodules are compared without starting git in each, because that git would not see these
+/// settings.
+const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    (
+        "GIT_CONFIG_PARAMETERS",
+        "'safe.bareRepository=explicit' 'core.fsmonitor=false' 'core.hooksPath=/dev/null' \
+         'core.pager=cat' 'log.showSignature=false' 'diff.ignoreSubmodules=dirty' \
+         'diff.submodule=short' 'status.submoduleSummary=false'",
+    ),
+];
+
+/// The confinement of a command. The default is none.
+#[derive(Debug, Default)]
+pub struct CommandConfinement {
+    pub profile: Option<SandboxProfile>,
+    pub environment: Environment,
+    pub extra_variables: Vec<(&'static str, String)>,
+    /// Taken only if the command may write.
+    pub(crate) snapshot: Option<Arc<ProtectedSnapshot>>,
+    pub(crate) changes: AllowedChanges,
+    /// Describes what the sandbox lets the command do. Reported if the command seems to fail because of it.
+    pub(crate) limits: Option<String>,
+    /// Layers that take the command's changes to folders whose files other projects share.
+    pub(crate) layers: ChangedLayers,
+    /// The history that it must not lose.
+    pub(crate) history: KeptHistory,
+    /// The ports that programs of this machine may reach while it runs.
+    pub publishes: Vec<u16>,
+    /// The service that signs for the command while it runs, or the reason why there is none.
+    pub signing: CommandSigning,
+    /// The private network that it shares with the session's other commands.
+    pub network: Option<Arc<SessionNetwork>>,
+    pub(crate) running: Option<RunningMark>,
+    /// Lets only this command see places in the machine's `/tmp`.
+    pub(crate) shown: Option<ShownOnce>,
+}
+
+/// Builds the confinement of the command that `pass` permits.
+///
+/// # Errors
+/// Why the command cannot run, for the model.
+pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinement, ToolRefusal> {
+    let Some(Effect::Exec(command)) = pass.effects().first() else {
+        return Err("Nothing was run: there is no permission for it.".into());
+    };
+    let mut extra_variables: Vec<(&'static str, String)> = Vec::new();
+    let is_silent = pass.runs_only_readers();
+    // The judgement of a line that only reads counts on these variables, whoever allows it.
+    if is_silent || command::only_reads(&command.script) {
+        extra_variables
+            .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
+    }
+    let Confinement::Sandboxed {
+        workspace_writable: may_write,
+        network,
+        extra_writable: write,
+        further,
+    } = pass.confinement().clone()
+    else {
+        let environment =
+            spawn_blocking(move || base_environment(&site, is_silent, &RealPaths::default()));
+        let environment = environment.await.map_err(|_| "No thread could be started.")?;
+        return Ok(CommandConfinement {
+            environment,
+            extra_variables,
+            ..CommandConfinement::default()
+        });
+    };
+    let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
+    if may_write {
+        site.guard.note_caches(&site.settings.private_caches);
+    }
+    let denied_paths = pass.denied_paths().clone();
+    let command = command.clone();
+    let built = spawn_blocking(move || {
+        // The probe blocks when it runs for the first time, so it runs here and not on the
+        // runtime's thread.
+        turnwright_sandbox::namespace_support();
+        let builder = ConfinementBuilder {
+            site: &site,
+            command: &command,
+            is_silent,
+            may_write,
+            network,
+            write,
+            further,
+            denied_paths,
+            real_paths: RealPaths::default(),
+        };
+        builder.build(extra_variables, &redirects)
+    });
+    built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".into()))
+}
+
+fn written_path(effect: &Effect) -> Option<PathBuf> {
+    match effect {
+        Effect::Write(target) => Some(target.path.clone()),
+        _ => None,
+    }
+}
+
+/// The variables of a command. If nobody is asked about it, no program is looked up in the session's own
+/// folders, whose content anybody may have written. Blocks: not for the runtime's thread.
+fn base_environment(site: &CommandSite, is_silent: bool, real_paths: &RealPaths) -> Environment {
+    if !is_silent {
+        return site.environment.as_ref().clone();
+    }
+    site.environment.for_silent_command(|folder| {
+        let real = real_paths.get(folder);
+        real.is_some_and(|real| !site.roots.folders().any(|root| real.starts_with(root)))
+    })
+}
+
+/// A command and the access that it was allowed.
+struct ConfinementBuilder<'a> {
+    site: &'a CommandSite,
+    command: &'a ShellCommand,
+    is_silent: bool,
+    may_write: bool,
+    network: bool,
+    write: Vec<PathBuf>,
+    /// Further access that the call asked for.
+    further: ExtraAccess,
+    denied_paths: DeniedPaths,
+    real_paths: RealPaths,
+}
+
+impl ConfinementSettings {
+    /// Returns true if commands get private layers over caches. The first call tries it out: not for
+    /// the runtime's thread.
+    pub(crate) fn can_layer_caches(&self) -> bool {
+        turnwright_sandbox::can_layer_caches(&self.private_caches)
+    }
+
+    /// The cache of commands on systems without such layers.
+    fn redirected_cache(&self) -> PathBuf {
+        self.private_caches.join("redirected")
+    }
+}
+
+impl ConfinementBuilder<'_> {
+    fn build(
+        self,
+        mut extra_variables: Vec<(&'static str, String)>,
+        redirects: &[PathBuf],
+    ) -> Result<CommandConfinement, ToolRefusal> {
+        secret_file::learn_shared(&self.site.state_folder);
+        self.check_extra_access()?;
+        let write = self.places_to_write(&mut extra_variables);
+        create_redirect_targets(redirects, &write)?;
+        self.separate_redirect_targets(redirects)?;
+        // The user has approved git, not the programs that a repository's settings make it start.
+        let is_certain = self.command.uncertainty.is_none();
+        let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
+        let environment = base_environment(self.site, self.may_be_unasked(), &self.real_paths);
+        let shared = if self.may_write { self.shared_places()? } else { SharedPlaces::default() };
+        let shared_note = self.shared_note(&shared);
+        let (layers, unchanged) = self.layers(shared);
+        if self.may_write && self.site.settings.can_layer_caches() {
+            self.create_missing_caches();
+        }
+        let (tmp, shown) = self.private_tmp(&environment)?.unzip();
+        let mut profile = self.profile(write, uses_ssh, &environment, (&layers, unchanged), tmp)?;
+        // No program or setting there is the user's own from now on.
+        self.site.opened_places.add(profile.writable.iter().cloned());
+        let signing = self.add_signing(&mut profile, &mut extra_variables)?;
+        if self.may_write {
+            extra_variables.extend(package_managers::offline_variables(&profile, &environment));
+        }
+        let snapshot = self.may_write.then(|| self.take_snapshot());
+        let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
+        let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
+        let changes = AllowedChanges {
+            paths: self.allowed_protected_paths(),
+            installs_in: self.changed_environments(),
+            makes_environments: environment_use(self.command) != EnvironmentUse::None,
+            // Only the check of a snapshot uses them.
+            read_only_inodes: if snapshot.is_some() {
+                watch::read_only_inodes(&profile)
+            } else {
+                Vec::new()
+            },
+        };
+        let (running, history) = self.running_with_history();
+        Ok(CommandConfinement {
+            profile: Some(profile),
+            environment: environment.without(removed_variables),
+            extra_variables,
+            snapshot,
+            changes,
+            limits,
+            layers,
+            history,
+            publishes: self.further.publishes,
+            signing,
+            network: self.site.network.get(),
+            running,
+            shown,
+        })
+    }
+
+    fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
+        let quarantine = self.site.quarantine_folder();
+        self.site.guard.begin_ignored_search(&self.site.tracker, quarantine);
+        self.site.guard.take_snapshot(self.site, self.site.tracker.repositories())
+    }
+
+    /// The places where the command may write. Adds the variables that point programs there.
+    fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
+        let confinement = &self.site.settings;
+        let mut write = self.write.clone();
+        if self.may_write {
+            write.extend(self.writable_folders());
+            if let Some(temp) = self.site.guard.temp_folder() {
+                let name = temp.to_string_lossy().into_owned();
+                extra_variables.extend(["TMPDIR", "TMP", "TEMP"].map(|key| (key, name.clone())));
+                write.push(temp);
+            }
+        }
+        write.extend(self.writable_tmp(&write));
+        if self.may_write && !confinement.can_layer_caches() {
+            let folder = confinement.redirected_cache();
+            let path = folder.display().to_string();
+            extra_variables.extend(REDIRECTED_CACHES.map(|key| (key, path.clone())));
+            write.extend(create_private_folder(&folder));
+        }
+        if environment_use(self.command) == EnvironmentUse::Makes {
+            // `-m` takes no module from the folder.
+            extra_variables.push(("PYTHONSAFEPATH", "1".to_owned()));
+        }
+        write
+    }
+
+    /// Refuses to open a path for writing that does not exist, or does not any more.
+    fn check_extra_access(&self) -> Result<(), ToolRefusal> {
+        let mut writes = self.command.extra_access.writes.iter();
+        match writes.find(|target| fs::symlink_metadata(&target.path).is_err()) {
+            Some(missing) => {
+                Err(refusal_of_missing_path(&missing.path.to_string_lossy(), &missing.path))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn session_access(&self) -> SessionAccess<'_> {
+        SessionAccess {
+            confinement: &self.site.settings,
+            roots: &self.site.roots,
+            denied_paths: &self.denied_paths,
+            real_paths: &self.real_paths,
+        }
+    }
+
+    /// The folders that every command of the session may write.
+    fn writable_folders(&self) -> Vec<PathBuf> {
+        let roots = self.site.roots.folders();
+        let git_folders = roots.filter_map(repository::git_folder);
+        self.session_access().writable_folders().into_iter().chain(git_folders).collect()
+    }
+
+    fn profile(
+        &self,
+        writable: Vec<PathBuf>,
+        uses_ssh: bool,
+        environment: &Environment,
+        (layers, unchanged): (&ChangedLayers, Vec<PathBuf>),
+        private_tmp: Option<PrivateTmp>,
+    ) -> Result<SandboxProfile, ToolRefusal> {
+        let mut allowed = self.allowed_protected_paths();
+        allowed.extend(self.changed_environments());
+        // git itself legitimately writes its config, for example to set a branch's upstream. The
+        // snapshot is checked after the command has ended.
+        let configs = tracking_configs(self.command);
+        let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
+        let mut deleted = kept_places::deleted_first(self.command);
+        deleted.retain(|folder| environments.contains(folder));
+        let may_write_protected = |path: &Path| {
+            configs.contains(path)
+                || deleted.iter().any(|folder| path.starts_with(folder))
+                || allowed.iter().any(|place| place.starts_with(path) || path.starts_with(place))
+        };
+        let programs = environments
+            .iter()
+            .flat_map(|folder| ProtectedPaths::environment_programs(folder))
+            .filter(|program| !may_write_protected(program) && program.is_dir());
+        let network = self.network();
+        let mut machine_addresses = self.further.connects.clone();
+        if network.reaches_other_machines() {
+            machine_addresses.extend(proxy_addresses(environment));
+        }
+        // The files that a command without write access may read are restricted below.
+        let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
+        let mut profile = self.session_access().profile(ProgramAccess {
+            writable,
+            has_caches: self.may_write,
+            network,
+            debug: self.further.debug,
+            machine_addresses,
+            sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
+            may_write_protected: &may_write_protected,
+            may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
+            hidden: &denied.unreadable,
+            read_only: denied.unwritable,
+            unhidden: vec![self.site.outputs.clone()],
+            layers: layers.layers(),
+            private_tmp,
+        });
+        self.remove_program_layers(&mut profile);
+        profile.read_only.extend(unchanged.into_iter().chain(programs));
+        profile.hidden.extend(self.other_names_of_secrets());
+        let reads_unasked = self.is_silent || self.reads_beside_edits();
+        if reads_unasked {
+            self.restrict_reads(&mut profile, environment);
+        }
+        if !self.may_write || reads_unasked {
+            profile.hidden.extend(self.hidden_paths(environment)?);
+        }
+        Ok(profile)
+    }
+
+    /// Restricts reading to the places that a command may read unasked, and the paths that it names or may write. With a
+    /// list in the settings, naming a path outside does not open it.
+    fn restrict_reads(&self, profile: &mut SandboxProfile, environment: &Environment) {
+        let is_open = profile.readable.is_none();
+        let mut reads = self.command.reads.clone();
+        reads.retain(|target| is_open || target.scope != PathScope::Outside);
+        let named = reads.into_iter().map(|target| target.path);
+        let opened = &self.site.opened_places;
+        opened.add(self.session_access().writable_folders());
+        let places = silent_reads::readable(
+            &self.site.roots,
+            environment,
+            &self.command.script,
+            &self.real_paths,
+            &opened.fixed_places(),
+        );
+        let list = profile.readable.get_or_insert_default();
+        list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
+    }
+
+    /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.
+    fn reads_beside_edits(&self) -> bool {
+        self.command.edits.is_some()
+            && hidden_paths::reads_unnamed_beside_edits(&self.command.script)
+    }
+
+    /// The files in the session's folders that rules with wildcards deny.
+    fn denied_files(&self) -> Result<DeniedFiles, ToolRefusal> {
+        let folders: Vec<_> = self.site.roots.folders().map(Path::to_path_buf).collect();
+        let found = hidden_paths::denied_below(&folders, &self.denied_paths);
+        if found.is_complete {
+            return Ok(found);
+        }
+        Err("Nothing was run: the project has too many files to find all that rules with wildcards \
+             deny. Use the file tools, or call again with \"escalate\": \"full\", so that the user is asked."
+            .into())
+    }
+
+    /// The secrets that a command that only reads might come across. The user was not asked about
+    /// files that it does not name.
+    fn hidden_paths(&self, environment: &Environment) -> Result<Vec<PathBuf>, ToolRefusal> {
+        let reads = &self.command.reads;
+        if !hidden_paths::reads_unnamed_files(&self.command.script, reads) {
+            return Ok(Vec::new());
+        }
+        let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
+        let folders = silent_reads::project_folders(&self.site.roots, environment);
+        let found = hidden_paths::hidden_below(
+            &folders,
+            &self.denied_paths,
+            &named,
+            self.site.guard.known_folders(),
+        );
+        if !found.is_complete {
+            return Err(
+                "Nothing was run: the project has too many files to hide those with secrets \
+                        from a command that runs without a question. Use the file tools, or call \
+                        again with \"escalate\", so that the user is asked."
+                    .into(),
+            );
+        }
+        Ok(found.paths)
+    }
+
+    /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A
+    /// folder that contains the whole project does not count as naming them.
+    fn allowed_protected_paths(&self) -> Vec<PathBuf> {
+        let protected = &self.site.settings.protected;
+        let environments = self.environments();
+        let asked = &self.command.extra_access.writes;
+        let mut allowed = self.write.clone();
+        allowed.retain(|path| {
+            let holds_project = protected.roots().iter().any(|root| root.starts_with(path));
+            // Nobody was warned about a path in an environment that is not known by its name, unless the call asks for
+            // exactly this path.
+            let is_asked_for = asked.iter().any(|target| target.path == *path);
+            let is_in_environment = environments.iter().any(|folder| path.starts_with(folder));
+            (protected.reason(path).is_some() || is_asked_for && is_in_environment)
+                && !holds_project
+        });
+        if environment_use(self.command) == EnvironmentUse::InstallsConda {
+            for root in protected.roots() {
+                allowed.extend([".conda", ".pixi/envs"].map(|name| root.join(name)));
+            }
+        }
+        allowed
+    }
+
+    /// Describes for the model and the user what the sandbox lets the command do.
+    fn limits(&self, profile: &SandboxProfile) -> String {
+        let network = match profile.network {
+            Network::Off => "no network",
+            Network::Loopback => "no network but servers of this session on localhost",
+            Network::Internet => "network, and servers of this session on localhost",
+            Network::On => "network",
+        };
+        let roots: Vec<_> =
+            self.site.roots.folders().map(|root| root.display().to_string()).collect();
+        let writes = if self.may_write {
+            format!("writes only in {} and $TMPDIR", roots.join(", "))
+        } else if self.write.is_empty() {
+            "no writes, because it was judged read-only".to_owned()
+        } else {
+            "writes only where its output is redirected to, because it was judged read-only"
+                .to_owned()
+        };
+        let mut limits = format!("sandbox: {network}; {writes}");
+        for address in &self.further.connects {
+            limits.push_str(&format!("; connections to {address}"));
+        }
+        for port in &self.further.publishes {
+            limits.push_str(&format!("; port {port} open to the user"));
+        }
+        if self.further.debug {
+            limits.push_str("; debugging");
+        }
+        limits
+    }
+}
+
+/// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.
+fn create_private_folder(folder: &Path) -> Option<PathBuf> {
+    private_file::create_folder(folder).and_then(|()| real_path(folder)).ok()
+}
+
+/// Creates the targets of redirects that are in none of the writable folders.
+fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
+    for path in redirects {
+        if !writable.iter().any(|folder| path.starts_with(folder) && path != folder) {
+            create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn cannot_be_written(path: &Path, error: &io::Error) -> String {
+    let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
+    format!("{path} cannot be written: {}. Nothing was run.", io_error_text(error))
+}
+
+/// Creates the target of a redirect, so that the sandbox can allow writing this one file and not
+/// its folder. An existing file is left as it is.
+fn create_redirect_target(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let (_held, folder) = nofollow::open_folder(folder)?;
+    match File::create_new(folder.join(path.file_name().unwrap_or_default())) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
+/// else there. Blocks: not for the runtime's thread.
+fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
+    let script = &command.script;
+    let configs = script.commands.iter().map(|simple| tracking_config(simple, &command.workdir));
+    let configs_of_all: Option<_> = configs.collect();
+    let is_certain = script.ambiguity.is_none() && command.uncertainty.is_none();
+    configs_of_all.filter(|_| is_certain).unwrap_or_default()
+}
+
+/// The settings in which this command may note upstreams; `None` if it may do anything else.
+fn tracking_config(simple: &shell::SimpleCommand, workdir: &Path) -> Option<PathBuf> {
+    let folder = real_path(workdir.join(simple.folder.as_ref()?)).ok()?;
+    // Another repository that is given by its folder has hooks of its own.
+    if !shell::classify(simple).tracks_branches
+        || simple.argv().skip(2).any(|word| folder.join(word).is_dir())
+    {
+        return None;
+    }
+    repository::config_of(&folder)
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_to_be_written_is_made_without_following_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = real_path(folder.path()).unwrap();
+        fs::create_dir(base.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", base.join("link")).unwrap();
+        std::os::unix::fs::symlink("nothing", base.join("dangling")).unwrap();
+        create_redirect_target(&base.join("real/a")).unwrap();
+        assert!(base.join("real/a").exists());
+        assert!(create_redirect_target(&base.join("link/b")).is_err());
+        create_redirect_target(&base.join("dangling")).unwrap();
+        assert!(!base.join("nothing").exists() && !base.join("real/b").exists());
+    }
+}

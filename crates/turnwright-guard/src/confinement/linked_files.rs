@@ -1,0 +1,379 @@
+//! Finds the files of the session's folders that have another name (hard link) outside of them. uv, pnpm and Bun
+//! link packages from a store that all projects share, so writing to such a file changes the other projects as well.
+
+mod changed_layers;
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use turnwright_types::file_id::{FileId, file_id};
+use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::files::Roots;
+
+pub(crate) use changed_layers::ChangedLayers;
+
+/// The folders of package managers, which fill theirs either with links or with copies.
+const PACKAGE_FOLDERS: [&str; 3] = ["site-packages", "node_modules", PNPM_FOLDER];
+/// Where pnpm keeps the packages that the rest of `node_modules` links to.
+const PNPM_FOLDER: &str = ".pnpm";
+/// Folders with packages, directly in a session's folder or in a subfolder of it. They are searched before others.
+const USUAL_FOLDERS: [&str; 6] = [".venv", "venv", "env", "node_modules", ".tox", ".nox"];
+/// At most this many subfolders of a session's folder may have a folder with packages, as far as servers are concerned.
+const MAX_SUBFOLDERS: usize = 200;
+/// At most this many entries are looked at for one command: of one folder, and of all.
+const MAX_ENTRIES: usize = 300_000;
+const MAX_TOTAL_ENTRIES: usize = 1_200_000;
+/// The same for a server.
+const MAX_SERVER_ENTRIES: usize = 50_000;
+/// At most this many files with several names are remembered of a folder that is not ignored.
+const MAX_LINKED: usize = 10_000;
+/// A folder in which nothing has appeared is searched again after this time. Only the user's own programs can have added
+/// such a link, because commands in the sandbox make none that lead out of the session's folders.
+const SEARCHED_AGAIN: Duration = Duration::from_secs(600);
+
+/// The findings of the searches.
+#[derive(Debug, Default)]
+pub(crate) struct LinkedFiles(Mutex<KnownFiles>);
+
+#[derive(Debug, Default)]
+struct KnownFiles {
+    ignored: HashMap<PathBuf, SearchedFolder>,
+    /// The session's folders, if they have too many files for a list of all.
+    unlisted: HashMap<PathBuf, SearchedFolder>,
+    /// The files that were shared with places outside. Looked at again for each command, because a search of a folder
+    /// that a command has filled may not come to them.
+    shared: BTreeSet<PathBuf>,
+}
+
+/// Where the session's folders share files with places outside.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct SharedPlaces {
+    /// Folders with many such files, or that are ignored. None is below another.
+    pub(crate) folders: Vec<PathBuf>,
+    /// Further files.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// A folder that was searched.
+#[derive(Clone, Debug, Default)]
+struct SearchedFolder {
+    at: Option<Instant>,
+    /// It, if it is ignored, and the folders of package managers in it, in which new entries appear when something is
+    /// installed.
+    modified: Vec<(PathBuf, Option<SystemTime>)>,
+    /// The folders of package managers in it, or itself, with links.
+    packages: Vec<PathBuf>,
+    /// The other files with several names: how many of them are here, and how many there are.
+    linked: HashMap<FileId, (u64, u64)>,
+    /// Their paths, if the folder is one of the session's.
+    files: Vec<PathBuf>,
+    is_complete: bool,
+}
+
+impl LinkedFiles {
+    /// Finds, before a command, the places where the session's folders share files with places outside. Blocks.
+    pub(crate) fn find(&self, checkpoint: &ChangeTracker, roots: &Roots) -> SharedPlaces {
+        let mut ignored = checkpoint.ignored_folders().to_vec();
+        // A command can fill folders until no search comes to those with packages.
+        ignored.sort_by_key(|folder| !holds_packages(folder));
+        let mut left = MAX_TOTAL_ENTRIES;
+        let mut known = self.0.lock();
+        search_again(&mut known.ignored, &ignored, |folder| {
+            SearchedFolder::search(folder, None, &mut left)
+        });
+        let mut files = known.shared.clone();
+        match checkpoint.hard_linked() {
+            Some(listed) => files.extend(listed),
+            None => {
+                let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+                let ignored: HashSet<_> = ignored.iter().map(PathBuf::as_path).collect();
+                search_again(&mut known.unlisted, &folders, |folder| {
+                    SearchedFolder::search(folder, Some(&ignored), &mut left)
+                });
+                files.extend(known.unlisted.values().flat_map(|folder| folder.files.clone()));
+            }
+        }
+        let places = shared_places(&known, files);
+        known.shared = places.files.iter().cloned().collect();
+        places
+    }
+
+    /// The files in the session's folders that are known to have several names, except in ignored folders.
+    pub(crate) fn names(&self, checkpoint: &ChangeTracker) -> Vec<PathBuf> {
+        checkpoint.hard_linked().unwrap_or_else(|| {
+            let known = self.0.lock();
+            known.unlisted.values().flat_map(|folder| folder.files.clone()).collect()
+        })
+    }
+}
+
+/// Searches these folders, unless what is known of them still holds, and forgets others.
+fn search_again(
+    known: &mut HashMap<PathBuf, SearchedFolder>,
+    folders: &[PathBuf],
+    mut search: impl FnMut(&Path) -> SearchedFolder,
+) {
+    let mut before = std::mem::take(known);
+    for folder in folders {
+        let found = match before.remove(folder) {
+            Some(before) if before.is_valid() => before,
+            Some(before) => search(folder).or_as_before(before),
+            None => search(folder),
+        };
+        known.insert(folder.clone(), found);
+    }
+}
+
+/// Returns the usual folders of packages, directly in the roots and in their subfolders, that share files with places
+/// outside. Blocks.
+pub fn linked_packages<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+    let mut left = MAX_SERVER_ENTRIES;
+    let mut packages = Vec::new();
+    for root in roots {
+        let entries = fs::read_dir(root).into_iter().flatten().flatten();
+        let subfolders = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .take(MAX_SUBFOLDERS);
+        for folder in [root.to_path_buf()].into_iter().chain(subfolders) {
+            for usual in USUAL_FOLDERS.map(|name| folder.join(name)) {
+                packages.extend(SearchedFolder::search(&usual, None, &mut left).packages);
+            }
+        }
+    }
+    packages
+}
+
+/// Returns true if a folder, judging by its name, belongs to a package manager or has folders that do.
+fn holds_packages(folder: &Path) -> bool {
+    let is_usual = USUAL_FOLDERS.iter().any(|name| folder.ends_with(name));
+    is_usual || package_folder(folder).is_some()
+}
+
+fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces {
+    let mut places = SharedPlaces::default();
+    let mut files = Vec::new();
+    // The number of names of a file in the session's folders.
+    let mut inside: HashMap<FileId, u64> = HashMap::new();
+    for (id, (here, _)) in known.ignored.values().flat_map(|folder| &folder.linked) {
+        *inside.entry(*id).or_default() += here;
+    }
+    for path in listed {
+        let Some((id, names)) = file_id(&path) else { continue };
+        *inside.entry(id).or_default() += 1;
+        match package_folder(&path) {
+            Some(folder) => places.folders.push(folder.to_path_buf()),
+            None => files.push((path, id, names)),
+        }
+    }
+    let leads_out = |id: &FileId, names: u64| inside.get(id).is_none_or(|here| *here < names);
+    let of_unlisted = known.unlisted.values().flat_map(|folder| &folder.packages);
+    places.folders.extend(of_unlisted.cloned());
+    for (path, folder) in &known.ignored {
+        places.folders.extend(folder.packages.iter().cloned());
+        if folder.is_complete && folder.linked.iter().any(|(id, (_, names))| leads_out(id, *names))
+        {
+            places.folders.push(path.clone());
+        }
+    }
+    files.retain(|(_, id, names)| leads_out(id, *names));
+    places.files.extend(files.into_iter().map(|(path, ..)| path));
+    places.folders.sort();
+    places.folders.dedup_by(|folder, outer| folder.starts_with(outer));
+    places
+}
+
+/// The folder of a package manager in which a path is.
+fn package_folder(path: &Path) -> Option<&Path> {
+    let package_folders =
+        path.ancestors().filter(|folder| PACKAGE_FOLDERS.iter().any(|name| folder.ends_with(name)));
+    let outermost = package_folders.last()?;
+    let inner = outermost.join(PNPM_FOLDER);
+    path.ancestors().find(|folder| *folder == inner).or(Some(outermost))
+}
+
+impl SearchedFolder {
+    fn is_valid(&self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() < SEARCHED_AGAIN)
+            && self.modified.iter().all(|(folder, then)| *then == modified(folder))
+    }
+
+    /// The same with what was known, if the search did not come to its end: the folder may have been filled.
+    fn or_as_before(mut self, before: SearchedFolder) -> SearchedFolder {
+        if self.is_complete {
+            return self;
+        }
+        self.packages.extend(before.packages);
+        self.files.extend(before.files);
+        SearchedFolder { linked: before.linked, is_complete: before.is_complete, ..self }
+    }
+
+    /// Searches a folder, outer folders first. `ignored` is given for a folder of the session, and says which folders in it
+    /// are searched on their own. `left` is the number of entries that may still be looked at.
+    fn search(folder: &Path, ignored: Option<&HashSet<&Path>>, left: &mut usize) -> SearchedFolder {
+        let mut found = SearchedFolder {
+            at: Some(Instant::now()),
+            is_complete: true,
+            ..SearchedFolder::default()
+        };
+        // In a folder of the session, new entries appear all the time.
+        if ignored.is_none() {
+            found.modified.push((folder.to_path_buf(), modified(folder)));
+        }
+        let mut left_here = MAX_ENTRIES.min(*left);
+        let mut pending = VecDeque::from([folder.to_path_buf()]);
+        while let Some(folder) = pending.pop_front() {
+            let package_folder = package_folder(&folder).map(Path::to_path_buf);
+            if package_folder.as_ref().is_some_and(|package| found.packages.contains(package)) {
+                continue;
+            }
+            if package_folder.as_deref() == Some(&*folder) {
+                found.modified.push((folder.clone(), modified(&folder)));
+            }
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                if left_here == 0 {
+                    found.is_complete = false;
+                    return found;
+                }
+                left_here -= 1;
+                *left -= 1;
+                let Ok(kind) = entry.file_type() else { continue };
+                let path = entry.path();
+                if kind.is_dir() {
+                    let is_left_out = ignored.is_some_and(|ignored| ignored.contains(&*path));
+                    if entry.file_name() != ".git" && !is_left_out {
+                        pending.push_back(path);
+                    }
+                    continue;
+                }
+                let linked = kind.is_file().then(|| file_id(&path)).flatten();
+                let Some((id, names)) = linked.filter(|(_, names)| *names > 1) else { continue };
+                if let Some(package_folder) = package_folder {
+                    found.packages.push(package_folder);
+                    break;
+                }
+                if ignored.is_none() {
+                    found.linked.entry(id).or_insert((0, names)).0 += 1;
+                } else if found.files.len() < MAX_LINKED {
+                    found.files.push(path);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn modified(folder: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(folder).and_then(|found| found.modified()).ok()
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_shared_with_places_outside_are_told_from_those_with_two_names_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let make = |path: &str| {
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), "x").unwrap();
+        };
+        let link = |from: &str, to: &str| {
+            fs::create_dir_all(at(to).parent().unwrap()).unwrap();
+            fs::hard_link(at(from), at(to)).unwrap();
+        };
+        make("store/a.py");
+        make("store/b.js");
+        make("store/object.o");
+        make("bashrc");
+        make("project/src/twice");
+        make("project/target/debug/deps/program");
+        make("project/plain/node_modules/x/index.js");
+        link("store/a.py", "project/.venv/lib/python3.12/site-packages/a.py");
+        link("store/b.js", "project/node_modules/.pnpm/b@1/node_modules/b/b.js");
+        link("store/object.o", "project/build/object.o");
+        link("bashrc", "project/bashrc");
+        link("project/src/twice", "project/src/again");
+        link("project/target/debug/deps/program", "project/target/debug/program");
+        let mut left = 1_000;
+        let ignored = [".venv", "node_modules", "build", "target", "plain/node_modules"];
+        let searched = ignored.map(|name| {
+            let path = at("project").join(name);
+            let found = SearchedFolder::search(&path, None, &mut left);
+            assert!(found.is_valid() && found.is_complete, "{name}");
+            (path, found)
+        });
+        let listed = ["bashrc", "src/twice", "src/again"].map(|name| at("project").join(name));
+        let mut known = KnownFiles { ignored: searched.into(), ..KnownFiles::default() };
+        let found = shared_places(&known, listed.clone().into());
+        let folders = [".venv/lib/python3.12/site-packages", "build", "node_modules/.pnpm"];
+        let expected = SharedPlaces {
+            folders: folders.map(|name| at("project").join(name)).to_vec(),
+            files: vec![at("project/bashrc")],
+        };
+        assert_eq!(found, expected);
+        // Without a list of all files.
+        let ignored: Vec<_> = known.ignored.keys().cloned().collect();
+        let ignored = ignored.iter().map(PathBuf::as_path).collect();
+        let unlisted = SearchedFolder::search(&at("project"), Some(&ignored), &mut left);
+        assert_eq!(unlisted.files.iter().cloned().collect::<BTreeSet<_>>(), listed.into());
+        known.unlisted.insert(at("project"), unlisted.clone());
+        assert_eq!(shared_places(&known, unlisted.files.into_iter().collect()), expected);
+        assert!(SearchedFolder::search(&at("project/build"), None, &mut 0).linked.is_empty());
+        make("project/web/x");
+        link("store/a.py", "project/web/.venv/lib/python3.12/site-packages/a.py");
+        let of_servers = linked_packages([at("project").as_path()].into_iter());
+        let in_subfolder = at("project/web/.venv/lib/python3.12/site-packages");
+        let expected = [&expected.folders[0], &expected.folders[2], &in_subfolder];
+        assert_eq!(of_servers, expected.map(Clone::clone));
+    }
+
+    #[test]
+    fn a_project_with_too_many_files_for_a_list_of_them_is_searched() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for path in ["project/web/node_modules/.pnpm/b@1", "store"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        fs::write(at("store/b.js"), "x").unwrap();
+        fs::hard_link(at("store/b.js"), at("project/web/node_modules/.pnpm/b@1/b.js")).unwrap();
+        fs::write(at("bashrc"), "x").unwrap();
+        fs::hard_link(at("bashrc"), at("project/web/bashrc")).unwrap();
+        let roots = Roots::new(&at("project")).unwrap();
+        let project = roots.real_cwd().to_path_buf();
+        let linked = LinkedFiles::default();
+        let tracker = ChangeTracker::default();
+        let expected = SharedPlaces {
+            folders: vec![project.join("web/node_modules/.pnpm")],
+            files: vec![project.join("web/bashrc")],
+        };
+        assert_eq!(linked.find(&tracker, &roots), expected);
+        assert_eq!(linked.names(&tracker), expected.files);
+        assert_eq!(linked.find(&tracker, &roots), expected, "from what is known");
+    }
+
+    #[test]
+    fn what_was_found_is_kept_when_a_command_fills_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        fs::create_dir_all(at("build/deep/er")).unwrap();
+        fs::write(at("outside"), "x").unwrap();
+        fs::hard_link(at("outside"), at("build/deep/er/inside")).unwrap();
+        let mut known = KnownFiles::default();
+        let mut search = |left: usize| {
+            search_again(&mut known.ignored, &[at("build")], |folder| {
+                SearchedFolder::search(folder, None, &mut left.clone())
+            });
+            shared_places(&known, BTreeSet::new()).folders
+        };
+        assert_eq!(search(100), [at("build")]);
+        fs::write(at("build/filler"), "x").unwrap();
+        assert_eq!(search(1), [at("build")]);
+    }
+}

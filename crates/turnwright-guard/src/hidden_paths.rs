@@ -1,0 +1,356 @@
+//! Hides from a command the files that it may read without naming them, and that nobody was asked
+//! about: secrets and denied paths below the session's folders.
+
+mod known_folders;
+
+use std::fs::{self, FileType};
+use std::path::{Path, PathBuf};
+
+use turnwright_policy::permission::DeniedPaths;
+use turnwright_policy::shell;
+use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
+use turnwright_types::file_id::{FileId, file_id};
+use turnwright_types::secret_file::linked_secret_files;
+use turnwright_workspace::search::visit_unignored;
+
+pub use known_folders::KnownFolders;
+
+/// The search visits at most this many files and folders.
+pub(crate) const MAX_VISITED: usize = 500_000;
+/// At most this many paths are hidden.
+const MAX_HIDDEN: usize = 4_096;
+/// The names in the longest place of credentials below a home folder.
+const LONGEST_PLACE: usize = 5;
+/// Programs that, without further options, read only the content of files they name.
+const NAMING_PROGRAMS: &[&str] = &[
+    "[", "basename", "cat", "cd", "command", "date", "dirname", "echo", "false", "head", "ls",
+    "printf", "pwd", "sed", "stat", "tail", "test", "true", "wc", "which",
+];
+
+/// Programs that edit files and, given a folder, show or pack its content.
+const FOLDER_READERS: &[&str] = &["gofmt", "shfmt", "tar"];
+
+/// The paths to hide.
+#[derive(Debug, Default)]
+pub struct HiddenPaths {
+    pub paths: Vec<PathBuf>,
+    /// True if these are all. If not, there are too many files or too many secrets.
+    pub is_complete: bool,
+}
+
+/// Returns true if a command that only reads may read files that it does not name. `named` are the files that
+/// it names. Looks them up: not for the runtime's thread.
+pub(crate) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]) -> bool {
+    script.ambiguity.is_some()
+        || !script.commands.iter().all(names_all_files)
+        // Another name of a file may be the name of a secret.
+        || named.iter().any(|file| file_id(&file.path).is_some_and(|(_, names)| names > 1))
+}
+
+fn names_all_files(command: &shell::SimpleCommand) -> bool {
+    NAMING_PROGRAMS.contains(&command.program())
+        && !command.has_unknown_args
+        && !command.words.iter().any(|word| word.is_glob)
+}
+
+/// Returns true if the commands of a line that also edits files may read files that they do not name. git shows no
+/// secret without a question, except when it searches.
+pub(crate) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
+    script.commands.iter().any(|command| {
+        let class = shell::classify(command);
+        let reads = class.is_read_only || FOLDER_READERS.contains(&command.program());
+        let is_search = command.words.iter().any(|word| word.text == "grep");
+        reads && !names_all_files(command) && (!class.is_git || is_search)
+    })
+}
+
+/// The secret and denied paths below these folders, except those in `named`, with all their names
+/// there. `known` has what earlier searches have found. Looks files up: not for the runtime's thread.
+pub fn hidden_below(
+    roots: &[PathBuf],
+    denied: &DeniedPaths,
+    named: &[PathBuf],
+    known: &KnownFolders,
+) -> HiddenPaths {
+    let limits = Limits { visited: MAX_VISITED, hidden: MAX_HIDDEN };
+    search(roots, denied, named, known, limits)
+}
+
+/// The files in these folders that rules deny whose paths have to be looked up: by patterns, or by names
+/// at any depth.
+#[derive(Debug, Default)]
+pub struct DeniedFiles {
+    pub unreadable: Vec<PathBuf>,
+    /// Without files that ignore rules exclude: builds write them.
+    pub unwritable: Vec<PathBuf>,
+    /// True if these are all.
+    pub is_complete: bool,
+}
+
+/// Searches for files that rules deny, and for other names of the files from which secrets of this process come.
+/// Looks files up: not for the runtime's thread.
+pub fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
+    let (reads, edits) = denied.denied_patterns();
+    let mut found = DeniedFiles::default();
+    found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable)
+        && add_other_names(roots, &linked_secret_files(), MAX_VISITED, &mut found.unreadable);
+    for root in roots.iter().filter(|_| !edits.is_empty()) {
+        found.is_complete &= visit_unignored(root, MAX_VISITED, |path| {
+            let is_denied = edits.restriction(path, true).is_some() && !path.is_symlink();
+            found.unwritable.extend(is_denied.then(|| path.to_path_buf()));
+        });
+    }
+    outermost(&mut found.unwritable);
+    found.is_complete &= found.unreadable.len().max(found.unwritable.len()) <= MAX_HIDDEN;
+    found
+}
+
+/// Adds the unreadable paths below these folders. Returns true if everything was visited.
+fn add_unreadable(
+    roots: &[PathBuf],
+    denied: &DeniedPaths,
+    limit: usize,
+    paths: &mut Vec<PathBuf>,
+) -> bool {
+    denied.is_empty()
+        || walk(roots, limit, |path, kind| {
+            let is_denied = denied.contains(path);
+            paths.extend((is_denied && !kind.is_symlink()).then(|| path.to_path_buf()));
+            !is_denied && !is_git(path)
+        })
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    visited: usize,
+    hidden: usize,
+}
+
+fn search(
+    roots: &[PathBuf],
+    denied: &DeniedPaths,
+    named: &[PathBuf],
+    known: &KnownFolders,
+    limits: Limits,
+) -> HiddenPaths {
+    let (mut paths, mut is_complete) = known.search(roots, limits.visited);
+    is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
+    paths.retain(|path| !named.contains(path));
+    outermost(&mut paths);
+    let mut linked = linked_secret_files();
+    let mut note = |path: &Path| {
+        linked.extend(file_id(path).filter(|(_, names)| *names > 1).map(|(id, _)| id));
+    };
+    is_complete &= walk(&paths, limits.visited, |path, kind| {
+        if kind.is_file() {
+            note(path);
+        }
+        !is_git(path)
+    });
+    for path in &paths {
+        note(path);
+    }
+    is_complete &= add_other_names(roots, &linked, limits.visited, &mut paths);
+    is_complete &= paths.len() <= limits.hidden;
+    paths.truncate(limits.hidden);
+    HiddenPaths { paths, is_complete }
+}
+
+/// Adds all names below these folders of the files that have more than one. Returns true if everything was visited.
+fn add_other_names(
+    roots: &[PathBuf],
+    linked: &[FileId],
+    limit: usize,
+    paths: &mut Vec<PathBuf>,
+) -> bool {
+    if linked.is_empty() {
+        return true;
+    }
+    let is_complete = walk(roots, limit, |path, kind| {
+        if kind.is_file() && file_id(path).is_some_and(|(id, _)| linked.contains(&id)) {
+            paths.push(path.to_path_buf());
+        }
+        !is_git(path)
+    });
+    outermost(paths);
+    is_complete
+}
+
+/// Leaves out paths below another one of them.
+pub(crate) fn outermost(paths: &mut Vec<PathBuf>) {
+    paths.sort();
+    paths.dedup_by(|path, outer| path.starts_with(outer));
+}
+
+fn is_git(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == ".git")
+}
+
+/// Returns true if a path is secret, given that the folder above is not.
+fn is_secret(path: &Path, kind: FileType) -> bool {
+    let path = last_names(path);
+    if kind.is_dir() { is_secret_folder(path) } else { is_secret_path(path) }
+}
+
+/// The end of a path that tells whether it is secret, given that the folder above is not.
+fn last_names(path: &Path) -> &Path {
+    let before = path.ancestors().nth(LONGEST_PLACE);
+    before.and_then(|before| path.strip_prefix(before).ok()).unwrap_or(path)
+}
+
+/// Visits at most `limit` entries below these folders. `visit` returns true to visit what is below a
+/// folder. Returns true if everything was visited.
+pub(crate) fn walk(
+    roots: &[PathBuf],
+    limit: usize,
+    mut visit: impl FnMut(&Path, FileType) -> bool,
+) -> bool {
+    let mut folders = roots.to_vec();
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            count += 1;
+            if count > limit {
+                return false;
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = entry.path();
+            if visit(&path, kind) && kind.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use super::*;
+    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
+    #[cfg(unix)]
+    use turnwright_types::secret_file::SecretFile;
+
+    #[test]
+    fn secrets_below_a_folder_are_hidden_unless_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
+        for name in
+            ["a", ".env", "sub/prod.env", "sub/.ssh/id", "node_modules/.env", "kubeconfig/x.go"]
+        {
+            fs::create_dir_all(base.join(name).parent().unwrap()).unwrap();
+            fs::write(base.join(name), "x").unwrap();
+        }
+        let hidden = |named: &[PathBuf]| {
+            let roots = std::slice::from_ref(&base);
+            let denied = DeniedPaths::default();
+            let found = hidden_below(roots, &denied, named, &KnownFolders::default());
+            assert!(found.is_complete);
+            let mut all = found.paths;
+            all.sort();
+            all
+        };
+        let names = [".env", "node_modules/.env", "sub/.ssh", "sub/prod.env"];
+        let names = names.map(|name| base.join(name));
+        assert_eq!(hidden(&[]), names);
+        assert_eq!(hidden(&[base.join(".env")]), names[1..]);
+        // Files below a hidden folder are hidden with it.
+        let one = base.join("sub/.ssh/id");
+        let other = base.join("sub/.ssh/other");
+        fs::hard_link(one, &other).unwrap();
+        assert_eq!(hidden(&[]), names);
+        fs::remove_file(other).unwrap();
+        // All names of a file that is hidden are, where files have numbers.
+        if cfg!(windows) {
+            return;
+        }
+        let other = base.join("other");
+        for (secret, expected) in [("sub/prod.env", true), ("sub/.ssh/id", true), ("a", false)] {
+            fs::hard_link(base.join(secret), &other).unwrap();
+            assert_eq!(hidden(std::slice::from_ref(&other)).contains(&other), expected, "{secret}");
+            fs::remove_file(&other).unwrap();
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn all_names_of_a_file_that_holds_a_secret_of_this_process_are_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
+        let project = base.join("project");
+        fs::create_dir_all(project.join("sub")).unwrap();
+        fs::write(base.join("token"), "secret").unwrap();
+        fs::write(project.join("a"), "x").unwrap();
+        fs::hard_link(base.join("token"), project.join("sub/notes")).unwrap();
+        SecretFile::new(&base.join("token"));
+        let roots = std::slice::from_ref(&project);
+        let found = denied_below(roots, &DeniedPaths::default());
+        assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");
+        let found = hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
+        assert_eq!(
+            found.paths,
+            [project.join("sub/notes")],
+            "for one that reads, and for a server"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_path_tells_whether_it_is_a_place_of_credentials() {
+        let home = Path::new("/home/of/a/user");
+        for place in [credential_paths(home), build_credential_paths(home)].concat() {
+            assert!(is_secret_path(last_names(&place)), "{}", place.display());
+        }
+    }
+
+    #[test]
+    fn a_search_that_ends_early_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = turnwright_workspace::real_path(folder.path()).unwrap();
+        for name in ["a.pem", "b.pem", "c", "d"] {
+            fs::write(base.join(name), "x").unwrap();
+        }
+        for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
+            let limits = Limits { visited, hidden };
+            let roots = std::slice::from_ref(&base);
+            let denied = DeniedPaths::default();
+            let found = search(roots, &denied, &[], &KnownFolders::default(), limits);
+            assert_eq!(found.is_complete, expected, "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn only_known_programs_that_name_their_files_read_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = folder.path().join("one");
+        let other = folder.path().join("other");
+        fs::write(&one, "x").unwrap();
+        let named = [ResolvedPath { path: one.clone(), scope: PathScope::Workspace }];
+        for (line, expected) in [
+            ("cat .env", false),
+            ("ls && wc -l a", false),
+            ("cat *.env", true),
+            ("grep -r x .", true),
+            ("/usr/bin/grep -r x .", true),
+            ("timeout 5 /usr/bin/diff -r . sub", true),
+            ("/usr/bin/cat a", true),
+            ("ls | rg x", true),
+            ("ls | xargs cat", true),
+            ("find . -exec cat {} +", true),
+            ("git log -p", true),
+            ("sha256sum -c sums", true),
+            ("unknown", true),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            assert_eq!(reads_unnamed_files(&script, &named), expected, "{line}");
+        }
+        let script = shell::parse("cat one", ShellDialect::Bash);
+        assert!(!reads_unnamed_files(&script, &named));
+        // Files have no numbers on Windows.
+        if cfg!(windows) {
+            return;
+        }
+        fs::hard_link(one, other).unwrap();
+        assert!(reads_unnamed_files(&script, &named), "the other name could be that of a secret");
+    }
+}

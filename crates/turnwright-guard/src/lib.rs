@@ -1,0 +1,35 @@
+//! Bounds what the commands and MCP servers of a coding agent may reach, and notices what they have changed.
+//!
+//! * [`command`] finds out what a command line would touch, so that it can be judged before it runs.
+//! * [`confine`] makes the sandbox profile and the environment of a command that was allowed.
+//! * [`ConfinementGuard`] watches the protected places while commands and servers run, undoes changes there that nobody
+//!   has allowed, and says which limit of the sandbox a failed command has met.
+//! * [`signing`] lets git sign in a command that reaches no key.
+//! * [`command_network`] connects the commands of a session with each other, and with nothing else.
+
+pub mod command;
+pub mod command_network;
+mod command_site;
+mod confinement;
+mod entered_folder;
+mod hidden_paths;
+mod named_programs;
+mod protected_snapshot;
+mod repository;
+pub mod signing;
+mod watch;
+
+pub use command_site::CommandSite;
+pub use confinement::hard_links::note_about_other_names;
+pub use confinement::linked_files::linked_packages;
+pub use confinement::sandbox_profile::{ProgramAccess, SessionAccess};
+pub use confinement::{
+    CommandConfinement, CommandSigning, ConfinementSettings, confine, makes_environments,
+};
+pub use entered_folder::read_by_direnv;
+pub use hidden_paths::{DeniedFiles, HiddenPaths, KnownFolders, denied_below, hidden_below};
+pub use named_programs::named_programs;
+pub use repository::obeyed_by_git;
+pub use watch::server_watch::ServerWatch;
+pub use watch::unfinished_commands::report_unfinished;
+pub use watch::{ChangingCall, CommandFindings, ConfinementGuard, ReachedLimit, RemoteCallGuard};

@@ -1,0 +1,701 @@
+//! The git repository that contains a folder: the place of its `.git`, and programs that its config
+//! starts. The files are the repository's own, so their content proves nothing by itself.
+
+mod config_parser;
+mod risk;
+mod settings;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use turnwright_policy::permission::DeniedPaths;
+use turnwright_types::effect::{Uncertainty, is_secret_path};
+use turnwright_types::git_layout::GitLayout;
+use turnwright_workspace::checkpoint::{
+    GitSettings, indexed_files, indexed_submodules, read_index_file,
+};
+use turnwright_workspace::files::read_head;
+use turnwright_workspace::git_repository::GitRepository;
+use turnwright_workspace::real_path;
+
+use risk::config_risk;
+pub(crate) use risk::{Obeyed, new_repository_risk, program_risk, settings_file_risk};
+pub(crate) use settings::only_changes_tracking;
+
+/// Config files that are longer are not understood.
+const MAX_CONFIG_BYTES: usize = 256 * 1024;
+/// The same for files that only contain a path, such as `.git` files.
+const MAX_POINTER_BYTES: usize = 4 * 1024;
+/// The maximum number of settings files that are read because one includes another.
+const MAX_SETTINGS_FILES: usize = 16;
+/// The config files of at most this many submodules are read.
+const MAX_SUBMODULES: usize = 64;
+/// At most this many files are asked about before git shows all changes.
+const MAX_TRACKED_SECRETS: usize = 4_096;
+
+/// Why git may start a program in this folder, whose `.git` has just appeared. A `.git` that leads to an unwatched
+/// place counts: settings that are harmless now may start programs later.
+pub(crate) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
+    let Some(found) = GitRepository::at(folder).ok().flatten().filter(|found| found.is_elsewhere)
+    else {
+        return program_risk(folder, Obeyed::Always);
+    };
+    if is_of_known_repository(&found) {
+        // git writes the way back to the working tree later, so it says nothing yet about whose this is.
+        return config_risk(&found, Obeyed::Always);
+    }
+    program_risk(folder, Obeyed::Always).or_else(|| {
+        let reason = "its .git leads to a folder that is no part of a repository around it";
+        Some(reason.to_owned().into())
+    })
+}
+
+/// Returns true if a `.git` leads to the folder of a submodule or a linked working tree in a repository around
+/// it, or in one beside a folder around it.
+fn is_of_known_repository(found: &GitRepository) -> bool {
+    let around: Vec<_> = found.top.ancestors().skip(1).collect();
+    let mut folders = found.git.ancestors();
+    folders.any(|folder| {
+        let holds_others = folder.ends_with("modules") || folder.ends_with("worktrees");
+        let git = folder.parent().filter(|_| holds_others);
+        git.is_some_and(|git| is_beside(git, &around) || is_used_around(git, &around))
+    })
+}
+
+fn is_used_around(git: &Path, around: &[&Path]) -> bool {
+    around.iter().any(|folder| match GitRepository::at(folder) {
+        Ok(Some(used)) => used.settings_folders().iter().any(|used| used == git),
+        _ => *folder == git && GitLayout::of(git).is_repository(),
+    })
+}
+
+/// Returns true if a repository lies in one of these folders. Hidden folders of a home folder, such as caches, do not
+/// count.
+fn is_beside(git: &Path, around: &[&Path]) -> bool {
+    let folder = if git.ends_with(".git") {
+        git.parent()
+    } else {
+        Some(git).filter(|git| GitLayout::of(git).is_repository())
+    };
+    let name = folder.and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let place = folder.and_then(Path::parent);
+    (name == ".bare" || !name.starts_with('.'))
+        && place.is_some_and(|place| around.contains(&place))
+}
+
+/// Why the repository may show the content of another one.
+fn foreign_content_risk(found: &GitRepository) -> Option<String> {
+    if found.is_elsewhere && verified_git_folder(found).is_none() {
+        return Some("its .git leads to the repository of another folder".to_owned());
+    }
+    let borrows = common_folder(found)?.join("objects/info/alternates").exists();
+    borrows.then(|| "it borrows the content of another repository (alternates)".to_owned())
+}
+
+/// The files with secrets, and files that rules restrict, in the index of the repository around this real folder, or
+/// only the ones that git assumes to be unchanged. Reads the disk.
+pub(crate) fn tracked_secrets(
+    folder: &Path,
+    restricted: &DeniedPaths,
+    only_assumed_unchanged: bool,
+) -> Vec<PathBuf> {
+    let Some(found) = repository_of(folder) else { return Vec::new() };
+    let listed = read_index(&found, |bytes, name_bytes| {
+        indexed_files(bytes, name_bytes, only_assumed_unchanged, |path| {
+            is_secret_path(path)
+                || !restricted.is_empty() && restricted.contains(&found.top.join(path))
+        })
+    });
+    // An index that is not understood is a reason to ask, which `program_risk` gives.
+    let mut files = listed.unwrap_or_default();
+    files.truncate(MAX_TRACKED_SECRETS);
+    files.into_iter().map(|path| found.top.join(path)).collect()
+}
+
+/// The paths of the submodules in the index; `None` if it is not understood.
+fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
+    read_index(found, indexed_submodules)
+}
+
+/// Paths in the index; `None` if it is not understood.
+fn read_index(
+    found: &GitRepository,
+    read: impl FnOnce(&[u8], usize) -> Option<Vec<PathBuf>>,
+) -> Option<Vec<PathBuf>> {
+    let index = found.git.join("index");
+    if fs::metadata(&index).is_err() {
+        return Some(Vec::new());
+    }
+    let bytes = read_index_file(&index)?;
+    let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
+    let settings = config_parser::parse(&config.unwrap_or_default()).ok()?;
+    let has_long_names = settings.iter().any(|setting| {
+        setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
+    });
+    read(&bytes, if has_long_names { 32 } else { 20 })
+}
+
+/// The folder that the working trees of a repository share; `None` if its name is not understood.
+fn common_folder(found: &GitRepository) -> Option<PathBuf> {
+    if !found.git.join("commondir").exists() {
+        return Some(found.git.clone());
+    }
+    shared_folder(&found.git)
+}
+
+/// The folder from which git takes the settings and hooks of this one; `None` if it is none or not understood.
+pub(crate) fn shared_folder(git: &Path) -> Option<PathBuf> {
+    let named = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
+    Some(git.join(named.trim_end()))
+}
+
+/// The repository around a folder, if its `.git` is understood.
+fn repository_of(folder: &Path) -> Option<GitRepository> {
+    folder.ancestors().map(GitRepository::at).find_map(Result::transpose)?.ok()
+}
+
+/// The folder outside of `root` (a real path) in which its repository keeps its state. Only one
+/// that refers back to the root: a `.git` file in the root may be forged.
+pub(crate) fn git_folder(root: &Path) -> Option<PathBuf> {
+    state_folder(&repository_of(root)?, root)
+}
+
+fn state_folder(found: &GitRepository, root: &Path) -> Option<PathBuf> {
+    let git = if found.is_elsewhere { verified_git_folder(found)? } else { found.git.clone() };
+    (!git.starts_with(root)).then_some(git)
+}
+
+/// The folders with the history of the repository around a folder, and of its submodules.
+pub(crate) fn history_folders(folder: &Path) -> Vec<PathBuf> {
+    let Some(found) = repository_of(folder) else { return Vec::new() };
+    let git = if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
+    let Some(git) = git else { return Vec::new() };
+    let (configs, _) = submodule_configs(&git.join("modules"), MAX_SUBMODULES);
+    let modules = configs.into_iter().filter_map(|config| Some(config.parent()?.to_owned()));
+    std::iter::once(git).chain(modules).collect()
+}
+
+/// The places that git obeys in a session's folder: the folder that [`git_folder`] finds, and the paths in the
+/// session's folder from which git takes hooks or settings, because the repository's settings, or those in
+/// `user_files`, say so, relative to the folder.
+pub fn obeyed_by_git(folder: &Path, user_files: &[PathBuf]) -> (Option<PathBuf>, Vec<String>) {
+    let Some(found) = repository_of(folder) else { return (None, Vec::new()) };
+    (state_folder(&found, folder), obeyed_paths(&found, folder, user_files))
+}
+
+/// The top of the working tree that a folder belongs to.
+pub(crate) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
+    repository_of(folder).map(|found| found.top)
+}
+
+/// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
+/// run there.
+pub(crate) fn config_of(folder: &Path) -> Option<PathBuf> {
+    let found = folder.ancestors().find_map(|folder| match GitRepository::at(folder) {
+        Ok(None) if !GitLayout::of(folder).is_repository() => None,
+        found => Some(found.ok().flatten()),
+    })??;
+    if found.is_elsewhere && verified_git_folder(&found).is_none() {
+        return None;
+    }
+    real_path(common_folder(&found)?.join("config")).ok()
+}
+
+/// The user's own git settings, in these two folders, and the files that they name.
+pub(crate) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
+    const NAMING_FILES: [&str; 4] =
+        ["include.path", "includeif.path", "core.excludesfile", "core.attributesfile"];
+    let mut all = vec![home.join(".gitconfig")];
+    all.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
+    for file in [home.join(".gitconfig"), config.join("git/config")] {
+        let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
+        for setting in config_parser::parse(&text).unwrap_or_default() {
+            if let Some(path) = setting.value
+                && NAMING_FILES.contains(&setting.key.as_str())
+            {
+                all.push(match path.strip_prefix("~/") {
+                    Some(rest) => home.join(rest),
+                    None => file.with_file_name(path),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// The folder that a `.git` file points to, if it refers back: the main repository of a linked
+/// working tree, or the folder of a submodule.
+fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
+    let git = &found.git;
+    if git.parent()?.file_name()? == "worktrees" {
+        let back = named_place(git, "gitdir")?;
+        let common = git.parent()?.parent()?;
+        let named_common = named_place(git, "commondir")?;
+        let is_it = back == found.top.join(".git")
+            && named_common == common
+            && GitLayout::of(common).is_repository();
+        return is_it.then(|| common.to_path_buf());
+    }
+    (GitLayout::of(git).is_repository() && is_worktree(git, &found.top)).then(|| git.clone())
+}
+
+/// The real path that a file in a `.git` names.
+fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
+    let text = read_text(&git.join(file), MAX_POINTER_BYTES)?;
+    real_path(git.join(text.trim_end())).ok()
+}
+
+/// Returns true if the config of a repository names `top` as its working tree.
+fn is_worktree(git: &Path, top: &Path) -> bool {
+    let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
+    let Ok(all) = config_parser::parse(&text) else { return false };
+    let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
+    let named = setting.and_then(|setting| setting.value.as_ref());
+    named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
+}
+
+/// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
+fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
+    let state = state_folder(found, folder);
+    let named = named_paths(found, user_files, None)
+        .into_iter()
+        .filter(|(key, _)| key != "core.attributesfile");
+    let below = named.filter_map(|(_, path)| {
+        let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
+        base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
+    });
+    below.filter(|path| path != Path::new("")).map(|path| path.display().to_string()).collect()
+}
+
+/// Returns the paths that the repository's settings, or those in `user_files`, name, each with the key of
+/// the setting. Without a home folder, paths in it are left out.
+fn named_paths(
+    found: &GitRepository,
+    user_files: &[PathBuf],
+    home: Option<&Path>,
+) -> Vec<(String, PathBuf)> {
+    let own = common_folder(found).map(|folder| folder.join("config"));
+    let files = own.into_iter().chain([found.git.join("config.worktree")]);
+    let mut pending: Vec<_> = files.chain(user_files.iter().cloned()).collect();
+    let mut read = 0;
+    let mut named = Vec::new();
+    while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
+        read += 1;
+        let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
+        for setting in config_parser::parse(&text).unwrap_or_default() {
+            for path in setting.programs(&found.top) {
+                named.push((setting.key.clone(), normalize_lexically(&path)));
+            }
+            let Some(value) = setting.value else { continue };
+            let value = match (value.strip_prefix("~/"), home) {
+                (Some(below), Some(home)) => home.join(below),
+                _ if value.starts_with('~') => continue,
+                _ => PathBuf::from(value),
+            };
+            let named_path = match setting.key.as_str() {
+                "core.hookspath" | "core.attributesfile" => found.top.join(value),
+                "include.path" | "includeif.path" => file.with_file_name(value),
+                _ => continue,
+            };
+            let path = normalize_lexically(&named_path);
+            if !setting.key.starts_with("core.") {
+                pending.push(path.clone());
+            }
+            named.push((setting.key, path));
+        }
+    }
+    named
+}
+
+/// The folders of git's settings and attributes for all users, depending on how it was installed.
+const SYSTEM_FOLDERS: [&str; 4] =
+    ["/etc", "/usr/local/etc", "/opt/homebrew/etc", "C:/Program Files/Git/etc"];
+
+/// Returns the files besides the `.gitattributes` from which git takes attributes in a folder. Looks files
+/// up: not for the runtime's thread.
+pub(crate) fn attribute_files(folder: &Path, user: &GitSettings) -> Vec<PathBuf> {
+    let Some(found) = repository_of(folder) else { return Vec::new() };
+    let system = SYSTEM_FOLDERS.iter().map(Path::new).filter(|folder| folder.is_absolute());
+    let config = user.config.iter().map(|folder| folder.join("git"));
+    let settings: Vec<_> = system
+        .clone()
+        .map(|folder| folder.join("gitconfig"))
+        .chain(config.clone().map(|folder| folder.join("config")))
+        .chain(user.home.iter().map(|home| home.join(".gitconfig")))
+        .collect();
+    let named = named_paths(&found, &settings, user.home.as_deref())
+        .into_iter()
+        .filter(|(key, _)| key == "core.attributesfile")
+        .map(|(_, path)| path);
+    let own = common_folder(&found).map(|folder| folder.join("info/attributes"));
+    let usual = system
+        .map(|folder| folder.join("gitattributes"))
+        .chain(config.map(|folder| folder.join("attributes")));
+    usual.chain(named).chain(own).collect()
+}
+
+/// A path with `.` and `..` resolved by the names alone.
+pub(crate) fn normalize_lexically(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// The config files of submodules, which git reads by itself, in the folder `modules` of a repository, and true if
+/// these are all.
+pub(crate) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, bool) {
+    let mut found = Vec::new();
+    let mut left = limit;
+    let mut folders = VecDeque::from([modules.to_owned()]);
+    while let Some(folder) = folders.pop_front() {
+        let Ok(entries) = fs::read_dir(folder) else { continue };
+        for entry in entries.flatten() {
+            if left == 0 {
+                return (found, false);
+            }
+            left -= 1;
+            let path = entry.path();
+            if fs::symlink_metadata(path.join("config")).is_ok() {
+                found.push(path.join("config"));
+                folders.push_back(path.join("modules"));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push_back(path);
+            }
+        }
+    }
+    (found, true)
+}
+
+/// The text of a file; `None` if it is no file, too long, or no text.
+fn read_text(path: &Path, limit: usize) -> Option<String> {
+    read_head(path, None, limit)
+        .filter(|head| head.is_complete && !head.text.contains('\0'))
+        .map(|head| head.text)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use turnwright_policy::shell::{self, GitUse};
+    use turnwright_types::dialect::ShellDialect;
+
+    use super::*;
+
+    struct TestFolder {
+        _folder: tempfile::TempDir,
+        base: PathBuf,
+    }
+
+    impl TestFolder {
+        fn new() -> TestFolder {
+            let folder = tempfile::tempdir().unwrap();
+            let base = real_path(folder.path()).unwrap();
+            TestFolder { _folder: folder, base }
+        }
+
+        fn file(&self, path: &str, text: &str) {
+            let path = self.base.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn repository(&self, git: &str, config: &str) {
+            self.file(&format!("{git}/HEAD"), "ref: refs/heads/main\n");
+            self.file(&format!("{git}/config"), config);
+            for folder in ["objects", "refs"] {
+                fs::create_dir_all(self.base.join(git).join(folder)).unwrap();
+            }
+        }
+
+        fn reason(&self, folder: &str) -> String {
+            fs::create_dir_all(self.base.join(folder)).unwrap();
+            let risk = program_risk(&self.base.join(folder), Obeyed::Always);
+            risk.map_or(String::new(), |risk| risk.reason)
+        }
+
+        fn folders(&self, root: &str) -> Vec<PathBuf> {
+            fs::create_dir_all(self.base.join(root)).unwrap();
+            git_folder(&self.base.join(root)).into_iter().collect()
+        }
+    }
+
+    const USUAL_CONFIG: &str =
+        "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://a.example/b\n";
+
+    #[test]
+    fn hooks_and_settings_that_git_takes_from_the_project_are_found() {
+        let disk = TestFolder::new();
+        let config = "[core]\nhooksPath = ./scripts/hooks/\n[include]\npath = ../cfg/team.inc\n\
+                      [includeIf \"onbranch:x\"]\npath = /etc/x\n";
+        disk.repository("a/.git", config);
+        disk.file("a/cfg/team.inc", "[include]\npath = more.inc\n");
+        disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
+        let obeyed = |folder: &str| {
+            let mut all = obeyed_by_git(&disk.base.join(folder), &[disk.base.join("user")]).1;
+            for path in &mut all {
+                *path = path.replace(std::path::MAIN_SEPARATOR, "/");
+            }
+            all.sort();
+            all
+        };
+        assert_eq!(obeyed("a"), ["cfg/more.inc", "cfg/team.inc", "mine", "scripts/hooks"]);
+        disk.file("a/scripts/x", "");
+        assert_eq!(obeyed("a/scripts"), ["hooks"]);
+        // In a subfolder, what is in the folder of the repository is obeyed, too.
+        let config = "[core]\nhooksPath = .git/my-hooks\n[include]\npath = extra.inc\n\
+                      [filter \"x\"]\nclean = ./b/clean.sh %f\nsmudge = sh \\\"b/smudge\\\"\n\
+                      [diff \"x\"]\ntextconv = b/x\n[core]\neditor = b/edit --wait\n\
+                      [alias]\ns = !b/alias x\nt = diff origin/main\n[lfs]\nurl = b/y\n\
+                      [credential]\nhelper = store\n[core]\nfsmonitor = true\npager = less\n";
+        disk.repository("programs/.git", config);
+        for file in ["alias", "edit", "y"] {
+            disk.file(&format!("programs/b/{file}"), "");
+        }
+        let programs = ["alias", "clean.sh", "edit", "smudge", "x"];
+        let below = |folder: &str| programs.map(|name| format!("{folder}{name}")).to_vec();
+        let expected = [vec![".git/extra.inc".into(), ".git/my-hooks".into()], below("b/")];
+        assert_eq!(obeyed("programs"), [expected.concat(), vec!["mine".into()]].concat());
+        let mut expected = [below(""), vec!["extra.inc".into(), "my-hooks".into()]].concat();
+        expected.sort();
+        assert_eq!(obeyed("programs/b"), expected);
+        disk.repository("plain/.git", USUAL_CONFIG);
+        assert_eq!(obeyed("plain"), ["mine"]);
+        assert!(obeyed("").is_empty());
+    }
+
+    #[test]
+    fn the_files_with_attributes_of_the_user_and_the_repository_are_found() {
+        let disk = TestFolder::new();
+        disk.repository("a/.git", "[core]\nattributesFile = own/attributes\n");
+        disk.file("home/.gitconfig", "[include]\npath = ~/more\n");
+        disk.file("home/more", "[core]\nattributesfile = \"~/named\" ; here\n");
+        let config = disk.base.join("home/.config");
+        let home = Some(disk.base.join("home"));
+        let user = GitSettings { home, config: Some(config), attribute_files };
+        let found = attribute_files(&disk.base.join("a"), &user);
+        let mut below: Vec<_> =
+            found.iter().filter_map(|path| path.strip_prefix(&disk.base).ok()).collect();
+        below.sort();
+        let expected = [
+            "a/.git/info/attributes",
+            "a/own/attributes",
+            "home/.config/git/attributes",
+            "home/named",
+        ];
+        assert_eq!(below, expected.map(Path::new));
+    }
+
+    #[test]
+    fn a_repository_is_untrusted_when_its_config_starts_programs() {
+        let disk = TestFolder::new();
+        disk.repository("plain/.git", USUAL_CONFIG);
+        disk.repository("trap/.git", "[core]\nfsmonitor = ./x\n");
+        disk.repository("odd/.git", "[core\nbare = false\n");
+        disk.repository("bare", "[core]\n bare = true\n");
+        disk.repository("super/.git", USUAL_CONFIG);
+        disk.repository("super/.git/modules/a/b", "[core]\nworktree = ../../../../a/b\n");
+        disk.repository("worse/.git", USUAL_CONFIG);
+        disk.repository("worse/.git/modules/a", "[diff \"x\"]\ntextconv = ./x\n");
+        disk.file("away/.git", "gitdir: ../trap/.git\n");
+        disk.file("thief/.git", "gitdir: ../plain/.git\n");
+        disk.repository("borrower/.git", USUAL_CONFIG);
+        disk.file("borrower/.git/objects/info/alternates", "../../plain/.git/objects\n");
+        disk.file("lost/.git", "gitdir: ../nowhere\n");
+        disk.file("noise/.git", "what?\n");
+        for folder in ["plain", "plain/deep/er", "super"] {
+            assert_eq!(disk.reason(folder), "", "{folder}");
+        }
+        for folder in ["trap", "trap/sub"] {
+            assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
+        }
+        for folder in ["thief", "away"] {
+            assert!(disk.reason(folder).contains("another folder"), "{folder}");
+        }
+        assert!(disk.reason("borrower").contains("alternates"));
+        for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
+            assert_ne!(disk.reason(folder), "", "{folder}");
+        }
+    }
+
+    #[test]
+    fn settings_are_risky_only_for_the_commands_that_obey_them() {
+        let disk = TestFolder::new();
+        disk.repository("own/.git", "[core]\nfsmonitor = x\nhooksPath = x\neditor = x\n");
+        disk.repository("text/.git", "[diff \"x\"]\ntextconv = x\n");
+        disk.repository("lazy/.git", "[core]\nsshCommand = x\n[remote \"o\"]\npromisor = true\n");
+        disk.repository("ssh/.git", "[core]\nsshCommand = x\n");
+        disk.repository("super/.git", USUAL_CONFIG);
+        disk.repository("super/.git/modules/a", "[core]\nfsmonitor = x\n");
+        for (folder, line, only_reads, expected) in [
+            // Readers get other settings in place of these, but not in submodules.
+            ("own", "git status", true, false),
+            ("own", "git status", false, true),
+            ("own", "git commit -m x", false, true),
+            ("own", "git log", true, false),
+            ("own", "git log", false, true),
+            ("super", "git status", true, true),
+            ("text", "git diff", true, true),
+            ("text", "git rev-parse HEAD", false, false),
+            ("ssh", "git log", false, false),
+            ("ssh", "git push", false, true),
+            ("lazy", "git log", false, true),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            let git = GitUse::of(&script.commands[0]);
+            let obeyed = Obeyed::By { git: &git, only_reads };
+            let found = program_risk(&disk.base.join(folder), obeyed);
+            assert_eq!(found.is_some(), expected, "{folder}: {line}: {found:?}");
+            assert!(found.is_none_or(|risk| risk.only_runs_programs));
+        }
+        disk.file("super/.git/objects/info/alternates", "../../own/.git/objects\n");
+        let found = program_risk(&disk.base.join("super"), Obeyed::Always).unwrap();
+        assert!(!found.only_runs_programs && found.reason.contains("alternates"));
+    }
+
+    #[test]
+    fn a_new_git_file_leads_into_a_repository_around_it_or_beside_it() {
+        let disk = TestFolder::new();
+        for (top, git, is_linked, expected) in [
+            ("ws/tree", "ws/.git/worktrees/tree", true, true),
+            ("ws/libs/b", "ws/libs/a/.git/worktrees/b", true, true),
+            ("ws/trees/a", "ws/app/.git/worktrees/a", true, true),
+            ("ws/tree", "ws/app.git/worktrees/tree", true, true),
+            ("ws/main", "ws/.bare/worktrees/main", true, true),
+            ("bare/tree", "bare/.bare/worktrees/tree", true, true),
+            ("ws/sub", "ws/.git/modules/sub", false, true),
+            ("ws/sub/sub", "ws/.git/modules/sub/modules/sub", false, true),
+            ("ws/tree/sub", "ws/.git/worktrees/tree/modules/sub", false, true),
+            ("ws/tree/tree", "ws/.git/worktrees/inner", true, true),
+            ("ws/forged", "ws/node_modules/r", false, false),
+            ("ws/forged", "ws/node_modules/r/modules/x", false, false),
+            ("ws/forged", "ws/node_modules/r/worktrees/x", true, false),
+            ("ws/forged", "ws/node_modules/r/.git/worktrees/x", true, false),
+            ("ws/forged", ".npm/.git/worktrees/x", true, false),
+        ] {
+            for git in ["ws/.git", "ws/libs/a/.git", "ws/app/.git", "bare/.bare"] {
+                disk.repository(git, USUAL_CONFIG);
+            }
+            disk.file("bare/.git", "gitdir: .bare\n");
+            let top = disk.base.join(top);
+            let real = disk.base.join(git);
+            if is_linked {
+                disk.repository(&format!("{git}/../.."), USUAL_CONFIG);
+                disk.file(&format!("{git}/HEAD"), "");
+                disk.file(&format!("{git}/commondir"), "../..\n");
+                let back = top.join(".git").display().to_string();
+                disk.file(&format!("{git}/gitdir"), &back);
+            } else {
+                disk.repository(git, &format!("[core]\nworktree = {}\n", top.display()));
+            }
+            fs::create_dir_all(&top).unwrap();
+            fs::write(top.join(".git"), format!("gitdir: {}\n", real.display())).unwrap();
+            assert_eq!(program_risk(&top, Obeyed::Always), None, "{git}");
+            assert_eq!(untrusted_config(&top).is_none(), expected, "{git}");
+        }
+    }
+
+    #[test]
+    fn the_settings_of_a_folder_are_those_of_the_repository_that_git_uses_there() {
+        let disk = TestFolder::new();
+        disk.repository("own/.git", USUAL_CONFIG);
+        disk.repository("own/bare", "");
+        disk.file("own/forged/.git", "gitdir: ../bare\n");
+        disk.repository("own/inner/.git", "");
+        for (folder, expected) in [
+            ("own/sub", Some("own/.git/config")),
+            ("own/inner/sub", Some("own/inner/.git/config")),
+            ("own/bare/sub", None),
+            ("own/forged", None),
+            ("elsewhere", None),
+        ] {
+            fs::create_dir_all(disk.base.join(folder)).unwrap();
+            let expected = expected.map(|path| disk.base.join(path));
+            assert_eq!(config_of(&disk.base.join(folder)), expected, "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
+        let disk = TestFolder::new();
+        disk.repository("top/.git", USUAL_CONFIG);
+        // One entry, as `git update-index --add --cacheinfo 160000,…,sub` makes it.
+        let mut index = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
+        index.extend([0; 24]);
+        index.extend(0o160_000_u32.to_be_bytes());
+        index.extend([0; 12]);
+        index.extend([1; 20]);
+        index.extend(b"\0\x03sub\0\0\0\0\0\0\0");
+        index.extend([0; 20]);
+        fs::write(disk.base.join("top/.git/index"), &index).unwrap();
+        assert_eq!(disk.reason("top"), "", "it is not there yet");
+        disk.repository("top/sub/.git", USUAL_CONFIG);
+        assert_eq!(disk.reason("top"), "");
+        disk.repository("top/sub/.git", "[core]\nfsmonitor = ./x\n");
+        assert!(disk.reason("top").contains("core.fsmonitor"));
+        disk.repository("top/sub/.git", USUAL_CONFIG);
+        fs::write(disk.base.join("top/.git/index"), &index[..40]).unwrap();
+        assert!(disk.reason("top").contains("not understood"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn settings_that_could_block_or_never_end_are_not_read() {
+        let disk = TestFolder::new();
+        disk.repository("loop/.git", USUAL_CONFIG);
+        for target in ["/dev/zero", "config"] {
+            fs::remove_file(disk.base.join("loop/.git/config")).unwrap();
+            std::os::unix::fs::symlink(target, disk.base.join("loop/.git/config")).unwrap();
+            assert_ne!(disk.reason("loop"), "", "{target}");
+        }
+        disk.repository("long/.git", &format!("{USUAL_CONFIG}#{}", "x".repeat(MAX_CONFIG_BYTES)));
+        assert_ne!(disk.reason("long"), "");
+    }
+
+    #[test]
+    fn a_repository_around_the_root_is_opened_and_a_forged_pointer_opens_nothing() {
+        let disk = TestFolder::new();
+        let base = disk.base.clone();
+        disk.repository("mono/.git", USUAL_CONFIG);
+        assert_eq!(disk.folders("mono/packages/a"), [base.join("mono/.git")]);
+        assert!(disk.folders("mono").is_empty());
+
+        // A linked working tree.
+        disk.file("tree/.git", "gitdir: ../mono/.git/worktrees/tree\n");
+        disk.file("mono/.git/worktrees/tree/commondir", "../..\n");
+        let back = format!("{}\n", base.join("tree/.git").display());
+        disk.file("mono/.git/worktrees/tree/gitdir", &back);
+        assert_eq!(disk.folders("tree"), [base.join("mono/.git")]);
+        disk.file("thief/.git", "gitdir: ../mono/.git/worktrees/tree\n");
+        assert!(disk.folders("thief").is_empty());
+
+        // A link.
+        #[cfg(unix)]
+        for target in ["../mono/.git", "/"] {
+            fs::create_dir_all(base.join("linked")).unwrap();
+            fs::remove_file(base.join("linked/.git")).ok();
+            std::os::unix::fs::symlink(target, base.join("linked/.git")).unwrap();
+            assert!(disk.folders("linked").is_empty(), "{target}");
+            assert_ne!(disk.reason("linked"), "", "{target}");
+        }
+
+        // A submodule.
+        disk.repository("mono/.git/modules/sub", "[core]\nworktree = ../../../sub\n");
+        disk.file("mono/sub/.git", "gitdir: ../.git/modules/sub\n");
+        assert_eq!(disk.folders("mono/sub"), [base.join("mono/.git/modules/sub")]);
+        for forged in
+            ["../mono/.git/modules/sub", "../mono/.git", "..", "/etc", "../mono/.git/../.."]
+        {
+            disk.file("thief/.git", &format!("gitdir: {forged}\n"));
+            assert!(disk.folders("thief").is_empty(), "{forged}");
+        }
+    }
+}

@@ -1,0 +1,555 @@
+//! Guards the protected paths while confined commands run: provides their temporary folder and
+//! checks the protected paths when each has ended, whether or not a call still waits for it.
+
+mod ignored_search;
+pub(crate) mod kept_history;
+mod other_changes;
+mod protected_check;
+mod remote_call;
+pub(crate) mod sandbox_denial;
+pub(crate) mod server_watch;
+pub(crate) mod unfinished_commands;
+
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::command_site::CommandSite;
+use crate::confinement::linked_files::LinkedFiles;
+use crate::confinement::private_caches;
+use crate::confinement::{CommandConfinement, CommandSigning};
+use crate::hidden_paths::KnownFolders;
+use crate::protected_snapshot::ProtectedSnapshot;
+use ignored_search::{IgnoredSearch, SearchPlace};
+use kept_history::{HistoryKeeper, KeptHistory};
+use sandbox_denial::DenialNote;
+use server_watch::{ServerWatch, WatchedServers};
+use tokio::task::spawn_blocking;
+use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
+use turnwright_sandbox::SandboxProfile;
+use turnwright_types::effect::Effect;
+use turnwright_workspace::checkpoint::ChangeTracker;
+use turnwright_workspace::exec::{Job, JobEnd, Jobs};
+use turnwright_workspace::files::SessionTmp;
+use turnwright_workspace::real_path;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
+use unfinished_commands::OtherCommands;
+
+pub(crate) use other_changes::CLOCK_LAG;
+pub use other_changes::ChangingCall;
+use other_changes::OtherChanges;
+use protected_check::ProtectedCheck;
+pub(crate) use protected_check::{SETTLING_TIME, changed, pause_after};
+pub use remote_call::RemoteCallGuard;
+
+/// How often the protected paths are checked while a command runs in the background.
+pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
+/// At most this many commands are remembered after their end.
+const MAX_WATCHES: usize = 64;
+/// At most this many files and folders of a read-only path are checked for hard links.
+#[cfg(unix)]
+const MAX_LINK_CHECKS: usize = 2_000;
+/// How long a command that was allowed to change a protected path may do so.
+const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);
+/// At most this many paths of one call can be allowed while a command runs.
+const MAX_ALLOWED: usize = 1_000;
+
+/// The running commands of a session and what is known of their effect on protected paths.
+#[derive(Debug, Default)]
+pub struct ConfinementGuard {
+    temp: Mutex<Option<PrivateTempFolder>>,
+    watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
+    last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
+    known_folders: KnownFolders,
+    linked_files: LinkedFiles,
+    history: HistoryKeeper,
+    pub(crate) servers: Arc<WatchedServers>,
+    pub(crate) others: Arc<OtherChanges>,
+    ignored: IgnoredSearch,
+    /// Set when the use of the private caches was noted.
+    has_noted_caches: AtomicBool,
+    /// Set when the missing caches of this session's commands were made.
+    pub(crate) has_made_caches: AtomicBool,
+    tracker: TaskTracker,
+}
+
+/// The advice to the model when an MCP call, not a command, has changed protected paths.
+pub(crate) const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
+                    tools; the user is asked.";
+
+/// The advice to the model when the sandbox seems to be why a command has failed.
+const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
+                    user is asked.";
+
+/// Instead of a report if the check itself has failed.
+const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked whether protected files were \
+                    changed. Look at them.]";
+
+/// The report if repositories may have appeared that were not found.
+pub(crate) const NOT_SEARCHED: &str = "[protected: the command left folders that cannot be searched for git repositories, or too many. \
+                            Do not run git in folders that are new before you have looked at them.]";
+
+/// Searching for new repositories takes at most one part in this many of a background command's time.
+pub(crate) const SEARCH_PAUSE_FACTOR: u32 = 50;
+
+/// The changes in protected places that a command may make.
+#[derive(Debug, Default)]
+pub(crate) struct AllowedChanges {
+    /// Protected paths that it may write.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Virtual environments of Python that it makes, or into which it installs packages.
+    pub(crate) installs_in: Vec<PathBuf>,
+    /// True if it may make virtual environments of Python.
+    pub(crate) makes_environments: bool,
+    /// Paths that the kernel keeps read-only for the command, with their inodes. While the inode at
+    /// a path is still the same, a change there was made by another program.
+    pub(crate) read_only_inodes: Vec<(PathBuf, u64)>,
+}
+
+/// The state of one command.
+#[derive(Debug, Default)]
+struct CommandWatch {
+    /// It is a call of a server, and no command.
+    is_call: bool,
+    /// The command is not confined.
+    is_unconfined: bool,
+    /// The command has more access than the sandbox gives.
+    has_extra_access: bool,
+    limits: Option<String>,
+    has_network: bool,
+    signing: CommandSigning,
+    /// Where it may write.
+    writable: Vec<PathBuf>,
+    has_snapshot: bool,
+    changes: AllowedChanges,
+    is_in_background: AtomicBool,
+    /// Cancelled when the check after the command's end is done.
+    checked: CancellationToken,
+    report: Mutex<Option<String>>,
+}
+
+/// The findings about a command that has ended.
+#[derive(Debug, Default)]
+pub struct CommandFindings {
+    /// The report about changes in protected places.
+    pub report: Option<String>,
+    /// The limit of the sandbox that seems to be why it failed.
+    pub limit: Option<ReachedLimit>,
+}
+
+/// A limit of the sandbox, in a line for the model and one for the user.
+#[derive(Debug)]
+pub struct ReachedLimit {
+    pub for_model: String,
+    pub for_user: String,
+}
+
+impl CommandWatch {
+    /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
+    /// sandbox lets it do.
+    fn reached_limit(
+        &self,
+        output: &str,
+        is_success: bool,
+        end: Option<JobEnd>,
+    ) -> Option<ReachedLimit> {
+        let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
+        if let Some(DenialNote { what, escalate }) = denial {
+            return Some(ReachedLimit {
+                for_model: format!(
+                    "[sandbox: {what}. If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked.]"
+                ),
+                for_user: format!("[sandbox: {what}]"),
+            });
+        }
+        let is_denial_likely = !is_success && sandbox_denial::is_likely(output);
+        let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
+        Some(ReachedLimit {
+            for_model: format!("[{limits}. {HOW_TO_ESCALATE}]"),
+            for_user: format!("[{limits}]"),
+        })
+    }
+
+    /// The access that the sandbox has denied to the command, as far as it can be named.
+    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
+        if !is_success {
+            let read_only: Vec<_> =
+                self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
+            if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
+                return Some(DenialNote::of_protected(path));
+            }
+            if let Some(note) = self.signing.denial(output) {
+                return Some(note);
+            }
+        }
+        let refused = end.map(|end| end.refused_connections).unwrap_or_default();
+        let denial = sandbox_denial::refused_connections(&refused, self.has_network, !is_success);
+        denial.or_else(|| {
+            let named = sandbox_denial::unwritable_path(output).filter(|_| !is_success)?;
+            sandbox_denial::unwritable_place(Path::new(named), &self.writable)
+        })
+    }
+}
+
+impl ConfinementGuard {
+    /// The private temporary folder of the session's commands; created on first use.
+    pub(crate) fn temp_folder(&self) -> Option<PathBuf> {
+        let mut temp = self.temp.lock();
+        if temp.is_none() {
+            match PrivateTempFolder::create() {
+                Ok(folder) => *temp = Some(folder),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot create a temporary folder for commands");
+                }
+            }
+        }
+        temp.as_ref().and_then(|folder| real_path(folder.path()).ok())
+    }
+
+    /// Does some work until a job ends.
+    pub fn run_while_running(
+        &self,
+        job: Arc<Job>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                _ = job.wait_for_end() => {}
+            }
+        });
+    }
+
+    /// Keeps something until a job ends. To drop it may block.
+    fn keep_while_running(&self, job: Arc<Job>, kept: impl Send + 'static) {
+        let tracker = self.tracker.clone();
+        self.tracker.spawn(async move {
+            job.wait_for_end().await;
+            tracker.spawn_blocking(move || drop(kept));
+        });
+    }
+
+    /// The temporary folder of the session's commands, if it was created.
+    pub(crate) fn known_temp_folder(&self) -> Option<PathBuf> {
+        self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
+    }
+
+    /// The results of searches for secrets in the session's folders.
+    pub(crate) fn known_folders(&self) -> &KnownFolders {
+        &self.known_folders
+    }
+
+    /// The results of searches for files with names outside the session's folders.
+    pub(crate) fn linked_files(&self) -> &LinkedFiles {
+        &self.linked_files
+    }
+
+    /// Keeps the history of repositories before a command. Blocks.
+    pub(crate) fn keep_history(
+        &self,
+        repositories: Vec<PathBuf>,
+        place: &Path,
+        may_prune: bool,
+        others: Option<OtherCommands>,
+    ) -> KeptHistory {
+        let is_alone = !self.watches.lock().values().any(|watch| watch.is_checking());
+        self.history.keep(repositories, place, (may_prune, is_alone), others)
+    }
+
+    /// Takes a snapshot of the protected paths before a command runs. Blocks.
+    pub(crate) fn take_snapshot(
+        &self,
+        site: &CommandSite,
+        repositories: Arc<BTreeSet<PathBuf>>,
+    ) -> Arc<ProtectedSnapshot> {
+        let confinement = &site.settings;
+        let programs = site.environment.get("PATH").map(std::env::split_paths);
+        let previous = self.last_snapshot.lock().clone();
+        let protected = &confinement.protected;
+        let tmp = site.roots.session_tmp().and_then(SessionTmp::known_folder);
+        let temp = self.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
+        let writable = confinement.writable.iter().chain([&confinement.private_caches]);
+        let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
+            .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
+        let snapshot = Arc::new(taken);
+        *self.last_snapshot.lock() = Some(Arc::clone(&snapshot));
+        snapshot
+    }
+
+    /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
+    pub(crate) fn note_caches(&self, folder: &Path) {
+        if !self.has_noted_caches.swap(true, Ordering::Relaxed) {
+            let folder = folder.to_path_buf();
+            let tracker = self.tracker.clone();
+            self.tracker.spawn_blocking(move || {
+                private_caches::note_use(&folder, || tracker.is_closed());
+            });
+        }
+    }
+
+    /// Registers a command that was started and checks the protected paths when it has ended.
+    pub fn watch(
+        &self,
+        job: &Arc<Job>,
+        pass: &Pass,
+        confinement: CommandConfinement,
+        checkpoint: &ChangeTracker,
+        quarantine: PathBuf,
+    ) {
+        self.servers.allow(confinement.changes.paths.iter().cloned(), LONGEST_COMMAND);
+        if let Some(shown) = confinement.shown {
+            self.keep_while_running(Arc::clone(job), shown);
+        }
+        let profile = confinement.profile.as_ref();
+        let watch = Arc::new(CommandWatch {
+            is_unconfined: profile.is_none(),
+            has_extra_access: pass.has_extra_access(),
+            has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
+            signing: confinement.signing,
+            writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
+            limits: confinement.limits,
+            has_snapshot: confinement.snapshot.is_some(),
+            changes: confinement.changes,
+            ..CommandWatch::default()
+        });
+        match confinement.snapshot {
+            Some(snapshot) => {
+                let search = self.search_place(checkpoint, quarantine.clone());
+                let check = ProtectedCheck {
+                    watch: Arc::clone(&watch),
+                    snapshot,
+                    quarantine,
+                    ignored: (self.ignored.clone(), search),
+                    layers: Arc::new(confinement.layers),
+                    history: Arc::new(confinement.history),
+                    others: Arc::clone(&self.others),
+                    _running: Arc::new(confinement.running),
+                    servers: Arc::clone(&self.servers),
+                };
+                self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
+            }
+            None => {
+                watch.checked.cancel();
+                if watch.is_unconfined {
+                    let changes = self.others.begin([None]);
+                    let job = Arc::clone(job);
+                    self.tracker.spawn(async move {
+                        job.wait_for_end().await;
+                        drop(changes);
+                    });
+                }
+            }
+        }
+        let mut watches = self.watches.lock();
+        if watches.len() >= MAX_WATCHES {
+            watches.retain(|_, old| !old.checked.is_cancelled() || old.report.lock().is_some());
+        }
+        watches.insert(job.id().to_owned(), watch);
+    }
+
+    /// Notes that a command goes on in the background: the protected paths are also checked while it
+    /// runs.
+    pub fn note_background(&self, job: &str) {
+        if let Some(watch) = self.watches.lock().get(job) {
+            watch.is_in_background.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if that command is unconfined or unknown.
+    pub fn is_unconfined(&self, job: &str) -> bool {
+        self.watches.lock().get(job).is_none_or(|watch| watch.is_unconfined)
+    }
+
+    /// Returns true if that command has more access than the sandbox gives, or is unknown.
+    pub fn has_extra_access(&self, job: &str) -> bool {
+        self.watches.lock().get(job).is_none_or(|watch| watch.has_extra_access)
+    }
+
+    /// Notes the changes that `pass` permits for as long as its call runs, so that they are not blamed on the commands
+    /// and servers that run meanwhile.
+    pub fn note_allowed(&self, pass: &Pass, protected: &ProtectedPaths) -> Option<ChangingCall> {
+        let changed = pass.effects().iter().filter_map(|effect| match effect {
+            Effect::Write(target) | Effect::Delete(target)
+                if protected.reason(&target.path).is_some() =>
+            {
+                Some(Some(target.path.clone()))
+            }
+            Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
+                self.servers.note_unconfined_command();
+                Some(None)
+            }
+            _ => None,
+        });
+        let changed: Vec<_> = changed.take(MAX_ALLOWED).collect();
+        (!changed.is_empty()).then(|| self.others.begin(changed))
+    }
+
+    /// Waits for the check after the command's end. Returns its report, and the limit of the sandbox that the command
+    /// seems to have met, judging by its output. `is_success` is true if it did what was asked.
+    pub async fn findings(&self, job: &Job, output: &str, is_success: bool) -> CommandFindings {
+        let watch = self.watches.lock().get(job.id()).cloned();
+        let Some(watch) = watch else { return CommandFindings::default() };
+        watch.checked.cancelled().await;
+        let report = watch.report.lock().take();
+        let limit = watch.reached_limit(output, is_success && report.is_none(), job.end());
+        CommandFindings { report, limit }
+    }
+
+    /// The reports about commands that no call waits for; each is returned once.
+    pub fn take_reports(&self, jobs: &Jobs) -> Option<String> {
+        let watches = self.watches.lock();
+        let issued = watches.iter().filter(|(job, _)| jobs.has_issued(job));
+        let reports = issued.filter_map(|(job, watch)| {
+            let report = watch.report.lock().take()?;
+            Some(format!("{job}: {report}\n"))
+        });
+        let servers = self.servers.take_report().map(|report| format!("{report}\n"));
+        let text: String = reports.chain(servers).chain(self.ignored.take_report()).collect();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away
+    /// files that other programs would run.
+    /// Returns the report for the model and the user. Blocks: not for the runtime's thread.
+    /// `may_be_more` is true if not all folders could be searched.
+    pub fn check_repositories(
+        &self,
+        (new, may_be_more): (Vec<PathBuf>, bool),
+        (allowed, makes_environments): (&[PathBuf], bool),
+        quarantine: &Path,
+    ) -> Option<String> {
+        let reference = self.last_snapshot.lock().clone();
+        let environments: Vec<_> = environments_of(&new).filter(|_| makes_environments).collect();
+        let new = ProtectedSnapshot::without_repositories(new, reference);
+        let made = new.accepted_programs(environments, false);
+        self.servers.note_told(&made);
+        let allowed = [allowed, &self.servers.allowed_now(), &made].concat();
+        let changes = new.check(&allowed, quarantine, true);
+        let report = changes.map(|changes| {
+            tracing::warn!(?changes, "a command made what starts programs");
+            changes.message(true)
+        });
+        match (report, may_be_more.then(|| NOT_SEARCHED.to_owned())) {
+            (Some(report), Some(more)) => Some(format!("{report}\n{more}")),
+            (report, more) => report.or(more),
+        }
+    }
+
+    /// Searches the ignored folders for repositories, beside the calls.
+    pub(crate) fn search_ignored(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
+        self.ignored.request(self.search_place(checkpoint, quarantine));
+    }
+
+    /// Notes the repositories in ignored folders before the first command.
+    pub(crate) fn begin_ignored_search(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
+        self.ignored.begin(self.search_place(checkpoint, quarantine));
+    }
+
+    fn search_place(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) -> SearchPlace {
+        SearchPlace {
+            checkpoint: checkpoint.clone(),
+            quarantine,
+            tracker: self.tracker.clone(),
+            stop: self.servers.stopped(),
+        }
+    }
+
+    /// Watches the protected paths from now on until the session is closed, for as long as its confined
+    /// servers run.
+    pub fn watch_servers(&self, watch: ServerWatch) {
+        self.tracker.spawn(watch.run(self.servers.stopped()));
+    }
+
+    /// Returns true if a command runs, not in the background, that checks the protected paths meanwhile and at its end.
+    pub(crate) fn is_checking_command(&self) -> bool {
+        self.watches.lock().values().any(|watch| watch.is_checking_now() && !watch.is_call)
+    }
+
+    /// Returns true if a call of a server runs that checks the protected paths at its end.
+    pub(crate) fn is_checking_call(&self) -> bool {
+        self.watches.lock().values().any(|watch| watch.is_checking_now() && watch.is_call)
+    }
+
+    /// Returns true if a running command or call was allowed to change this path. Installed files are judged later, at
+    /// its end.
+    pub(crate) fn is_allowed(&self, path: &Path) -> bool {
+        self.watches.lock().values().any(|watch| {
+            let mut places = watch.changes.paths.iter().chain(&watch.changes.installs_in);
+            watch.is_checking() && places.any(|place| path.starts_with(place))
+        })
+    }
+
+    /// Waits for the last check and removes the temporary folder. All commands must have ended.
+    pub async fn close(&self) {
+        self.servers.stop();
+        self.tracker.close();
+        self.tracker.wait().await;
+        let temp = self.temp.lock().take();
+        spawn_blocking(move || drop(temp)).await.ok();
+    }
+}
+
+impl CommandWatch {
+    fn is_checking(&self) -> bool {
+        self.has_snapshot && !self.checked.is_cancelled()
+    }
+
+    fn is_checking_now(&self) -> bool {
+        self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
+    }
+}
+
+/// The virtual environments of Python to which these paths belong.
+fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)
+}
+
+/// The paths that the sandbox keeps read-only, with their inodes. Left out are paths with a hard
+/// link elsewhere, through which the command could still write them. Blocks: not for the runtime's
+/// thread.
+pub(crate) fn read_only_inodes(profile: &SandboxProfile) -> Vec<(PathBuf, u64)> {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return Vec::new();
+    }
+    let found = profile.read_only.iter().filter_map(|path| {
+        let (number, is_only) = inode(path)?;
+        is_only.then(|| (path.clone(), number))
+    });
+    found.collect()
+}
+
+/// The inode of a file or folder, and true if neither it nor anything in it has a second hard link
+/// through which it could be changed.
+#[cfg(unix)]
+fn inode(path: &Path) -> Option<(u64, bool)> {
+    use std::os::unix::fs::MetadataExt;
+    let number = std::fs::symlink_metadata(path).ok()?.ino();
+    let mut left = MAX_LINK_CHECKS;
+    let mut paths = vec![path.to_path_buf()];
+    while let Some(path) = paths.pop() {
+        let metadata = std::fs::symlink_metadata(&path).ok()?;
+        if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
+            return Some((number, false));
+        }
+        left -= 1;
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).ok()?.flatten();
+            paths.extend(entries.take(left + 1).map(|entry| entry.path()));
+        }
+    }
+    Some((number, true))
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Path) -> Option<(u64, bool)> {
+    None
+}
+
+#[cfg(test)]
+mod tests;

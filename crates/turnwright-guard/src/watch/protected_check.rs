@@ -1,0 +1,304 @@
+//! Checks the protected paths while one command runs and when it has ended. Files that other programs would run are
+//! taken away as soon as the system reports them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+use super::other_changes::OtherChanges;
+use super::{
+    BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
+    environments_of, inode,
+};
+use crate::confinement::linked_files::ChangedLayers;
+use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use crate::watch::ignored_search::{IgnoredSearch, SearchPlace};
+use crate::watch::kept_history::KeptHistory;
+use crate::watch::server_watch::{WatchedServers, changed_near};
+use crate::watch::unfinished_commands::RunningMark;
+use tokio::task::spawn_blocking;
+use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
+use turnwright_workspace::exec::Job;
+
+/// While a command runs, one part in this many of the time, and of one processor, is spent on looking for traps. There
+/// is a look after the longest pause in any case.
+const LOOK_PAUSE_FACTOR: u32 = 10;
+const LONGEST_LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// The same for looks that are slow, because all folders have to be listed.
+const SLOW_LOOK_PAUSE_FACTOR: u32 = 2;
+/// A command that takes less time is only looked at when it has ended.
+const FIRST_LOOK_AFTER: Duration = Duration::from_millis(25);
+/// A command that sets a trap anew after it was taken away so many times is stopped.
+const MAX_TAKEN_AWAY: u32 = 5;
+const STOPPED: &str = "[protected: the command was stopped, because it wrote a file that other programs run again and again]";
+/// A file that is still there after this time is no intermediate step of a harmless program.
+pub(crate) const SETTLING_TIME: Duration = Duration::from_millis(5);
+
+/// The checks of the protected paths during and after one command.
+#[derive(Clone)]
+pub(super) struct ProtectedCheck {
+    pub(super) watch: Arc<CommandWatch>,
+    pub(super) snapshot: Arc<ProtectedSnapshot>,
+    pub(super) quarantine: PathBuf,
+    pub(super) ignored: (IgnoredSearch, SearchPlace),
+    pub(super) layers: Arc<ChangedLayers>,
+    pub(super) history: Arc<KeptHistory>,
+    pub(super) others: Arc<OtherChanges>,
+    /// Removed when the last check is done.
+    pub(super) _running: Arc<Option<RunningMark>>,
+    pub(super) servers: Arc<WatchedServers>,
+}
+
+impl ProtectedCheck {
+    pub(super) async fn run(self, job: Arc<Job>, checkpoint: ChangeTracker) {
+        let followed = checkpoint.clone();
+        let mut live = spawn_blocking(move || followed.live_folders()).await.ok().flatten();
+        let mut check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
+        let mut search_at = Instant::now();
+        let mut taken_away: HashMap<PathBuf, u32> = HashMap::new();
+        // The command may have begun before its folders were followed.
+        let mut first_look = Some(Instant::now() + FIRST_LOOK_AFTER);
+        loop {
+            let start = tokio::select! {
+                _ = job.wait_for_end() => break,
+                Some(()) = sleep_until(first_look) => {
+                    first_look = None;
+                    Instant::now()
+                }
+                () = changed(&mut live) => Instant::now(),
+                () = tokio::time::sleep_until(check_at.into()) => {
+                    check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
+                    if self.watch.is_in_background.load(Ordering::Relaxed) {
+                        self.check_in_background(&checkpoint, &mut search_at).await;
+                    }
+                    continue;
+                }
+            };
+            if let Some(followed) = live.take() {
+                let check = self.clone();
+                let look = spawn_blocking(move || check.look_for_traps(followed)).await;
+                let (followed, traps) =
+                    look.map_or((None, Vec::new()), |(live, traps)| (Some(live), traps));
+                live = followed;
+                if self.sets_traps_again(&mut taken_away, traps) {
+                    job.stop();
+                }
+            }
+            if timeout(pause_after(start.elapsed()), job.wait_for_end()).await.is_ok() {
+                break;
+            }
+        }
+        let watch = Arc::clone(&self.watch);
+        let done = watch.checked.clone().drop_guard();
+        if spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
+            *watch.report.lock() = Some(NOT_CHECKED.to_owned());
+        }
+        drop(done);
+    }
+
+    async fn check_in_background(&self, checkpoint: &ChangeTracker, search_at: &mut Instant) {
+        let check = self.clone();
+        let start = Instant::now();
+        let searched = (*search_at <= start).then(|| checkpoint.clone());
+        spawn_blocking(move || check.during(searched.as_ref())).await.ok();
+        *search_at = (*search_at).max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
+    }
+
+    /// Takes away new and changed files that other programs would run or obey, while the command goes on. Returns the
+    /// paths. Files that exist only for a moment, because a program has not finished them, are left alone.
+    fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
+        let new = live.find_new(self.snapshot.repositories());
+        let allowed = self.watch.changes.paths.clone();
+        let made = environments_of(&new).filter(|_| self.watch.changes.makes_environments);
+        let environments: Vec<_> =
+            self.watch.changes.installs_in.iter().cloned().chain(made).collect();
+        let reference = Some(Arc::clone(&self.snapshot));
+        let new = ProtectedSnapshot::without_repositories(new, reference);
+        // git writes its steps for a while, and runs them only if it is told to. A missing file is no trap: perhaps the
+        // command is deleting the whole folder, which will be known at its end.
+        let is_trap = |path: &Path| {
+            path.symlink_metadata().is_ok()
+                && !path.ends_with("git-rebase-todo")
+                && self.is_own(path)
+                && !self.is_being_made(path, &environments)
+        };
+        let look = |restores: bool| {
+            let traps = new.check_if(&allowed, &self.quarantine, restores, &is_trap);
+            let allowed = self.allowed_now();
+            let files = self.snapshot.check_if(&allowed, &self.quarantine, restores, &is_trap);
+            [traps, files].into_iter().flatten().collect::<Vec<_>>()
+        };
+        if look(false).is_empty() {
+            return (live, Vec::new());
+        }
+        std::thread::sleep(SETTLING_TIME);
+        let traps = look(true);
+        for changes in &traps {
+            self.tell(changes, true);
+        }
+        (live, traps.into_iter().flat_map(|changes| changes.paths).collect())
+    }
+
+    /// Returns true, and reports that the command is stopped, if it sets a trap again and again.
+    fn sets_traps_again(
+        &self,
+        taken_away: &mut HashMap<PathBuf, u32>,
+        traps: Vec<PathBuf>,
+    ) -> bool {
+        let mut is_again = false;
+        for path in traps {
+            let count = taken_away.entry(path).or_default();
+            *count += 1;
+            is_again |= *count >= MAX_TAKEN_AWAY;
+        }
+        if is_again {
+            self.add_to_report(STOPPED);
+        }
+        is_again
+    }
+
+    /// Returns true if a change can only be the command's, so that it is undone.
+    fn is_own(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        !self.others.are_unknown(time) && !self.others.are_allowed(path, time)
+    }
+
+    /// Returns true if it is not known who made a change.
+    fn is_of_unknown(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        self.others.are_unknown(time) && !self.others.are_allowed(path, time)
+    }
+
+    /// Undoes changes while the command goes on, also in new repositories if these are to be searched
+    /// for. Changes that cannot be undone are reported at its end.
+    fn during(&self, searched: Option<&ChangeTracker>) {
+        if let Some(checkpoint) = searched {
+            self.ignored.0.request(self.ignored.1.clone());
+            self.check_repositories(checkpoint, true);
+        }
+        let allowed = self.allowed_now();
+        let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &|path| {
+            self.is_own(path) && !self.is_being_made(path, &self.watch.changes.installs_in)
+        });
+        if let Some(changes) = changes.filter(|changes| !changes.restored.is_empty()) {
+            self.tell(&changes, true);
+        }
+    }
+
+    fn at_end(&self, checkpoint: &ChangeTracker) {
+        for failed in self.layers.publish() {
+            self.add_to_report(&failed);
+        }
+        if let Some(report) = self.history.put_back() {
+            self.add_to_report(&report);
+        }
+        let installed = self.installed(false);
+        // From now on, installed files stay as they are, whoever changes them.
+        self.servers.note_told(&installed);
+        self.servers.end_allowed(&self.watch.changes.paths);
+        let allowed = [self.allowed_now(), installed].concat();
+        let quarantine = &self.quarantine;
+        let own = self.snapshot.check_if(&allowed, quarantine, true, &|path| self.is_own(path));
+        if let Some(changes) = own {
+            self.tell(&changes, true);
+        }
+        if self.others.have_been_unknown()
+            && let Some(changes) = self
+                .snapshot
+                .check_if(&allowed, quarantine, false, &|path| self.is_of_unknown(path))
+        {
+            self.tell(&changes, false);
+        }
+        self.ignored.0.request(self.ignored.1.clone());
+        // Those that a command makes before its call returns are found with the changes of the call, if these are.
+        if self.watch.is_in_background.load(Ordering::Relaxed) || !checkpoint.compares_files() {
+            self.check_repositories(checkpoint, false);
+        }
+    }
+
+    /// Checks the repositories that have appeared since the command began.
+    fn check_repositories(&self, checkpoint: &ChangeTracker, is_installing: bool) {
+        let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
+        let mut allowed = self.watch.changes.paths.clone();
+        let made = self.made_in_new(&new, is_installing);
+        self.servers.note_told(&made);
+        allowed.extend(made);
+        let reference = Some(Arc::clone(&self.snapshot));
+        let snapshot = ProtectedSnapshot::without_repositories(new, reference);
+        let own = snapshot.check_if(&allowed, &self.quarantine, true, &|path| self.is_own(path));
+        if let Some(changes) = own {
+            self.tell(&changes, true);
+        }
+        if may_be_more {
+            self.add_to_report(NOT_SEARCHED);
+        }
+    }
+
+    /// The programs that the command has made in the environments that it may change.
+    fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
+        self.snapshot.accepted_programs(self.watch.changes.installs_in.clone(), is_installing)
+    }
+
+    /// Returns true if an installer that has not finished may have made the file at this path. It writes a package's
+    /// programs before the list that names them.
+    fn is_being_made(&self, path: &Path, environments: &[PathBuf]) -> bool {
+        let of_path = environments.iter().filter(|environment| path.starts_with(environment));
+        self.snapshot.accepted_programs(of_path.cloned(), true).iter().any(|made| path == made)
+    }
+
+    /// The programs that it has made in new environments, if it may make some.
+    fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
+        let environments = environments_of(new).filter(|_| self.watch.changes.makes_environments);
+        self.snapshot.accepted_programs(environments, is_installing)
+    }
+
+    /// The paths that the command may change, and the read-only ones that only others can have changed.
+    fn allowed_now(&self) -> Vec<PathBuf> {
+        let mut allowed = self.watch.changes.paths.clone();
+        let inodes = self.watch.changes.read_only_inodes.iter();
+        let same = inodes.filter(|(path, number)| inode(path) == Some((*number, true)));
+        allowed.extend(same.map(|(path, _)| path.clone()));
+        allowed
+    }
+
+    fn tell(&self, changes: &ProtectedChanges, restores: bool) {
+        tracing::warn!(?changes, "a command changed protected paths");
+        self.add_to_report(&changes.message(restores));
+    }
+
+    /// Adds a text, unless the report has it already.
+    fn add_to_report(&self, text: &str) {
+        let mut locked = self.watch.report.lock();
+        let report = locked.get_or_insert_default();
+        if report.contains(text) {
+            return;
+        }
+        if !report.is_empty() {
+            report.push('\n');
+        }
+        report.push_str(text);
+    }
+}
+
+/// How long to wait after a look that has taken so long.
+pub(crate) fn pause_after(look: Duration) -> Duration {
+    (look * LOOK_PAUSE_FACTOR).min(LONGEST_LOOK_PAUSE.max(look * SLOW_LOOK_PAUSE_FACTOR))
+}
+
+/// Waits for a moment, if there is one.
+async fn sleep_until(moment: Option<Instant>) -> Option<()> {
+    tokio::time::sleep_until(moment?.into()).await;
+    Some(())
+}
+
+/// Waits until something may have changed in the folders; forever if they cannot be followed.
+pub(crate) async fn changed(live: &mut Option<LiveFolders>) {
+    match live {
+        Some(live) => live.changed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,354 @@
+//! Describes what the sandbox has denied to a command, from the connections that failed because of it and from the
+//! command's output. Only adds a hint; the command is never run again because of it, since it may have done
+//! part of its work.
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text;
+
+/// The port of nameservers.
+const NAMESERVER_PORT: u16 = 53;
+/// At most this many addresses are named.
+const MAX_NAMED: usize = 3;
+
+/// A note about a denial.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DenialNote {
+    /// The denied access, for the user.
+    pub(crate) what: String,
+    /// The escalation that would allow it, for the model.
+    pub(crate) escalate: String,
+}
+
+/// Messages of programs when the system denies something, in lower case.
+const DENIAL_PHRASES: &[&str] = &[
+    "could not resolve host",
+    "couldn't connect to server",
+    "eacces",
+    "eai_again",
+    "enetunreach",
+    "eperm",
+    "erofs",
+    "failed to lookup address",
+    "name or service not known",
+    "network is unreachable",
+    "no address associated with hostname",
+    "nodename nor servname",
+    "operation not permitted",
+    "permission denied",
+    "permissionerror",
+    "read-only file system",
+    "temporary failure in name resolution",
+    "temporary failure resolving",
+    "unable to resolve",
+    "device or resource busy",
+];
+
+/// Only this many bytes at the end of the output are searched.
+const SEARCHED_BYTES: usize = 16 * 1024;
+/// At most this many lines of it are compared with names of files.
+const MAX_LINES: usize = 200;
+
+/// Messages of programs about a path that is read-only, or that git cannot replace because of that, in lower case.
+const REFUSED_WRITES: &[&str] = &[
+    "device or resource busy",
+    "eacces",
+    "ebusy",
+    "eperm",
+    "erofs",
+    "operation not permitted",
+    "permission denied",
+    "read-only file system",
+];
+
+/// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
+/// of its name, or as the folder of a file.
+pub(crate) fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
+    let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
+    let mut refused = lines.filter(|line| {
+        let line = line.to_lowercase();
+        REFUSED_WRITES.iter().any(|phrase| line.contains(phrase))
+    });
+    refused.find_map(|line| {
+        let named = read_only.iter().map(|path| (named_length(line, path), *path));
+        // Of several that a line may mean, the outermost.
+        let likely = named
+            .filter(|(length, _)| *length > 0)
+            .max_by_key(|(length, path)| (*length, Reverse(path.as_os_str().len())));
+        likely.map(|(_, path)| path)
+    })
+}
+
+/// The length of the longest end of a path that a line has as a word, or as the beginning of one; 0 if it has none that
+/// is longer than an ordinary name.
+fn named_length(line: &str, path: &Path) -> usize {
+    let whole = path.to_string_lossy();
+    let starts = whole.match_indices('/').map(|(at, _)| at + 1);
+    let ends = std::iter::once(0).chain(starts).map(|at| &whole[at..]);
+    let mut unusual = ends.filter(|end| end.starts_with('.') || end.contains('/'));
+    unusual.find(|end| has_word(line, end)).map_or(0, str::len)
+}
+
+/// Returns true if a line has this end of a path as a word, or as the beginning of one.
+fn has_word(line: &str, end: &str) -> bool {
+    let is_part = |char: char| char.is_alphanumeric() || "/._-".contains(char);
+    line.match_indices(end).any(|(at, _)| {
+        let before = line[..at].strip_suffix("./").unwrap_or(&line[..at]);
+        let after = &line[at + end.len()..];
+        !before.ends_with(is_part) && (after.starts_with('/') || !after.starts_with(is_part))
+    })
+}
+
+/// Describes the connections that failed because of the sandbox. A server of this machine counts only for a
+/// command that has failed: others may just have checked for one.
+pub(crate) fn refused_connections(
+    refused: &[SocketAddr],
+    has_network: bool,
+    has_failed: bool,
+) -> Option<DenialNote> {
+    let (local, outside): (Vec<_>, Vec<_>) = refused.iter().partition(|address: &&SocketAddr| {
+        let host = address.ip();
+        let is_lookup = address.port() == NAMESERVER_PORT && !has_network;
+        !is_lookup && (has_network || host.is_loopback() || host.is_unspecified())
+    });
+    let (lookups, outside): (Vec<_>, Vec<_>) =
+        outside.into_iter().partition(|address: &&SocketAddr| address.port() == NAMESERVER_PORT);
+    let mut denied = Vec::new();
+    let mut escalate: Vec<String> = Vec::new();
+    if !lookups.is_empty() {
+        denied.push("looking up names".to_owned());
+    }
+    if !outside.is_empty() {
+        denied.push(format!("connecting to {}", named(&outside)));
+    }
+    if !denied.is_empty() || has_network {
+        escalate.push("network".to_owned());
+    }
+    let mut sentences = Vec::new();
+    if !denied.is_empty() {
+        sentences.push(format!("the network is off, which has prevented {}", denied.join(" and ")));
+    }
+    // Without the network, that is the more likely reason.
+    if !local.is_empty() && has_failed && denied.is_empty() {
+        sentences.push(format!(
+            "commands do not reach servers that run outside of their sandbox, such as one at {}",
+            named(&local)
+        ));
+        escalate.extend(local.iter().take(MAX_NAMED).map(ToString::to_string));
+    }
+    let what = sentences.pop()?;
+    Some(DenialNote { what, escalate: escalate.join(",") })
+}
+
+fn named(addresses: &[&SocketAddr]) -> String {
+    let mut names: Vec<_> = addresses.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    if addresses.len() > MAX_NAMED {
+        names.push("others".to_owned());
+    }
+    names.join(", ")
+}
+
+impl DenialNote {
+    /// Says that this path is kept read-only.
+    pub(crate) fn of_protected(path: &Path) -> DenialNote {
+        let shown = escape_hidden_line(&path.to_string_lossy());
+        let what = format!("{shown} is protected, because other programs obey it");
+        DenialNote { what, escalate: shown }
+    }
+}
+
+/// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
+const FAILED_SIGNATURES: &[&str] = &[
+    "failed to sign the data",
+    "unable to sign the tag",
+    "gpg failed to sign",
+    "couldn't sign message",
+    "couldn't get agent socket",
+    "couldn't load public key",
+    "no private key found for public key",
+];
+
+/// A note that git could not sign; `None` if the output does not say so.
+pub(crate) fn failed_signature(output: &str) -> Option<DenialNote> {
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
+    FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
+    let what = "the user's keys are out of reach, so git signs nothing".to_owned();
+    Some(DenialNote { what, escalate: "sign".to_owned() })
+}
+
+/// The path in a command's output that could not be written; `None` if none is named.
+pub(crate) fn unwritable_path(output: &str) -> Option<&str> {
+    text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
+        let lower = line.to_ascii_lowercase();
+        REFUSED_WRITES.iter().find(|phrase| lower.contains(**phrase))?;
+        path_in(line)
+    })
+}
+
+/// Describes that a command may not write at this path; `None` if it may, or if there is no place to name.
+pub(crate) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<DenialNote> {
+    if writable.iter().any(|place| path.starts_with(place)) {
+        return None;
+    }
+    let place = path.ancestors().find(|place| place.symlink_metadata().is_ok())?;
+    // Nobody needs the whole disk.
+    place.parent()?;
+    let shown = escape_hidden_line(&place.to_string_lossy());
+    Some(DenialNote { what: format!("{shown} is not writable"), escalate: shown })
+}
+
+/// The first absolute path in a message, in quotes or between other words.
+fn path_in(line: &str) -> Option<&str> {
+    // A shell begins with its own path.
+    let line = line.split_once(": line ").map_or(line, |(_, message)| message);
+    let quoted =
+        line.split(['\'', '"', '`', '‘', '’', '“', '”']).find(|part| part.starts_with('/'));
+    let path = quoted.or_else(|| {
+        let words = line.split(|char: char| char.is_whitespace() || "()[]<>,;=".contains(char));
+        words.map(|word| word.trim_end_matches([':', '.'])).find(|word| word.starts_with('/'))
+    });
+    path.filter(|path| path.len() > 1)
+}
+
+/// Returns true if the output of a failed command mentions a denied operation.
+pub(crate) fn is_likely(output: &str) -> bool {
+    let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
+    DENIAL_PHRASES.iter().any(|phrase| end.contains(phrase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_says_what_was_refused_and_what_would_allow_it() {
+        let net = true;
+        let failed = true;
+        for (refused, has_network, has_failed, expected) in [
+            ("", !net, failed, None),
+            ("127.0.0.53:53", !net, !failed, Some(("prevented looking up names", "network"))),
+            (
+                "10.0.0.2:53 1.2.3.4:443",
+                !net,
+                !failed,
+                Some(("prevented looking up names and connecting to 1.2.3.4:443", "network")),
+            ),
+            (
+                "1.1.1.1:1 2.2.2.2:2 3.3.3.3:3 4.4.4.4:4",
+                !net,
+                failed,
+                Some(("3.3.3.3:3, others", "network")),
+            ),
+            ("127.0.0.1:5432", !net, !failed, None),
+            ("127.0.0.1:5432", !net, failed, Some(("one at 127.0.0.1:5432", "127.0.0.1:5432"))),
+            (
+                "[::1]:80 127.0.0.1:80",
+                !net,
+                failed,
+                Some(("one at [::1]:80, 127.0.0.1:80", "[::1]:80,127.0.0.1:80")),
+            ),
+            (
+                "127.0.0.1:5432",
+                net,
+                failed,
+                Some(("one at 127.0.0.1:5432", "network,127.0.0.1:5432")),
+            ),
+            (
+                "169.254.169.254:80",
+                net,
+                failed,
+                Some(("one at 169.254.169.254:80", "network,169.254.169.254:80")),
+            ),
+            (
+                "1.2.3.4:443 127.0.0.1:80",
+                !net,
+                failed,
+                Some(("connecting to 1.2.3.4:443", "network")),
+            ),
+        ] {
+            let addresses: Vec<SocketAddr> =
+                refused.split_whitespace().map(|address| address.parse().unwrap()).collect();
+            let note = refused_connections(&addresses, has_network, has_failed);
+            let found = note.as_ref().map(|note| (note.what.as_str(), note.escalate.as_str()));
+            match (found, expected) {
+                (Some((what, escalate)), Some((end, expected))) => {
+                    assert!(what.ends_with(end), "{refused}: {what}");
+                    assert_eq!(escalate, expected, "{refused}");
+                }
+                (found, expected) => assert_eq!(found, expected, "{refused}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_path_that_could_not_be_written_is_found_in_the_output() {
+        for (output, expected) in [
+            ("touch: cannot touch '/opt/x y': Read-only file system\n", Some("/opt/x y")),
+            ("mkdir: cannot create directory ‘/srv/a’: Permission denied", Some("/srv/a")),
+            ("sh: 1: cannot create /etc/x: Permission denied\nmore", Some("/etc/x")),
+            ("bash: line 1: /etc/y: Read-only file system", Some("/etc/y")),
+            ("PermissionError: [Errno 13] Permission denied: '/data/z'", Some("/data/z")),
+            ("Error: EROFS: read-only file system, open '/data/q'", Some("/data/q")),
+            (
+                "error: failed to write /home/me/.cargo/x (os error 30): Read-only file system (os error 30)",
+                Some("/home/me/.cargo/x"),
+            ),
+            ("all is well in /opt", None),
+            ("Permission denied", None),
+            ("permission denied: /", None),
+        ] {
+            assert_eq!(unwritable_path(output), expected, "{output}");
+        }
+    }
+
+    #[test]
+    fn sandbox_denials_are_recognized_by_typical_messages() {
+        for output in [
+            "sh: 1: cannot create /etc/x: Permission denied",
+            "touch: cannot touch '/x': Read-only file system",
+            "curl: (6) Could not resolve host: a.example",
+            "npm ERR! code EAI_AGAIN",
+            "PermissionError: [Errno 13]",
+            "ping: socket: Operation not permitted",
+        ] {
+            assert!(is_likely(output), "{output}");
+        }
+        for output in ["", "error: test failed", "assertion `left == right` failed"] {
+            assert!(!is_likely(output), "{output}");
+        }
+        assert!(!is_likely(&format!("permission denied{}", "é".repeat(SEARCHED_BYTES))));
+    }
+
+    #[test]
+    fn a_protected_path_that_a_program_could_not_write_is_named() {
+        let read_only =
+            ["/ws/.git/config", "/ws/.git/hooks", "/ws/sub/.git/config", "/ws/.envrc", "/ws/x"];
+        for (output, expected) in [
+            (
+                "error: could not lock config file .git/config: Read-only file system",
+                "/ws/.git/config",
+            ),
+            (
+                "adding\nerror: could not write config file /ws/.git/config: Device or resource busy\n",
+                "/ws/.git/config",
+            ),
+            ("sh: 1: cannot create .git/hooks/pre-commit: Read-only file system", "/ws/.git/hooks"),
+            ("EROFS: read-only file system, open '/ws/.git/hooks/pre-push'", "/ws/.git/hooks"),
+            ("cannot create ./.envrc: Read-only file system", "/ws/.envrc"),
+            ("error: sub/.git/config: Device or resource busy", "/ws/sub/.git/config"),
+            ("error: could not lock config file .git/config: File exists", ""),
+            ("touch: /etc/x: Read-only file system", ""),
+            ("touch: other.git/config: Read-only file system", ""),
+            ("touch: .git/config.bak: Read-only file system", ""),
+            (".git/config\nx: Read-only file system", ""),
+            ("", ""),
+        ] {
+            let paths: Vec<_> = read_only.iter().map(Path::new).collect();
+            let found = refused_path(output, &paths).unwrap_or(Path::new(""));
+            assert_eq!(found, Path::new(expected), "{output}");
+        }
+    }
+}

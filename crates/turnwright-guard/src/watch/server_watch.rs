@@ -1,0 +1,417 @@
+//! Watches the protected places for as long as confined MCP servers run, also between their calls. Only
+//! changes at a time when a server ran are taken away or reported: at all other times it was the
+//! user, or another program.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::command_site::CommandSite;
+use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
+use crate::watch::{
+    BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME, changed,
+    pause_after,
+};
+use tokio::task::spawn_blocking;
+use turnwright_workspace::checkpoint::LiveFolders;
+use turnwright_workspace::exec::{ActivitySample, ProgramActivity, RunningJobs};
+
+/// At most this many times are remembered. With more, the oldest are taken for one.
+const MAX_TIMES: usize = 10_000;
+/// At most this many paths are remembered of each kind.
+const MAX_PATHS: usize = 1_000;
+
+/// The known changes in a session that are not its servers'.
+#[derive(Debug, Default)]
+pub(crate) struct WatchedServers {
+    // Held only to look something up.
+    changes: Mutex<KnownChanges>,
+    unconfined_command: AtomicBool,
+    stop: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct KnownChanges {
+    /// Paths that others were allowed to change, and the time in which they do.
+    allowed: Vec<(PathBuf, ActiveTime)>,
+    /// Changes that were told, with their times.
+    told: HashSet<(PathBuf, SystemTime)>,
+    /// The report about other changes, until it is told.
+    report: Option<String>,
+}
+
+impl WatchedServers {
+    /// Notes that others may change these paths from now on.
+    pub(crate) fn allow(&self, paths: impl IntoIterator<Item = PathBuf>, limit: Duration) {
+        let now = SystemTime::now();
+        let time = ActiveTime { from: now - CLOCK_LAG, until: now + limit };
+        let allowed = &mut self.changes.lock().allowed;
+        allowed.retain(|(_, time)| time.until > now);
+        allowed.extend(paths.into_iter().map(|path| (path, time)));
+        let more = allowed.len().saturating_sub(MAX_PATHS);
+        allowed.drain(..more);
+    }
+
+    /// Notes that the call that was allowed to change these paths has ended.
+    pub(crate) fn end_allowed(&self, paths: &[PathBuf]) {
+        let now = SystemTime::now() + CLOCK_LAG;
+        for (path, time) in &mut self.changes.lock().allowed {
+            if paths.contains(path) {
+                time.until = time.until.min(now);
+            }
+        }
+    }
+
+    /// The paths that others may change now.
+    pub(crate) fn allowed_now(&self) -> Vec<PathBuf> {
+        let now = SystemTime::now();
+        let changes = self.changes.lock();
+        let allowed = changes.allowed.iter().filter(|(_, time)| time.has(now));
+        allowed.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Notes that a command without a sandbox runs: changes meanwhile may be its work.
+    pub(crate) fn note_unconfined_command(&self) {
+        self.unconfined_command.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the present changes of these paths were told.
+    pub(crate) fn note_told(&self, paths: &[PathBuf]) {
+        let now: Vec<_> =
+            paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))).collect();
+        let told = &mut self.changes.lock().told;
+        if told.len() < MAX_PATHS {
+            told.extend(now);
+        }
+    }
+
+    pub(crate) fn take_report(&self) -> Option<String> {
+        self.changes.lock().report.take()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(crate) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    fn is_known(&self, path: &Path, time: SystemTime) -> bool {
+        let changes = self.changes.lock();
+        let mut allowed = changes.allowed.iter();
+        allowed.any(|(place, active)| path.starts_with(place) && active.has(time))
+            || changes.told.contains(&(path.to_owned(), time))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ActiveTime {
+    from: SystemTime,
+    until: SystemTime,
+}
+
+impl ActiveTime {
+    fn has(&self, moment: SystemTime) -> bool {
+        (self.from..=self.until).contains(&moment)
+    }
+}
+
+/// The times at which the servers have run since the watch began.
+#[derive(Debug)]
+struct ActiveTimes {
+    begin: SystemTime,
+    times: Vec<ActiveTime>,
+}
+
+impl ActiveTimes {
+    fn add(&mut self, from: SystemTime, until: SystemTime) {
+        let from = from - CLOCK_LAG;
+        let until = until + CLOCK_LAG;
+        match self.times.last_mut() {
+            Some(last) if last.until >= from => last.until = until,
+            _ => self.times.push(ActiveTime { from, until }),
+        }
+        if self.times.len() > MAX_TIMES {
+            let first = self.times.remove(0);
+            self.times[0].from = first.from;
+        }
+    }
+
+    fn has(&self, moment: SystemTime) -> bool {
+        let next = self.times.partition_point(|time| time.until < moment);
+        self.times.get(next).is_some_and(|time| time.has(moment))
+    }
+
+    /// Returns true if the entry at a path may have come there while a server ran: it changed then, or it is older
+    /// than the watch, and a folder above it was moved then.
+    fn cover(&self, path: &Path) -> bool {
+        match changed_at(path) {
+            Some(time) if time + CLOCK_LAG < self.begin => {
+                path.ancestors().any(|folder| self.has_change_of(folder))
+            }
+            Some(time) => self.has(time),
+            // It is gone.
+            None => path.parent().is_some_and(|folder| self.has_change_of(folder)),
+        }
+    }
+
+    fn has_change_of(&self, path: &Path) -> bool {
+        changed_at(path).is_some_and(|time| self.has(time))
+    }
+}
+
+/// Watches the protected places of a session.
+#[derive(Debug)]
+pub struct ServerWatch {
+    site: CommandSite,
+    /// The commands of the conversation.
+    commands: RunningJobs,
+    servers: Vec<ProgramActivity>,
+    seen: Vec<ActivitySample>,
+    seen_at: SystemTime,
+    snapshot: Arc<ProtectedSnapshot>,
+    repositories: BTreeSet<PathBuf>,
+    active: ActiveTimes,
+    /// A server has run since the last look at the protected paths, and at the repositories.
+    is_due: bool,
+    is_search_due: bool,
+    search_at: Instant,
+}
+
+impl ServerWatch {
+    /// Looks at the places as they are before a server starts. Blocks: not for the runtime's thread.
+    pub fn begin(site: CommandSite, commands: RunningJobs) -> ServerWatch {
+        let begin = SystemTime::now();
+        site.watch_files();
+        let (repositories, _) = site.tracker.find_new_repositories(&BTreeSet::new());
+        let repositories: BTreeSet<_> = repositories.into_iter().collect();
+        let known = Arc::new(repositories.clone());
+        let snapshot = site.guard.take_snapshot(&site, known);
+        ServerWatch {
+            site,
+            commands,
+            servers: Vec::new(),
+            seen: Vec::new(),
+            seen_at: begin,
+            snapshot,
+            repositories,
+            active: ActiveTimes { begin, times: Vec::new() },
+            is_due: false,
+            is_search_due: false,
+            search_at: Instant::now(),
+        }
+    }
+
+    /// Sets the servers that are watched.
+    #[must_use]
+    pub fn of(mut self, servers: Vec<ProgramActivity>) -> ServerWatch {
+        self.seen = vec![ActivitySample::default(); servers.len()];
+        self.servers = servers;
+        self
+    }
+
+    /// Checks when something has changed in the session's folders, every two seconds, and when the servers have ended.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let checkpoint = self.site.tracker.clone();
+        let following = spawn_blocking(move || checkpoint.live_folders());
+        let mut live = following.await.ok().flatten();
+        // The system may tell a moment later than the change that a server has run.
+        let mut looks_again = false;
+        loop {
+            let period = if looks_again { Duration::ZERO } else { BACKGROUND_CHECK_PERIOD };
+            let (is_last, is_change) = tokio::select! {
+                () = stop.cancelled() => (true, false),
+                () = changed(&mut live) => (false, true),
+                () = tokio::time::sleep(period) => (false, false),
+            };
+            let start = Instant::now();
+            let mut followed = live.take();
+            let checking = spawn_blocking(move || {
+                let has_run = self.check(followed.as_mut(), is_last);
+                (self, followed, has_run)
+            });
+            match checking.await {
+                Ok((watch, followed, has_run)) if !is_last => {
+                    self = watch;
+                    live = followed;
+                    looks_again = is_change && !has_run;
+                }
+                Ok(_) => return,
+                Err(error) => {
+                    return tracing::error!(%error, "the check of protected files has failed");
+                }
+            }
+            let pause = pause_after(start.elapsed()).max(CLOCK_LAG);
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+        }
+    }
+
+    /// Looks at the protected places if a server has run. Returns true if one has.
+    fn check(&mut self, live: Option<&mut LiveFolders>, is_last: bool) -> bool {
+        let since = std::mem::replace(&mut self.seen_at, SystemTime::now());
+        let seen: Option<Vec<_>> = self.servers.iter().map(ProgramActivity::sample).collect();
+        // Where the system does not tell, changes between calls cannot be distinguished from the user's.
+        let Some(seen) = seen else { return false };
+        let mut both = seen.iter().zip(&self.seen);
+        let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
+        self.seen = seen;
+        let watched = &self.site.guard.servers;
+        let jobs = self.commands.ids();
+        let is_unconfined = jobs.iter().any(|job| self.site.guard.is_unconfined(job));
+        let unconfined = watched.unconfined_command.swap(is_unconfined, Ordering::Relaxed);
+        if has_run && !unconfined {
+            self.active.add(since, SystemTime::now());
+            self.is_due = true;
+            self.is_search_due = true;
+        }
+        // The traces of a command are checked while it runs and at its end, and told with its result.
+        if self.site.guard.is_checking_command() {
+            return has_run;
+        }
+        let is_call = self.site.guard.is_checking_call();
+        if self.is_due {
+            self.take_new_paths();
+            // Other changes during a call are told with its result.
+            if !is_call {
+                self.tell(self.check_paths(&[], false), false);
+            }
+            self.is_due = is_call;
+        }
+        let start = Instant::now();
+        if has_run && let Some(live) = live {
+            self.take_new_repositories(live.find_new(&self.repositories));
+        }
+        if self.is_search_due && !is_call && (is_last || self.search_at <= start) {
+            self.is_search_due = false;
+            let quarantine = self.site.quarantine_folder();
+            self.site.guard.search_ignored(&self.site.tracker, quarantine);
+            let (new, _) = self.site.tracker.find_new_repositories(&self.repositories);
+            self.take_new_repositories(new);
+            self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
+        }
+        has_run
+    }
+
+    /// Takes away new entries.
+    fn take_new_paths(&self) {
+        let files: Vec<_> = self.snapshot.files().collect();
+        if self.check_paths(&files, false).is_some() {
+            std::thread::sleep(SETTLING_TIME);
+            self.tell(self.check_paths(&files, true), true);
+        }
+    }
+
+    fn check_paths(&self, known: &[PathBuf], restores: bool) -> Option<ProtectedChanges> {
+        let quarantine = self.site.quarantine_folder();
+        self.snapshot.check_if(known, &quarantine, restores, &|path| self.is_suspect(path))
+    }
+
+    fn take_new_repositories(&self, new: Vec<PathBuf>) {
+        let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&self.snapshot)));
+        let quarantine = self.site.quarantine_folder();
+        let look =
+            |restores| new.check_if(&[], &quarantine, restores, &|path| self.is_suspect(path));
+        if look(false).is_some() {
+            std::thread::sleep(SETTLING_TIME);
+            self.tell(look(true), true);
+        }
+    }
+
+    fn is_suspect(&self, path: &Path) -> bool {
+        let time = changed_at(path).unwrap_or(self.active.begin);
+        let guard = &self.site.guard;
+        let is_others = guard.servers.is_known(path, time)
+            || guard.others.are_allowed(path, changed_near(path));
+        self.active.cover(path) && !is_others && !guard.is_allowed(path)
+    }
+
+    fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {
+        let Some(changes) = changes else { return };
+        tracing::warn!(?changes, "protected paths were changed while a server ran");
+        let watched = &self.site.guard.servers;
+        watched.note_told(&changes.paths);
+        let who = "an MCP server, or another program while it ran,";
+        let text = changes.message_about(who, CALL_HINT, restores);
+        let mut known = watched.changes.lock();
+        let report = known.report.get_or_insert_default();
+        if !report.contains(&text) {
+            report.push_str(if report.is_empty() { "" } else { "\n" });
+            report.push_str(&text);
+        }
+    }
+}
+
+/// The time at which the entry at a path was changed, renamed or made. Programs cannot set this time.
+#[cfg(unix)]
+pub(crate) fn changed_at(path: &Path) -> Option<SystemTime> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(path).ok()?;
+    let seconds = u64::try_from(found.ctime()).ok()?;
+    let nanos = u32::try_from(found.ctime_nsec()).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn changed_at(path: &Path) -> Option<SystemTime> {
+    std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
+}
+
+/// The same; for an entry that is gone, the time at which its folder has changed.
+pub(crate) fn changed_near(path: &Path) -> SystemTime {
+    path.ancestors().find_map(changed_at).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_a_command_was_allowed_is_over_when_it_ends() {
+        let watched = WatchedServers::default();
+        let path = PathBuf::from("/ws/.envrc");
+        watched.allow([path.clone()], Duration::from_secs(1_800));
+        let during = SystemTime::now();
+        assert!(watched.is_known(&path, during));
+        watched.end_allowed(std::slice::from_ref(&path));
+        assert!(watched.is_known(&path, during));
+        assert!(!watched.is_known(&path, during + Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn only_what_came_while_a_server_ran_is_its_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+            fs::write(folder.path().join(name), "").unwrap();
+            changed_at(&folder.path().join(name)).unwrap()
+        };
+        let pause = || std::thread::sleep(CLOCK_LAG * 4);
+        make("old/tasks.json");
+        pause();
+        let mut active = ActiveTimes { begin: SystemTime::now(), times: Vec::new() };
+        pause();
+        make("of-the-user");
+        pause();
+        let from = SystemTime::now();
+        make("of-the-server");
+        fs::rename(folder.path().join("old"), folder.path().join(".vscode")).unwrap();
+        active.add(from, SystemTime::now());
+        pause();
+        make("later");
+        let mut found = Vec::new();
+        for name in ["of-the-user", "of-the-server", ".vscode/tasks.json", "later"] {
+            found.extend(active.cover(&folder.path().join(name)).then_some(name));
+        }
+        assert_eq!(found, ["of-the-server", ".vscode/tasks.json"]);
+    }
+}

@@ -1,0 +1,148 @@
+//! Tells the user when the agent was killed while a command ran: in that case the protected files were not compared, and
+//! things that the command had set up for other programs were not removed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::confinement::ConfinementSettings;
+use crate::protected_snapshot::ProtectedSnapshot;
+use crate::watch::CLOCK_LAG;
+use crate::watch::server_watch::changed_at;
+use turnwright_policy::permission::ProtectedPaths;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::file_lock::is_locked;
+use turnwright_types::private_file;
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
+use turnwright_workspace::files::Roots;
+
+/// At most this many files are named.
+const MAX_NAMED: usize = 10;
+
+/// The folder with the marks of a project's commands.
+pub(crate) fn running_commands(confinement: &ConfinementSettings) -> PathBuf {
+    confinement.private_caches.join("running")
+}
+
+/// A file that is there and locked for as long as a command runs.
+#[derive(Debug)]
+pub(crate) struct RunningMark {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunningMark {
+    /// Makes a mark for a command that is about to begin. Blocks.
+    pub(crate) fn new(folder: &Path) -> io::Result<RunningMark> {
+        private_file::create_folder(folder)?;
+        let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
+        // Locked before it gets its name: another agent takes an unlocked mark for abandoned.
+        let file = tempfile::NamedTempFile::new_in(folder.parent().unwrap_or(folder))?;
+        file.as_file().lock()?;
+        let lock = file.persist(&path).map_err(|failed| failed.error)?;
+        Ok(RunningMark { path, _lock: lock })
+    }
+
+    /// The other commands of this project.
+    pub(crate) fn others(&self) -> OtherCommands {
+        OtherCommands { own: self.path.clone() }
+    }
+}
+
+/// The commands that run in a project besides one.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherCommands {
+    own: PathBuf,
+}
+
+impl OtherCommands {
+    /// Returns true if one runs, in this agent or another. Blocks.
+    pub(crate) fn are_running(&self) -> bool {
+        let entries = self.own.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let mut others = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| *path != self.own);
+        others.any(|path| is_locked(&path))
+    }
+}
+
+impl Drop for RunningMark {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(%error, "the mark of a command cannot be removed");
+        }
+    }
+}
+
+/// Returns a report about commands that were running when the agent ended, once. Blocks; looks through the
+/// session's folders only if there were such commands.
+pub fn report_unfinished(confinement: &ConfinementSettings, roots: &Roots) -> Option<String> {
+    let since = take_first_abandoned(&running_commands(confinement))?;
+    let checkpoint = ChangeTracker::default();
+    let obeyed = ObeyedFiles {
+        is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
+        may_hold: ProtectedPaths::may_hold_obeyed,
+    };
+    checkpoint.watch(roots, obeyed, GitSettings::default(), Vec::new());
+    let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
+    let repositories = Arc::new(repositories.into_iter().collect());
+    let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);
+    let changed: Vec<_> = snapshot
+        .files()
+        .filter(|path| changed_at(path).is_some_and(|at| at + CLOCK_LAG >= since))
+        .collect();
+    if changed.is_empty() {
+        return None;
+    }
+    let names = changed
+        .iter()
+        .take(MAX_NAMED)
+        .map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
+    let names: Vec<_> = names.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
+    let left_out = changed.len() - names.len();
+    let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
+    Some(format!(
+        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}{more}. \
+         Look at them before you open the project in an editor or use git there.",
+        names.join(", ")
+    ))
+}
+
+/// Removes the marks of commands whose agent has ended. Returns the time at which the first of them began.
+fn take_first_abandoned(folder: &Path) -> Option<SystemTime> {
+    let mut first: Option<SystemTime> = None;
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let Ok(file) = File::open(entry.path()) else { continue };
+        if file.try_lock().is_err() {
+            continue;
+        }
+        let Ok(began) = file.metadata().and_then(|found| found.modified()) else { continue };
+        first = Some(first.map_or(began, |other| other.min(began)));
+        fs::remove_file(entry.path()).ok();
+    }
+    first
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_mark_that_nobody_holds_is_of_an_unfinished_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let running = RunningMark::new(folder.path()).unwrap();
+        assert_eq!(take_first_abandoned(folder.path()), None);
+        fs::write(folder.path().join("abandoned"), "").unwrap();
+        assert!(take_first_abandoned(folder.path()).is_some());
+        assert_eq!(take_first_abandoned(folder.path()), None);
+        drop(running);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,226 @@
+//! The answers of tools: the part that the user sees, on the card and in the raw output, and their form as JSON, in
+//! which they can be kept and given again.
+
+use serde_json::{Value, json};
+
+use super::ToolOutcome;
+use turnwright_types::effect::{CallContent, CallView, FileFate, Location, ToolKind, fenced};
+use turnwright_types::ids::TerminalId;
+use turnwright_types::message::Media;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
+
+/// The kinds, by their names in JSON.
+const KINDS: [(&str, ToolKind); 10] = [
+    ("read", ToolKind::Read),
+    ("edit", ToolKind::Edit),
+    ("delete", ToolKind::Delete),
+    ("move", ToolKind::Move),
+    ("search", ToolKind::Search),
+    ("fetch", ToolKind::Fetch),
+    ("execute", ToolKind::Execute),
+    ("think", ToolKind::Think),
+    ("switch_mode", ToolKind::SwitchMode),
+    ("other", ToolKind::Other),
+];
+
+pub(crate) fn outcome_json(outcome: &ToolOutcome) -> Value {
+    json!({
+        "ok": outcome.ok,
+        "text": outcome.text,
+        "view": outcome.view.as_ref().map(view_json),
+        "content": contents_json(&outcome.content),
+        "raw": outcome.raw,
+        "images": outcome.images.iter().map(media_json).collect::<Value>(),
+    })
+}
+
+pub(crate) fn read_outcome(value: &Value) -> ToolOutcome {
+    ToolOutcome {
+        ok: value["ok"] == true,
+        text: text(&value["text"]),
+        view: Some(&value["view"]).filter(|view| view.is_object()).map(read_view),
+        content: read_contents(&value["content"]),
+        raw: value["raw"].clone(),
+        images: items(&value["images"]).map(read_media).collect(),
+    }
+}
+
+pub(crate) fn preview_json(preview: &Result<Vec<CallContent>, ToolRefusal>) -> Value {
+    match preview {
+        Ok(content) => json!({ "content": contents_json(content) }),
+        Err(ToolRefusal { for_model, for_user }) => {
+            json!({ "refusal": { "for_model": for_model, "for_user": for_user } })
+        }
+    }
+}
+
+pub(crate) fn read_preview(value: &Value) -> Result<Vec<CallContent>, ToolRefusal> {
+    match value.get("refusal") {
+        Some(refusal) => {
+            Err(ToolRefusal::new(text(&refusal["for_model"]), text(&refusal["for_user"])))
+        }
+        None => Ok(read_contents(&value["content"])),
+    }
+}
+
+fn contents_json(contents: &[CallContent]) -> Value {
+    contents.iter().map(content_json).collect()
+}
+
+fn content_json(content: &CallContent) -> Value {
+    match content {
+        CallContent::Text(text) => json!({ "text": text }),
+        CallContent::Diff { path, old, new, fate } => {
+            let mut diff = json!({ "path": path, "old": old, "new": new });
+            match fate {
+                FileFate::Kept => {}
+                FileFate::Deleted => diff["deleted"] = true.into(),
+                FileFate::MovedFrom(before) => diff["moved_from"] = json!(before),
+            }
+            diff
+        }
+        CallContent::Image(media) => media_json(media),
+        CallContent::Terminal(id) => json!({ "terminal": id.as_str() }),
+    }
+}
+
+fn read_contents(value: &Value) -> Vec<CallContent> {
+    items(value).map(read_content).collect()
+}
+
+fn read_content(value: &Value) -> CallContent {
+    if value["text"].is_string() {
+        CallContent::Text(text(&value["text"]))
+    } else if value["mime"].is_string() {
+        CallContent::Image(read_media(value))
+    } else if let Some(id) = value["terminal"].as_str() {
+        CallContent::Terminal(TerminalId::from(id))
+    } else {
+        let old = value["old"].as_str().map(str::to_owned);
+        let fate = match (&value["deleted"], value["moved_from"].as_str()) {
+            (Value::Bool(true), _) => FileFate::Deleted,
+            (_, Some(before)) => FileFate::MovedFrom(before.into()),
+            (_, None) => FileFate::Kept,
+        };
+        let path = text(&value["path"]).into();
+        CallContent::Diff { path, old, new: text(&value["new"]), fate }
+    }
+}
+
+pub(crate) fn view_json(view: &CallView) -> Value {
+    let kind = KINDS.iter().find(|(_, kind)| *kind == view.kind).map(|(name, _)| *name);
+    let locations: Value = view
+        .locations
+        .iter()
+        .map(|location| json!({ "path": location.path, "line": location.line }))
+        .collect();
+    json!({ "title": view.title, "kind": kind, "locations": locations })
+}
+
+pub(crate) fn read_view(value: &Value) -> CallView {
+    let known = KINDS.iter().find(|(name, _)| value["kind"] == *name);
+    let kind = known.map_or(ToolKind::Other, |(_, kind)| *kind);
+    let locations = items(&value["locations"]).map(|location| Location {
+        path: text(&location["path"]).into(),
+        line: location["line"].as_u64().and_then(|line| line.try_into().ok()),
+    });
+    CallView { title: text(&value["title"]), kind, locations: locations.collect() }
+}
+
+fn media_json(media: &Media) -> Value {
+    json!({ "mime": media.mime, "data": media.data })
+}
+
+fn read_media(value: &Value) -> Media {
+    Media { mime: text(&value["mime"]), data: text(&value["data"]) }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The most bytes of a result that a card shows.
+const MAX_BYTES: usize = 16 * 1024;
+/// The fields of a raw output that hold the result.
+const RESULT_FIELDS: [&str; 7] =
+    ["answer", "content", "error", "message", "mode", "output", "result"];
+
+/// The beginning of a result, cut at the end of a line.
+pub(super) fn beginning(text: &str) -> String {
+    if text.len() <= MAX_BYTES {
+        return text.to_owned();
+    }
+    let start = text::prefix(text, MAX_BYTES);
+    let lines = text::whole_lines(start);
+    let (shown, line_end) = if lines.is_empty() { (start, "\n") } else { (lines, "") };
+    format!("{shown}{line_end}[… {} more bytes]\n", text.len() - shown.len())
+}
+
+/// The beginning of a result as the content of a card.
+pub(super) fn card_content(text: &str) -> Vec<CallContent> {
+    vec![CallContent::Text(fenced(&beginning(text)))]
+}
+
+/// The raw output of a call. Clients that show nothing else need the result in it, too.
+pub(crate) fn raw_output(outcome: &ToolOutcome) -> Value {
+    let mut raw = outcome.raw.clone();
+    if let Value::Object(fields) = &mut raw
+        && !RESULT_FIELDS.iter().any(|field| fields.contains_key(*field))
+    {
+        fields.insert("result".to_owned(), beginning(&outcome.text).into());
+    }
+    raw
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
+        let diff = |fate| {
+            let path = "/w/a".into();
+            let new = "n".to_owned();
+            CallContent::Diff { path, old: None, new, fate }
+        };
+        let outcome = ToolOutcome {
+            ok: true,
+            text: "done".to_owned(),
+            view: Some(CallView {
+                title: "Edit a".to_owned(),
+                kind: ToolKind::Edit,
+                locations: vec![Location { path: "/w/a".into(), line: Some(3) }],
+            }),
+            content: vec![
+                CallContent::Text("t".to_owned()),
+                diff(FileFate::Kept),
+                diff(FileFate::Deleted),
+                diff(FileFate::MovedFrom("/w/b".into())),
+                CallContent::Image(media.clone()),
+                CallContent::Terminal(TerminalId::from("t1")),
+            ],
+            raw: json!({ "exitCode": 0 }),
+            images: vec![media],
+        };
+        assert_eq!(read_outcome(&outcome_json(&outcome)), outcome);
+        let refusal = Err(ToolRefusal::new("model", "user"));
+        assert_eq!(read_preview(&preview_json(&refusal)), refusal);
+        let preview = Ok(outcome.content);
+        assert_eq!(read_preview(&preview_json(&preview)), preview);
+    }
+
+    #[test]
+    fn a_long_result_is_cut_at_the_end_of_a_line_and_says_so() {
+        assert_eq!(beginning("a\nb"), "a\nb");
+        let long = beginning(&"0123456789abcde\n".repeat(2_000));
+        assert!(long.ends_with("0123456789abcde\n[… 15616 more bytes]\n"), "{long}");
+        let line = beginning(&"é".repeat(10_000));
+        assert!(line.ends_with("é\n[… 3616 more bytes]\n") && line.len() < MAX_BYTES + 30);
+    }
+}

@@ -14,7 +14,7 @@ use crate::tools::shown_argument::{COMMAND, ShownArgument};
 use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
-use turnwright_policy::permission::{DeniedPaths, Pass};
+use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
 use turnwright_policy::shell::{self, Script};
 use turnwright_sandbox::SessionNetwork;
 use turnwright_types::byte_size::format_bytes;
@@ -161,20 +161,18 @@ impl Tool for Exec {
     fn plan(&self, args: &mut ExecArgs, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         let roots = site.roots();
+        let rules = env.shared.rules.get();
+        rules.look_at_sandbox();
         args.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let workdir = site.resolve(PathBuf::from(args.workdir()));
         args.parse(&workdir, roots);
         let named = args.named_paths();
         let targets: Vec<_> =
             named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
-        let refusal = args.escalate.refusal_of_paths(
-            &targets,
-            &env.shared.confinement,
-            roots,
-            &env.shared.rules.get(),
-        );
+        let refusal =
+            args.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
         args.escalate.refusal = args.escalate.refusal.take().or(refusal);
-        let command = inspect(args, &workdir, env);
+        let command = inspect(args, &workdir, &rules, env);
         let effects =
             command::effects(command, &workdir, &args.escalate, named.into_iter().zip(targets));
         CallPlan { view: view(args, &workdir, roots), effects }
@@ -290,13 +288,16 @@ impl Tool for Exec {
 }
 
 /// The command with the facts about it that only the disk tells. Blocks.
-fn inspect(args: &mut ExecArgs, workdir: &ResolvedPath, env: &ToolEnv) -> ShellCommand {
+fn inspect(
+    args: &mut ExecArgs,
+    workdir: &ResolvedPath,
+    rules: &PolicyRules,
+    env: &ToolEnv,
+) -> ShellCommand {
     let script = Arc::clone(args.script());
     let roots = env.files.roots();
-    let rules = env.shared.rules.get();
-    rules.look_at_sandbox();
-    let denied = DeniedPaths::restricted(&rules);
-    let restricted = RestrictedFiles::of_command(&script, &workdir.path, roots, &rules);
+    let denied = DeniedPaths::restricted(rules);
+    let restricted = RestrictedFiles::of_command(&script, &workdir.path, roots, rules);
     let (changes, reads) = restricted.split();
     args.has_too_many_files = restricted.is_incomplete;
     let mut command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(&script));

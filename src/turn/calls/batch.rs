@@ -50,7 +50,7 @@ impl Turn {
         let mut cancelled = Vec::new();
         let mut touched = Vec::new();
         while let Some((index, end)) = running.next().await {
-            let has_run = end.last.is_some();
+            let has_run = end.has_run();
             if has_run {
                 let of_call = new_paths.extract_if(.., |(at, _)| *at == index);
                 touched.extend(of_call.flat_map(|(_, paths)| paths));

@@ -99,6 +99,10 @@ impl From<ToolRefusal> for CallEnd {
 }
 
 impl CallEnd {
+    pub(super) fn has_run(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// A call that was denied, impossible or cancelled. Its card keeps the change that was planned.
     fn not_run(why: ToolRefusal, planned: Vec<CallContent>) -> CallEnd {
         let mut outcome = ToolOutcome::refused(why);

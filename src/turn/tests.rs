@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,10 +16,9 @@ use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::tools::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_workspace::files::Roots;
+use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
 
 /// A tool that panics in the step that its argument names.
 #[derive(Debug)]
@@ -48,19 +46,10 @@ impl Tool for PanickingTool {
     type Args = PanicArgs;
     type Preview = ();
 
-    fn paths(&self, args: &mut PanicArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        args.panic_at("locate");
-        Vec::new()
-    }
-
-    fn view(&self, args: &PanicArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        args.panic_at("view");
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, args: &PanicArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        args.panic_at("effects");
-        vec![Effect::SessionState]
+    fn plan(&self, args: &mut PanicArgs, _: &mut CallSite<'_>) -> CallPlan {
+        args.panic_at("plan");
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn preview(
@@ -99,7 +88,7 @@ fn shape(history: &History) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
-    for step in ["locate", "view", "effects", "look", "run"] {
+    for step in ["plan", "look", "run"] {
         let calls = vec![("broken", json!({ "step": step })), ("list_dir", json!({}))];
         let fixture =
             turn_fixture(vec![ScriptedReply::Calls(calls)], false, Some(Arc::new(PanickingTool)));
@@ -226,20 +215,13 @@ impl Tool for HangingTool {
     type Args = NoArgs;
     type Preview = ();
 
-    fn paths(&self, _: &mut NoArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn plan(&self, _: &mut NoArgs, _: &mut CallSite<'_>) -> CallPlan {
         self.hangs.notify_one();
         while !self.alive.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        Vec::new()
-    }
-
-    fn view(&self, _: &NoArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &NoArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
@@ -288,7 +270,7 @@ impl<S: tracing::Subscriber> Layer<S> for StageCounter {
 }
 
 #[tokio::test]
-async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() {
+async fn an_asked_command_is_parsed_once_planned_twice_and_judged_twice() {
     // The subscriber of a single thread can miss events while other tests run.
     let subscriber = tracing_subscriber::registry().with(StageCounter);
     tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -300,7 +282,7 @@ async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() 
     assert_eq!(shape(&done.history), ["assistant", "ok", "assistant"]);
     let stages = STAGES.take();
     let count = |stage: &str| stages.get(&format!("turnwright::{stage}")).copied().unwrap_or(0);
-    assert_eq!((count("parse"), count("locate"), count("judge")), (1, 2, 3), "{stages:?}");
+    assert_eq!((count("parse"), count("plan"), count("judge")), (1, 2, 2), "{stages:?}");
 }
 
 #[tokio::test]

@@ -233,44 +233,6 @@ fn an_undo_on_a_full_disk_is_repeated_when_there_is_room_again() {
     assert!(agent.turn_text("/redo").contains("Restored (8)"));
 }
 
-/// More files than are looked at around a command.
-#[cfg(unix)]
-#[test]
-#[ignore = "it makes 200 000 files, which takes minutes on a busy machine"]
-fn undo_says_each_time_that_it_does_not_cover_commands_in_a_huge_project() {
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "1\n")
-        .permission("allow_once")
-        .model(json!([
-            write("a.txt", "2\n"),
-            says("One."),
-            run("echo x > b.txt"),
-            says("Two."),
-            run("echo y > b.txt"),
-            says("Three."),
-        ]))
-        .start();
-    for folder in 0..201 {
-        let folder = agent.path(&format!("many/{folder}"));
-        fs::create_dir_all(&folder).unwrap();
-        for file in 0..1_000 {
-            fs::File::create(folder.join(file.to_string())).unwrap();
-        }
-    }
-    for prompt in ["first", "second", "third"] {
-        assert_eq!(agent.turn(prompt), "end_turn");
-    }
-    let named = "* turn 3 (third) – too many files, or the disk is too slow\n\
-                 * turn 2 (second) – too many files, or the disk is too slow\n";
-    let diff = agent.turn_text("/diff");
-    assert!(diff.contains("+2\n") && diff.contains(named), "{diff}");
-    let output = agent.turn_text("/undo");
-    assert!(output.contains("Undone: turn 1 (first)") && output.contains(named), "{output}");
-    assert_eq!(agent.read("a.txt"), "1\n");
-    let output = agent.turn_text("/undo");
-    assert!(output.contains("Nothing to undo") && output.contains(named), "{output}");
-}
-
 #[cfg(unix)]
 #[test]
 fn a_file_that_a_killed_process_has_left_is_never_seen_and_soon_gone() {

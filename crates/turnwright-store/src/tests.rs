@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::cleanup::run_cleanup;
 use super::job_list::MAX_JOBS;
@@ -498,32 +498,6 @@ async fn the_write_ahead_log_is_emptied_while_nothing_is_written() {
     note(&log, "2");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "12");
-}
-
-/// Prints how long opening takes: `cargo test --lib what_opening_costs -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints a measurement"]
-fn what_opening_costs() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(DATABASE_FILE);
-    drop(schema::open_writer(Some(&path)).unwrap());
-    let _open = schema::open_writer(Some(&path)).unwrap();
-    let time = |what: &str, work: &dyn Fn()| {
-        let mut all: Vec<Duration> = (0..100)
-            .map(|_| {
-                let begun = Instant::now();
-                work();
-                begun.elapsed()
-            })
-            .collect();
-        all.sort();
-        eprintln!("{what}: median {:?}, longest {:?}", all[50], all[99]);
-    };
-    time("writer", &|| drop(schema::open_writer(Some(&path)).unwrap()));
-    time("reader", &|| {
-        let connection = schema::open_reader(&path, Journal::WriteAhead).unwrap();
-        assert_eq!(count(&connection, "sessions"), 0);
-    });
 }
 
 /// The shared memory of a write-ahead log cannot be opened where a folder has its name.

@@ -262,27 +262,6 @@ async fn a_change_of_the_users_between_two_turns_is_not_lost_by_undoing_both() {
 }
 
 #[tokio::test]
-async fn turns_are_undone_one_after_the_other_or_together() {
-    let fixture = UndoFixture::new(&[("a", "0")]).await;
-    for text in ["1", "2", "3"] {
-        fixture.turn(&[("a", FileOp::Write(text))]).await;
-    }
-    for expected in ["2", "1"] {
-        fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
-        assert_eq!(fixture.read("a"), expected);
-    }
-    for expected in ["2", "3"] {
-        fixture.carry_out(UndoRequest::Redo).await.unwrap();
-        assert_eq!(fixture.read("a"), expected);
-    }
-    assert!(fixture.carry_out(UndoRequest::Redo).await.is_none());
-    let report = fixture.carry_out(UndoRequest::Undo(9)).await.unwrap();
-    assert_eq!((report.turns.len(), fixture.read("a").as_str()), (3, "0"));
-    fixture.turn(&[("b", FileOp::Write("new work"))]).await;
-    assert!(fixture.carry_out(UndoRequest::Redo).await.is_none());
-}
-
-#[tokio::test]
 async fn content_that_was_not_stored_is_reported_and_nothing_is_changed() {
     let fixture = UndoFixture::new(&[("big", "1"), ("a", "1")]).await;
     let log = &fixture.undo.log;

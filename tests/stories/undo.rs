@@ -100,17 +100,6 @@ fn rewind_with_files_takes_back_what_was_undone_and_redone() {
 }
 
 #[test]
-fn undo_says_that_there_are_fewer_turns_than_asked_for() {
-    let mut agent = TestAgent::builder()
-        .permission("allow_once")
-        .model(json!([write("a.txt", "1\n"), says("One.")]))
-        .start();
-    assert_eq!(agent.turn("first"), "end_turn");
-    let output = agent.turn_text("/undo 99");
-    assert!(output.contains("No earlier turn has file changes to undo."), "{output}");
-}
-
-#[test]
 fn redo_after_undo_and_rewind_redoes_the_later_one_first() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "0\n")
@@ -168,21 +157,6 @@ fn undo_restores_files_shows_a_card_and_tells_the_model() {
     assert_eq!(agent.read("a.txt"), "new\n");
     assert!(agent.path("made/b.txt").exists() && !agent.path("gone.txt").exists());
     cards::check(&agent);
-}
-
-#[test]
-fn a_change_by_the_user_is_a_conflict_and_is_kept() {
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "1\n")
-        .file("b.txt", "1\n")
-        .permission("allow_once")
-        .model(json!([write("a.txt", "2\n"), write("b.txt", "2\n"), says("Done.")]))
-        .start();
-    assert_eq!(agent.turn("change both"), "end_turn");
-    fs::write(agent.path("a.txt"), "the user's\n").unwrap();
-    let output = agent.turn_text("/undo");
-    assert!(output.contains("* `a.txt` – it was changed since"), "{output}");
-    assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("the user's\n".into(), "1\n".into()));
 }
 
 #[test]

@@ -81,12 +81,3 @@ fn a_key_that_is_refused_within_the_answer_is_named_by_its_variable() {
     assert!(text.contains("while answering"), "{text}");
     assert!(text.contains("Check the key in OPENAI_API_KEY"), "{text}");
 }
-
-#[test]
-fn r_auth_5_a_refused_key_is_an_authentication_error() {
-    let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
-    let mut agent = TestAgent::builder().model(json!([denies, says("Hello.")])).start();
-    let id = agent.prompt("hi");
-    assert_eq!(code(&agent.answer_to(&id)), -32000);
-    assert_eq!(agent.turn("again"), "end_turn");
-}

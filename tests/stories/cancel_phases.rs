@@ -180,16 +180,19 @@ fn r_perm_7_the_answer_cancelled_ends_the_turn_before_session_cancel_arrives() {
 
 #[test]
 fn r_cancel_5_an_allow_after_the_end_of_the_turn_executes_nothing() {
-    let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
-    let id = agent.prompt("one");
-    let question = agent.wait_for_request("session/request_permission");
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    agent.choose(&question, "allow_once");
-    agent.choose(&question, "allow_always");
-    go_on(&mut agent);
-    agent.settle(Duration::from_millis(300));
-    assert!(!agent.path("ran").exists());
+    let write = calls("write_file", &json!({ "path": "ran", "content": "new\n" }));
+    for call in [runs("touch ran"), write] {
+        let mut agent = TestAgent::builder().model(json!([call, next_reply()])).start();
+        let id = agent.prompt("one");
+        let question = agent.wait_for_request("session/request_permission");
+        agent.cancel();
+        expect_cancelled(&mut agent, &id);
+        agent.choose(&question, "allow_once");
+        agent.choose(&question, "allow_always");
+        go_on(&mut agent);
+        agent.settle(Duration::from_millis(300));
+        assert!(!agent.path("ran").exists());
+    }
 }
 
 #[test]

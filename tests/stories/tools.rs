@@ -183,6 +183,7 @@ fn a_call_that_was_cut_at_the_output_limit_never_runs() {
             .start();
         let result = cards::turn(&mut agent);
         assert!(result.contains("cut off at the output limit"), "{result}");
+        assert!(result.contains("append"), "the result does not say how to continue: {result}");
         assert_eq!(cards::card(&agent, 0)["status"], "failed");
         assert!(!agent.path("a.txt").exists() && cards::questions(&agent) == 0);
     }

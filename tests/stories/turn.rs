@@ -280,15 +280,6 @@ fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
 }
 
 #[test]
-fn r_turn_12_a_busy_provider_is_asked_again_and_the_user_sees_why() {
-    let busy = json!([{ "status": 429, "headers": { "Retry-After": "0" }, "body": "busy" }]);
-    let mut agent = TestAgent::builder().model(json!([busy, says("Now.")])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(agent.text(), "Now.");
-    assert!(agent.thoughts().contains("429"), "{}", agent.thoughts());
-}
-
-#[test]
 fn r_turn_15_an_empty_prompt_is_refused_and_the_session_goes_on() {
     let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
     let params = json!({ "sessionId": agent.session, "prompt": [] });

@@ -81,7 +81,9 @@ fn a_turn_with_a_call_sends_the_reasoning_back() {
     assert_eq!(agent.turn("What does a.txt say?"), "end_turn");
     assert_eq!(agent.text(), "It says one.");
     assert_eq!(agent.thoughts(), "I should look.");
-    let body = server.body(1);
+    let (first, body) = (server.body(0), server.body(1));
+    assert!(server.requests()[0].starts_with("POST /v1/responses "), "{:?}", server.requests());
+    assert_eq!(first["store"], false, "{first}");
     let input = body["input"].as_array().unwrap();
     let kinds: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["message", "reasoning", "function_call", "function_call_output"]);

@@ -128,27 +128,6 @@ fn r_cancel_1_a_command_may_clean_up_after_sigterm() {
 }
 
 #[test]
-fn r_cancel_1_later_calls_of_the_reply_never_run() {
-    let time = long_time(5);
-    let two = json!([
-        { "call": { "name": "exec", "arguments": { "command": then(&touch("begun"), &run_on(&time)) } } },
-        { "call": { "name": "exec", "arguments": { "command": touch("ran") } } },
-        { "call": { "name": "read_file", "arguments": { "path": "begun" } } },
-    ]);
-    let mut agent =
-        TestAgent::builder().model(json!([two, next_reply()])).permission("allow_once").start();
-    let id = agent.prompt("one");
-    wait_for_start(&mut agent);
-    cancel_and_go_on(&mut agent, &id);
-    assert!(!agent.path("ran").exists());
-    assert_gone(&time);
-    let results = agent.model_transcript(1);
-    let results: Vec<_> = results.iter().filter(|it| it.starts_with("tool ")).collect();
-    assert_eq!(results.len(), 3, "{results:#?}");
-    assert!(results[1..].iter().all(|it| it.contains("ancelled")), "{results:#?}");
-}
-
-#[test]
 fn r_cancel_2_in_the_second_request_of_a_turn() {
     let run = runs("echo hello");
     let mut agent = TestAgent::builder()

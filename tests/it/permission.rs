@@ -2,7 +2,7 @@
 //! remembered for as long as the chosen option says.
 
 use serde_json::{Value, json};
-use turnwright_testing::cards::{self, call};
+use turnwright_testing::cards;
 use turnwright_testing::command_lines::touch;
 use turnwright_testing::questions::{ask, last_result};
 
@@ -67,21 +67,4 @@ fn r_perm_8_immediate_answers_are_not_lost() {
     cards::check(&agent);
     assert_eq!(agent.read("log").lines().count(), 20);
     assert_eq!(cards::questions(&agent), 20);
-}
-
-#[test]
-fn several_calls_ask_one_after_the_other() {
-    let reply = json!([
-        call("exec", &json!({ "command": touch("one") })),
-        call("exec", &json!({ "command": touch("two") })),
-    ]);
-    let mut agent = TestAgent::builder().start();
-    let (id, first) = ask(&mut agent, reply);
-    agent.choose(&first, "reject_once");
-    let second = agent.wait_for_request("session/request_permission");
-    assert_eq!(second["params"]["toolCall"]["title"], touch("two"));
-    agent.choose(&second, "allow_once");
-    assert_eq!(agent.stop_reason(&id), "end_turn");
-    cards::check(&agent);
-    assert!(!agent.path("one").exists() && agent.path("two").exists());
 }

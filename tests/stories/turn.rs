@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
+use crate::agent::{LIMIT, TestAgent, calls, says};
 
 /// Returns a step that sends an event with this delta.
 fn delta(delta: &Value) -> Value {
@@ -241,69 +241,6 @@ fn r_turn_10_sessions_do_not_share_their_history() {
     agent.session = agent.new_session();
     agent.turn("second");
     assert_eq!(agent.model_transcript(1), ["user second"]);
-}
-
-#[test]
-fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
-    let half = json!({ "text": "Half" });
-    let failures = [
-        json!([{ "status": 400, "body": { "error": { "message": "no such thing" } } }]),
-        json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]),
-        json!([half, { "raw": "data: {\"choices\": [oops\n\n" }, { "done": false }]),
-        json!([half, { "error": { "message": "no such thing", "code": 400 } }]),
-    ];
-    let call = json!({ "call": { "name": "exec", "arguments": "{\"comm" } });
-    let cuts = [
-        json!([half, { "cut": true }]),
-        json!([half, { "end": "eof" }]),
-        json!([half, { "error": { "message": "overloaded", "code": 500 } }]),
-        json!([call, { "cut": true }]),
-    ];
-    // Failures that may be temporary are retried three times.
-    let replies = failures.into_iter().map(|it| json!([it, says("Better.")]));
-    let replies =
-        replies.chain(cuts.into_iter().map(|it| json!([it, it, it, it, says("Better.")])));
-    for replies in replies {
-        let failure = replies[0].clone();
-        let mut agent = TestAgent::builder().model(replies).start();
-        let id = agent.prompt("go");
-        let answer = agent.answer_to(&id);
-        let error = &answer["error"];
-        assert!(error["code"].is_i64(), "no error after {failure}: {answer}");
-        assert!(error["message"].as_str().is_some_and(|it| it.len() > 10), "{answer}");
-        assert!(error["data"]["kind"].is_string(), "{answer}");
-        assert!(!answer.to_string().contains("sk-test"), "{answer}");
-        cards::check(&agent);
-        assert_eq!(agent.turn("again"), "end_turn", "after {failure}");
-        assert!(agent.text().ends_with("Better."), "after {failure}");
-    }
-}
-
-#[test]
-fn r_turn_15_an_empty_prompt_is_refused_and_the_session_goes_on() {
-    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
-    let params = json!({ "sessionId": agent.session, "prompt": [] });
-    let answer = agent.call("session/prompt", &params);
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(agent.model_transcript(0), ["user hi"]);
-}
-
-#[test]
-fn a_prompt_to_an_unknown_session_is_an_error() {
-    let mut agent = TestAgent::builder().start();
-    let answer = agent.call("session/prompt", &prompt("no-such-session", "hi"));
-    assert_eq!(answer["error"]["code"], -32002, "{answer}");
-}
-
-#[test]
-fn the_first_request_is_small() {
-    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
-    agent.turn("hi");
-    let request = agent.model_request(0).to_string();
-    // The folder for temporary files may have a long name.
-    let size = request.len() - agent.workspace().as_os_str().len();
-    assert!(size <= 8 * 1024, "the first request has {size} bytes besides the name of the folder");
 }
 
 #[test]

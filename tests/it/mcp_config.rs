@@ -57,18 +57,6 @@ fn a_server_in_the_settings_is_in_every_session_with_its_variables_expanded() {
 }
 
 #[test]
-fn the_editors_server_takes_precedence_over_the_settings() {
-    let (in_settings, from_editor) =
-        (json!({ "tools": [{ "name": "ours" }] }), json!({ "tools": [{ "name": "theirs" }] }));
-    let mut agent = with(&section("notes", &in_settings, ""))
-        .server("notes", &from_editor)
-        .model(json!([says("done")]))
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__notes__theirs"]);
-}
-
-#[test]
 fn invalid_entries_are_reported_and_other_servers_work() {
     let scenario = json!({ "tools": [{ "name": "echo" }] });
     let settings = section("good", &scenario, "")
@@ -88,17 +76,6 @@ fn invalid_entries_are_reported_and_other_servers_work() {
         assert!(notices_text.contains(expected), "{expected}: {notices_text}");
     }
     assert!(!notices_text.contains("off of the settings"), "{notices_text}");
-}
-
-#[test]
-fn the_first_prompt_waits_as_long_as_the_settings_say() {
-    let slow = json!({ "start_ms": 60_000, "tools": [{ "name": "late" }] });
-    let settings = format!("[mcp]\nwait_seconds = 0\n{}", section("slow", &slow, ""));
-    let mut agent = with(&settings).model(json!([says("done")])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), Vec::<String>::new());
-    let notices_text = notices(&agent);
-    assert!(notices_text.contains("Not connected yet: slow"), "{notices_text}");
 }
 
 #[test]

@@ -61,8 +61,6 @@ fn d_3_a_server_of_a_project_starts_only_while_its_exact_file_is_trusted() {
 
     assert!(trust(&mut agent).contains(".mcp.json is trusted as it is now"));
     assert_eq!(offered(&mut agent), ["mcp__notes__tool-of-7741"]);
-    let before = agent.thoughts().len();
-    assert_eq!(agent.thoughts().len(), before);
 
     std::fs::write(agent.path(FILE), format!("{mine}\n")).unwrap();
     assert_eq!(offered(&mut agent), no_tools);

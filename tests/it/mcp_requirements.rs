@@ -44,19 +44,6 @@ fn close(agent: &mut TestAgent, session: &str) {
 }
 
 #[test]
-fn r_mcp_4_all_servers_of_the_session_are_connected() {
-    let mut agent = TestAgent::builder().model(json!([says("hi")]));
-    for name in ["a", "b", "c"] {
-        agent = agent.server(name, &json!({ "tools": [{ "name": "t" }] }));
-    }
-    let mut agent = agent.start();
-    agent.turn("go");
-    let mut names = offered(&agent, 0);
-    names.sort();
-    assert_eq!(names, ["mcp__a__t", "mcp__b__t", "mcp__c__t"]);
-}
-
-#[test]
 fn r_mcp_6_a_server_runs_in_the_sessions_folder() {
     let scenario =
         json!({ "tools": [{ "name": "look" }], "answers": { "look": [{ "pwd": true }] } });
@@ -175,19 +162,6 @@ fn m_9_a_call_is_cancelled_after_the_configured_time() {
     eventually("the cancellation arrives", || {
         agent.read("heard").contains("notifications/cancelled")
     });
-}
-
-#[test]
-fn s3_8_and_9_a_rejected_call_is_not_sent_and_is_in_the_audit_log() {
-    let scenario = json!({ "tools": [{ "name": "t" }], "log": "heard" });
-    let mut agent = calling("t", &scenario).permission("reject_once").start();
-    agent.turn("go");
-    assert!(!agent.read("heard").contains("tools/call"));
-    let audit = agent.home().join("state/permissions.jsonl");
-    agent.close();
-    let lines = std::fs::read_to_string(audit).unwrap();
-    let line: Value = serde_json::from_str(lines.trim()).unwrap();
-    assert_eq!((&line["event"], &line["effects"]), (&json!("asked"), &json!(["call t of s"])));
 }
 
 #[test]

@@ -340,25 +340,6 @@ fn a_server_that_says_in_its_own_words_that_the_session_is_lost_is_initialized_o
 }
 
 #[test]
-fn data_beside_a_one_line_text_reaches_the_model_once() {
-    let stub = McpHttpStub::start(|request, stream| {
-        let is_call = request.method() == "tools/call";
-        if is_call {
-            let result = json!({
-                "content": [{ "type": "text", "text": "Found 1 issue." }],
-                "structuredContent": { "issues": [{ "id": 4711 }] },
-            });
-            answer_json(stream, "", &request.result(&result));
-        }
-        is_call
-    });
-    let mut agent = calling(&stub).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let result = call_result(&agent);
-    assert!(result.contains("Found 1 issue.\n{\"issues\":[{\"id\":4711}]}"), "{result}");
-}
-
-#[test]
 fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
     type Play = fn(&mut std::net::TcpStream);
     let troubles: [(&str, Play); 5] = [

@@ -389,29 +389,6 @@ fn every_way_to_open_a_session_connects_the_servers_of_its_request() {
 }
 
 #[test]
-fn many_tools_of_a_server_of_the_client_are_found_by_a_search() {
-    let names: Vec<_> = (0..50).map(|it| format!("tool_{it}")).collect();
-    let mut agent = TestAgent::builder()
-        .server_as(hosted_server("near"))
-        .hosting(move |params| {
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            answer_well(params, &names)
-        })
-        .model(json!([
-            calls("tool_search", &json!({ "query": "tool_17" })),
-            calls("mcp__near__tool_17", &json!({ "text": "hi" })),
-            says("done"),
-        ]))
-        .permission("allow_once")
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert!(offered(&agent, 0).contains(&"tool_search".to_owned()));
-    assert!(offered(&agent, 1).contains(&"mcp__near__tool_17".to_owned()));
-    let received = agent.model_transcript(2).pop().unwrap();
-    assert!(received.contains(r#"{"text":"hi"}"#), "{received}");
-}
-
-#[test]
 fn m_13_a_server_of_the_client_can_ask_the_user_during_a_call() {
     let mut agent =
         calling(&["tools/call"]).capabilities(json!({ "elicitation": { "form": {} } })).start();

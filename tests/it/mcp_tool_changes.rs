@@ -1,5 +1,5 @@
-//! MCP servers that connect late: tools that stay keep their places in the
-//! model request, so that the provider's cache remains valid, and the user is told once.
+//! MCP servers that connect late: tools that stay keep their places in the model request, so that the
+//! provider's cache remains valid, and the user is told once.
 
 use serde_json::{Value, json};
 

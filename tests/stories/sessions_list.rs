@@ -152,27 +152,6 @@ fn r_info_1_the_first_prompt_sets_the_title_once_and_a_command_sets_none() {
 }
 
 #[test]
-fn r_info_1_a_first_prompt_that_begins_with_an_attachment_has_a_sensible_title() {
-    let text = |it: &str| json!({ "type": "text", "text": it });
-    let uri = "file:///ws/src/lib.rs?symbol=run#L2:3";
-    let link = json!({ "type": "resource_link", "name": "lib.rs", "uri": uri });
-    let file = json!({ "type": "resource", "resource": { "uri": uri, "text": "fn run() {}" } });
-    for (blocks, title) in [
-        (json!([link, text(" explain this")]), "explain this"),
-        (json!([text("Fix "), link, text(" now")]), "Fix lib.rs now"),
-        (json!([text("[@lib.rs](file:///ws/src/lib.rs#L2:3) explain")]), "@lib.rs explain"),
-        (json!([text(&format!("{uri} is odd"))]), "lib.rs is odd"),
-        (json!([link]), "lib.rs"),
-        (json!([file]), "lib.rs"),
-    ] {
-        let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
-        let params = json!({ "sessionId": agent.session, "prompt": blocks });
-        result(agent.call("session/prompt", &params));
-        assert_eq!(infos(&agent)[0]["title"], title, "{blocks}");
-    }
-}
-
-#[test]
 fn r_title_1_a_title_that_is_set_after_the_first_prompt_is_kept() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     let session = agent.session.clone();

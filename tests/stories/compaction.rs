@@ -5,13 +5,12 @@ use turnwright_testing::model_failures::failure;
 use turnwright_testing::scripted_model::Recorded;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::provider::{Answer, Provider, configured, set};
+use crate::provider::{
+    Answer, Provider, SUMMARY_REQUEST, configured, is_summary_request, set, text,
+};
 
 /// The window that most stories set, in tokens.
 const WINDOW: &str = "32000";
-
-/// Words of the request for a summary.
-const SUMMARY_REQUEST: &str = "Write a summary that lets you go on";
 
 /// A prompt of about this many tokens.
 fn long_prompt(start: &str, tokens: usize) -> String {
@@ -21,15 +20,6 @@ fn long_prompt(start: &str, tokens: usize) -> String {
 /// An answer after which a window of 32 000 tokens is nearly full.
 fn nearly_full(text: &str) -> Value {
     json!([{ "text": text }, { "usage": { "prompt_tokens": 22_000, "completion_tokens": 9 } }])
-}
-
-/// The text of all messages in a request.
-fn text(request: &Value) -> String {
-    request["messages"].to_string()
-}
-
-fn is_summary_request(request: &Value) -> bool {
-    text(request).contains(SUMMARY_REQUEST)
 }
 
 fn updates(agent: &TestAgent, kind: &str) -> Vec<Value> {

@@ -235,15 +235,6 @@ fn r_turn_10_later_prompts_build_on_earlier_ones() {
 }
 
 #[test]
-fn r_turn_10_sessions_do_not_share_their_history() {
-    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
-    agent.turn("first");
-    agent.session = agent.new_session();
-    agent.turn("second");
-    assert_eq!(agent.model_transcript(1), ["user second"]);
-}
-
-#[test]
 fn a_long_conversation_reaches_the_model_whole_and_with_its_length() {
     let answers: Vec<_> = (0..6).map(|it| says(&format!("Answer {it}."))).collect();
     let mut agent = TestAgent::builder()

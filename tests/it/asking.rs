@@ -2,7 +2,6 @@
 //! covers, and what the audit log keeps. `tests/stories/asking.rs` has the tests that run no command.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::command_lines::{line_for, touch};
@@ -11,7 +10,7 @@ use turnwright_testing::questions::{
 };
 use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says, subcommand};
 
 fn exec(command: &str) -> Value {
     calls("exec", &json!({ "command": command }))
@@ -170,10 +169,8 @@ fn builder_in(home: &str) -> TestAgentBuilder {
 }
 
 fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.arg("policy").args(arguments).current_dir(project);
-    command.env_clear().envs(turnwright_testing::basic_variables()).env("TURNWRIGHT_HOME", home);
-    let output = process_waits::output(&mut command).unwrap();
+    let mut command = subcommand(home, &["policy"]);
+    let output = process_waits::output(command.args(arguments).current_dir(project)).unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

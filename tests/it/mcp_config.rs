@@ -1,12 +1,10 @@
 //! MCP servers in the user's settings: they are available in every session, their variables are expanded,
 //! and an invalid entry does not affect the others. `config show` and the doctor list them, too.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use turnwright_testing::example_program;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
 
 /// The section of the settings for a scripted server, with the lines `more` added.
 pub fn section(name: &str, scenario: &Value, more: &str) -> String {
@@ -86,13 +84,7 @@ fn config_show_prints_names_but_no_values_of_variables_and_headers() {
                     args = ['mellon-1']\nenv = { NOTES_KEY = 'mellon-2' }\n[mcp.servers.web]\n\
                     url = 'https://example.com/mcp?k=mellon-3'\nheaders = { Own = 'mellon-4' }\n";
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(["config", "show"])
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", home.path());
-    let output = command.output().unwrap();
+    let output = subcommand(home.path(), &["config", "show"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     for expected in ["mcp.wait_seconds", "mcp.servers.notes", "NOTES_KEY", "example.com/mcp", "Own"]
     {
@@ -113,15 +105,9 @@ fn the_doctor_checks_each_server_and_passes_despite_faulty_ones() {
         + "[mcp.servers.unset]\ncommand = 'x'\nargs = ['${NOT_THERE}']\n";
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
     let doctor = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command
-            .args(["--model", "offline", "doctor"])
-            .args(arguments)
-            .env_clear()
-            .envs(turnwright_testing::basic_variables());
+        let mut command = subcommand(home.path(), &["--model", "offline", "doctor"]);
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let output =
-            command.env("TURNWRIGHT_HOME", home.path()).env("PATH", path).output().unwrap();
+        let output = command.args(arguments).env("PATH", path).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwright_testing::basic_variables;
 use turnwright_testing::command_lines::{run_on, then};
 
-use crate::agent::{LIMIT, assert_gone, eventually, is_alive};
+use crate::agent::{LIMIT, assert_gone, eventually, is_alive, subcommand};
 
 /// The key of the model provider, which no message may contain.
 const KEY: &str = "sk-canary-of-the-mcp-server";
@@ -38,13 +37,9 @@ impl Server {
         for (path, content) in files {
             std::fs::write(folder.path().join(path), content).unwrap();
         }
-        let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .arg("mcp-server")
+        let mut child = subcommand(home.path(), &["mcp-server"])
             .args(arguments)
             .current_dir(folder.path())
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", home.path())
             .env("OPENAI_API_KEY", KEY)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -3,13 +3,13 @@
 //! rewind, a fork, a picture and an archived session.
 
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use turnwright_testing::process_waits;
 
-use crate::agent::TestAgent;
+use crate::agent::{TestAgent, subcommand};
 
 const DATABASE: &[u8] = include_bytes!("../data/database-937d324/sessions.db.gz");
 /// The output of `sessions list --all --archived --json` at that commit, but for slash commands, which
@@ -31,14 +31,8 @@ fn agent() -> TestAgent {
 }
 
 fn output_of(agent: &TestAgent, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", agent.home())
-        .stdin(Stdio::null())
-        .current_dir(agent.workspace());
+    let mut command = subcommand(agent.home(), arguments);
+    command.stdin(Stdio::null()).current_dir(agent.workspace());
     let output = process_waits::output(&mut command).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use turnwright_testing::{ChildAgent, Program, basic_variables, process_waits};
 
 pub use turnwright_testing::{
-    LIMIT, assert_gone, calls, eventually, is_alive, prompt, run_mark, says,
+    LIMIT, assert_gone, calls, eventually, is_alive, prompt, run_mark, runs, says, writes,
 };
 
 /// A client that talks with an agent process over its stdin and stdout.

@@ -5,12 +5,9 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, piped, says, subcommand};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 /// Initializes the agent and returns the authentication methods that it offers.
 fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {

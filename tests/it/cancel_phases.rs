@@ -9,7 +9,7 @@ use turnwright_testing::cancellation::{
 };
 use turnwright_testing::command_lines::{run_on, then, touch};
 
-use crate::agent::{LIMIT, TestAgent, assert_gone, calls, eventually, is_alive};
+use crate::agent::{LIMIT, TestAgent, assert_gone, eventually, is_alive, runs};
 
 /// Cancels the turn during a reply stream, and checks that the agent closes the stream, which it would
 /// otherwise keep for minutes.
@@ -23,10 +23,6 @@ fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
 /// An argument for `sleep` that is on the command line of no other process.
 fn long_time(number: u32) -> String {
     format!("7{:07}{number:02}", std::process::id())
-}
-
-fn runs(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 #[test]

@@ -18,20 +18,6 @@ pub fn with(settings: &str) -> TestAgentBuilder {
     TestAgent::builder().own_file("config/config.toml", settings)
 }
 
-/// The names of the server tools that a model request offers. Requests are numbered from 0.
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let names = body["tools"].as_array().unwrap().iter().map(|it| &it["function"]["name"]);
-    let names = names.map(|it| it.as_str().unwrap().to_owned());
-    names.filter(|it| it.starts_with("mcp__")).collect()
-}
-
-fn notices(agent: &TestAgent) -> String {
-    let updates = agent.updates();
-    let texts = updates.iter().filter(|it| it["sessionUpdate"] == "agent_thought_chunk");
-    texts.map(|it| it["content"]["text"].as_str().unwrap()).collect()
-}
-
 #[test]
 fn a_server_in_the_settings_is_in_every_session_with_its_variables_expanded() {
     let scenario = json!({
@@ -46,12 +32,12 @@ fn a_server_in_the_settings_is_in_every_session_with_its_variables_expanded() {
         .model(json!([calls("mcp__notes__read_key", &json!({})), says("done"), says("again")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__notes__read_key"]);
+    assert_eq!(agent.server_tools(0), ["mcp__notes__read_key"]);
     let result = agent.model_transcript(1).pop().unwrap();
     assert!(result.contains("is mellon!"), "{result}");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 2), ["mcp__notes__read_key"]);
+    assert_eq!(agent.server_tools(2), ["mcp__notes__read_key"]);
 }
 
 #[test]
@@ -64,8 +50,8 @@ fn invalid_entries_are_reported_and_other_servers_work() {
         + "[mcp.servers.both]\ncommand = 'a'\nurl = 'http://localhost/'\n";
     let mut agent = with(&settings).noisy().model(json!([says("done")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
-    let notices_text = notices(&agent);
+    assert_eq!(agent.server_tools(0), ["mcp__good__echo"]);
+    let notices_text = agent.thoughts();
     for expected in [
         "unset of the settings is not used: the variable NOT_THERE",
         "OPENAI_API_KEY holds a model's key",

@@ -26,10 +26,7 @@ fn offered(agent: &mut TestAgent) -> Vec<String> {
     agent.model().push(says("Hello.")).unwrap();
     assert_eq!(agent.turn("hello"), "end_turn");
     let last = agent.model().requests().len() - 1;
-    let body = agent.model_request(last);
-    let names = body["tools"].as_array().unwrap().iter();
-    let names = names.map(|it| it["function"]["name"].as_str().unwrap().to_owned());
-    names.filter(|it| it.starts_with("mcp__")).collect()
+    agent.server_tools(last)
 }
 
 /// Trusts the files of the project with the code that `/trust` shows.

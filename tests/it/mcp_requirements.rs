@@ -18,14 +18,6 @@ fn count(word: &str) -> usize {
     lines.filter(|it| String::from_utf8_lossy(it).contains(word)).count()
 }
 
-/// The names of the server tools that a model request offers. Requests are numbered from 0.
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    let names = body["tools"].as_array().unwrap().iter().map(name);
-    names.filter(|it| it.starts_with("mcp__")).collect()
-}
-
 /// An agent whose model calls a tool of this server once.
 fn calling(tool: &str, scenario: &Value) -> TestAgentBuilder {
     TestAgent::builder()
@@ -87,8 +79,8 @@ fn r_load_5_and_r_res_2_a_reopened_session_has_the_servers_of_the_request() {
         let new = answer["result"]["sessionId"].as_str().unwrap_or(&session);
         new.clone_into(&mut agent.session);
         agent.turn("go on");
-        assert_eq!(offered(&agent, 0), ["mcp__then__t"]);
-        assert_eq!(offered(&agent, 1), ["mcp__now__t"], "{method}: {answer}");
+        assert_eq!(agent.server_tools(0), ["mcp__then__t"]);
+        assert_eq!(agent.server_tools(1), ["mcp__now__t"], "{method}: {answer}");
     }
 }
 
@@ -119,7 +111,7 @@ fn a8_a_new_session_has_the_tools_of_a_connected_server_at_once() {
     agent.wait_for("the prompt of the server", |it| it.to_string().contains("s:greet"));
     agent.session = agent.new_session();
     agent.turn("go");
-    assert_eq!(offered(&agent, 0), ["mcp__s__t"]);
+    assert_eq!(agent.server_tools(0), ["mcp__s__t"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::command_lines::{run_on, then};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{LIMIT, assert_gone, eventually, is_alive, subcommand};
 
@@ -156,10 +157,6 @@ fn text_and_failure(answer: &Value) -> (String, bool) {
     let text = answer["result"]["content"][0]["text"].as_str();
     let text = text.unwrap_or_else(|| panic!("no result: {answer}"));
     (text.to_owned(), answer["result"]["isError"] == true)
-}
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {answer}"))
 }
 
 /// The `_meta` that a client of the revision 2026-07-28 sends with each request.

@@ -10,12 +10,6 @@ fn tools(agent: &TestAgent, number: usize) -> Vec<Value> {
     agent.model_request(number)["tools"].as_array().unwrap().clone()
 }
 
-/// The names of the tools of MCP servers in a model request.
-fn server_tools(agent: &TestAgent, number: usize) -> Vec<String> {
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    tools(agent, number).iter().map(name).filter(|it| it.starts_with("mcp__")).collect()
-}
-
 /// How often the user was told `words`.
 fn times(agent: &TestAgent, words: &str) -> usize {
     agent.thoughts().matches(words).count()
@@ -47,8 +41,8 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
     assert_eq!(agent.turn("more"), "end_turn");
     let last = 2;
     assert_eq!(tools(&agent, 1), tools(&agent, last));
-    assert_eq!(server_tools(&agent, 0), ["mcp__early__b", "mcp__early__a"]);
-    assert_eq!(server_tools(&agent, last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
+    assert_eq!(agent.server_tools(0), ["mcp__early__b", "mcp__early__a"]);
+    assert_eq!(agent.server_tools(last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
     let before = tools(&agent, 0);
     assert_eq!(tools(&agent, last)[..before.len()], before[..]);
     // The serialized tools are also a prefix of the later ones.

@@ -23,9 +23,7 @@ fn agent(replies: Value) -> TestAgentBuilder {
 
 /// The server tools and `tool_search`, if a model request offers them. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    let names = body["tools"].as_array().unwrap().iter().map(name);
+    let names = agent.offered_tools(number).into_iter();
     names.filter(|it| it.starts_with("mcp__") || it == "tool_search").collect()
 }
 

@@ -1,12 +1,9 @@
 //! Authentication (R-AUTH): which methods are offered, and what they permit.
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, says};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 /// Sends `initialize`, and returns the authentication methods that are offered.
 fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {

@@ -11,7 +11,7 @@ use turnwright_testing::cancellation::{
 };
 use turnwright_testing::raw_server::{RawServer, text_stream, wait_for_the_end, write_stream};
 
-use crate::agent::{LIMIT, TestAgent, calls, eventually};
+use crate::agent::{LIMIT, TestAgent, calls, eventually, runs};
 
 /// Cancels the turn. The agent must then close its connection to the model, which it would otherwise
 /// keep for minutes.
@@ -20,10 +20,6 @@ fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     expect_cancelled(agent, id);
     go_on(agent);
-}
-
-fn runs(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 /// Starts a server that passes its first connection to `play` and answers the other requests.

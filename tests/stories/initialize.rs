@@ -2,12 +2,9 @@
 //! the agent announce, and that both act accordingly.
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, prompt, says};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 #[test]
 fn r_init_3_and_4_version_1_is_the_answer_to_every_version_if_it_is_the_only_one() {

@@ -28,9 +28,8 @@ fn agent(settings: &str, replies: Value) -> TestAgent {
 }
 
 fn notices(agent: &TestAgent, words: &str) -> usize {
-    let updates = agent.updates();
-    let notices = updates.iter().filter(|it| it["sessionUpdate"] == "notice");
-    notices.filter(|it| it.to_string().contains(words)).count()
+    let notices = agent.updates_of("notice");
+    notices.iter().filter(|it| it.to_string().contains(words)).count()
 }
 
 #[test]

@@ -36,9 +36,8 @@ fn prompt(number: usize, tokens: usize) -> String {
 
 /// The sizes of the window that the client was told, one after each answer.
 fn sizes(agent: &TestAgent) -> Vec<u64> {
-    let updates = agent.updates();
-    let usage = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
-    usage.map(|it| it["size"].as_u64().unwrap()).collect()
+    let usage = agent.updates_of("usage_update");
+    usage.iter().map(|it| it["size"].as_u64().unwrap()).collect()
 }
 
 /// The number of tools in each request that is none for a summary.

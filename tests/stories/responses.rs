@@ -65,9 +65,8 @@ fn the_cost_that_the_server_reports_is_shown() {
     });
     let mut agent = start(&server);
     assert_eq!(agent.turn("hi"), "end_turn");
-    let updates = agent.updates();
-    let costs = updates.iter().filter(|update| update["sessionUpdate"] == "usage_update");
-    let costs: Vec<_> = costs.map(|update| &update["cost"]["amount"]).collect();
+    let gauges = agent.updates_of("usage_update");
+    let costs: Vec<_> = gauges.iter().map(|update| &update["cost"]["amount"]).collect();
     assert_eq!(costs, [0.25]);
 }
 

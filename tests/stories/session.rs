@@ -2,12 +2,9 @@
 //! their isolation from each other.
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, calls, prompt, says};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 /// Returns the text of the model in one session.
 fn session_text(agent: &TestAgent, session: &str) -> String {

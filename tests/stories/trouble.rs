@@ -277,9 +277,8 @@ fn r_turn_6_a_window_that_nothing_makes_room_in_ends_the_turn_and_its_size_is_le
     assert_eq!(agent.turn("/clear"), "end_turn");
     assert_eq!(agent.turn("two"), "end_turn");
     assert_eq!(agent.model_transcript(2), ["user two"]);
-    let updates = agent.updates();
-    let gauges = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
-    let gauges: Vec<_> = gauges.map(|it| (&it["used"], &it["size"])).collect();
+    let gauges = agent.updates_of("usage_update");
+    let gauges: Vec<_> = gauges.iter().map(|it| (&it["used"], &it["size"])).collect();
     assert_eq!(gauges.last(), Some(&(&json!(55), &json!(4096))));
     assert!(gauges.iter().any(|it| it.0 == it.1), "{gauges:?}");
     go_on(&mut agent);

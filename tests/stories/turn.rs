@@ -14,10 +14,9 @@ fn delta(delta: &Value) -> Value {
 }
 
 fn message_ids(agent: &TestAgent) -> Vec<String> {
-    let updates = agent.updates();
-    let chunks = updates.iter().filter(|it| it["sessionUpdate"] == "agent_message_chunk");
-    let mut ids: Vec<String> =
-        chunks.map(|it| it["messageId"].as_str().expect("a messageId").to_owned()).collect();
+    let chunks = agent.updates_of("agent_message_chunk");
+    let id = |it: &Value| it["messageId"].as_str().expect("a messageId").to_owned();
+    let mut ids: Vec<String> = chunks.iter().map(id).collect();
     ids.dedup();
     ids
 }
@@ -203,8 +202,7 @@ fn r_turn_9_usage_is_shown_when_the_window_is_known_and_never_exceeds_it() {
             .model(json!([[{ "text": "Hi." }, { "usage": usage }]]))
             .start();
         assert_eq!(agent.turn("hi"), "end_turn");
-        let updates = agent.updates();
-        let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        let shown = &agent.updates_of("usage_update")[0];
         assert_eq!((&shown["used"], &shown["size"]), (&json!(used), &json!(3000)));
     }
 }
@@ -218,8 +216,7 @@ fn r_turn_9_usage_is_shown_also_where_the_window_or_the_count_is_not_known() {
     {
         let mut agent = builder.start();
         assert_eq!(agent.turn("hi"), "end_turn");
-        let updates = agent.updates();
-        let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        let shown = &agent.updates_of("usage_update")[0];
         assert_eq!(shown["size"], size);
         let used = shown["used"].as_u64().unwrap();
         assert!(if size == 128_000 { used == 9 } else { used > 1_000 && used < 3_000 }, "{shown}");

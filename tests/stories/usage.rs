@@ -12,8 +12,7 @@ use crate::provider::{Answer, Provider, calls, configured, has_result, plain, sa
 
 /// Returns the updates of the gauge, which shows the use of the context window.
 fn gauges(agent: &TestAgent) -> Vec<Value> {
-    let updates = agent.updates().into_iter();
-    updates.filter(|it| it["sessionUpdate"] == "usage_update").collect()
+    agent.updates_of("usage_update")
 }
 
 /// Returns an answer with text, followed by these chunks.

@@ -127,47 +127,6 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     assert_eq!(fixture.client.final_statuses(), ["call-3 Cancelled", "call-4 Cancelled"]);
 }
 
-#[tokio::test]
-async fn a_cancel_before_the_first_word_leaves_the_prompt_and_a_note() {
-    let fixture = turn_fixture(vec![ScriptedReply::Hang], false, None);
-    let cancel = fixture.cancel.clone();
-    let later = async {
-        tokio::task::yield_now().await;
-        cancel.cancel();
-    };
-    let (done, ()) = tokio::join!(fixture.turn(History::default()).run(), later);
-    assert!(matches!(done.result, Ok(StopReason::Cancelled)));
-    assert_eq!(shape(&done.history), ["stopped"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_busy_model_is_asked_again_after_a_wait_that_the_user_sees() {
-    let fixture = turn_fixture(
-        vec![ScriptedReply::Fail(503), ScriptedReply::Fail(503), ScriptedReply::Text("Here I am.")],
-        false,
-        None,
-    );
-    let done = fixture.turn(History::default()).run().await;
-    assert!(matches!(done.result, Ok(StopReason::EndTurn)));
-    let updates = fixture.client.updates.lock();
-    let notices = updates.iter().filter(|update| matches!(update, Update::Notice(_))).count();
-    assert_eq!(notices, 2);
-}
-
-#[tokio::test]
-async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
-    let call = || ScriptedReply::Calls(vec![("list_dir", json!({}))]);
-    let mut fixture =
-        turn_fixture(vec![call(), call(), ScriptedReply::Text("Half done."), call()], false, None);
-    fixture.conversation.max_requests = 2;
-    let done = fixture.turn(History::default()).run().await;
-    assert!(matches!(done.result, Ok(StopReason::MaxTurnRequests)));
-    assert_eq!(
-        shape(&done.history),
-        ["assistant", "ok", "assistant", "failed", "user", "assistant"]
-    );
-}
-
 /// Runs a turn with this reply for a client that stops reading once the model is asked, and cancels
 /// it.
 async fn cancelled_while_nobody_reads(play: ScriptedReply) -> (TurnFixture, FinishedTurn) {

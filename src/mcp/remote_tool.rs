@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::tool_pins::{PinCheck, ToolPins};
 use super::{question, tool_outcome};
 use crate::tools::{
-    AnyTool, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
+    AnyTool, CallPlan, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
 };
 use tokio::task::spawn_blocking;
 use turnwright_guard::RemoteCallGuard;
@@ -29,7 +29,6 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::files::Roots;
 
 /// Maximum length of an argument in a title.
 const MAX_HINT_CHARS: usize = 40;
@@ -186,7 +185,7 @@ struct RemoteToolCall {
 }
 
 impl PreparedCall for RemoteToolCall {
-    fn locate(&mut self, env: &ToolEnv) {
+    fn plan(&mut self, env: &ToolEnv) -> CallPlan {
         if self.validation.is_none() {
             self.validation = Some(self.tool.validate(&mut self.arguments));
         }
@@ -195,21 +194,15 @@ impl PreparedCall for RemoteToolCall {
         let (current, tools_version) = self.tool.current();
         let pin_check = ToolPins::of(&self.tool.server.spec, &current, env).check();
         self.pin_check = PinCheck { tools_version, ..pin_check };
-    }
-
-    fn view(&self, _: &Roots) -> CallView {
-        self.tool.view(hint(&self.arguments).as_deref())
-    }
-
-    fn effects(&self) -> Vec<Effect> {
-        vec![Effect::Remote(Box::new(RemoteCall {
+        let effect = Effect::Remote(Box::new(RemoteCall {
             server: self.tool.server.spec.name.clone(),
             tool: self.tool.listed.tool.name.clone(),
             server_digest: self.pin_check.server_digest.clone(),
             tool_digest: self.pin_check.tool_digest.clone(),
             claims_read_only: self.pin_check.claims_read_only,
             change_since_approval: self.pin_check.change.clone(),
-        }))]
+        }));
+        CallPlan { view: self.tool.view(hint(&self.arguments).as_deref()), effects: vec![effect] }
     }
 
     fn preview<'a>(

@@ -103,15 +103,4 @@ mod tests {
             assert_eq!((&**answers.lock(), &*started), (*cancelled, *run), "{steps}");
         }
     }
-
-    #[test]
-    fn the_queue_has_an_end() {
-        let mut queue = PromptQueue::default();
-        for key in 0..MAX_QUEUED_PROMPTS as u64 {
-            assert!(!queue.is_full());
-            let done = Completion::new(drop);
-            queue.push(QueuedPrompt { key, prompt: UserMessage::text("x"), done });
-        }
-        assert!(queue.is_full());
-    }
 }

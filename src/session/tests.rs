@@ -4,7 +4,6 @@ mod restored;
 
 use std::sync::Arc;
 
-use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +17,6 @@ use crate::completion::Completion;
 use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use crate::error::{Error, ErrorKind};
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
-use turnwright_policy::permission::Mode;
 use turnwright_types::message::{PromptEnd, StopReason, UserMessage};
 
 struct TestSession {
@@ -87,25 +85,6 @@ async fn a_turn_that_panics_is_answered_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn a_cancel_that_follows_its_prompt_at_once_still_counts() {
-    let fixture = turn_fixture(vec![ScriptedReply::Text("Fine.")], false, None);
-    let mut session = session(&fixture);
-    let answer = session.prompt("1");
-    // The session has not read the prompt yet, and the model is never asked.
-    session.handle.cancel();
-    assert_eq!(answer.await.unwrap().unwrap(), StopReason::Cancelled);
-    assert_eq!(session.prompt("2").await.unwrap().unwrap(), StopReason::EndTurn);
-}
-
-#[tokio::test]
-async fn a_cancel_that_comes_before_its_prompt_is_not_remembered() {
-    let fixture = turn_fixture(vec![ScriptedReply::Text("Fine.")], false, None);
-    let mut session = session(&fixture);
-    session.handle.cancel();
-    assert_eq!(session.prompt("1").await.unwrap().unwrap(), StopReason::EndTurn);
-}
-
-#[tokio::test]
 async fn a_flood_of_cancels_and_prompts_answers_each_prompt() {
     let fixture = turn_fixture(vec![ScriptedReply::Hang], false, None);
     let mut session = session(&fixture);
@@ -123,36 +102,4 @@ async fn a_flood_of_cancels_and_prompts_answers_each_prompt() {
     }
     assert!(cancelled > 0);
     fixture.cancel.cancel();
-}
-
-#[tokio::test]
-async fn a_queue_has_an_end() {
-    let fixture = turn_fixture(vec![ScriptedReply::Hang], false, None);
-    let mut session = session(&fixture);
-    let mut answers: Vec<_> = (0..40).map(|_| session.prompt("x")).collect();
-    let last = answers.pop().unwrap().await.unwrap();
-    assert_eq!(last.unwrap_err().kind(), ErrorKind::InvalidState);
-    session.handle.cancel();
-    let first = answers.remove(0).await.unwrap();
-    assert_eq!(first.unwrap(), StopReason::Cancelled);
-}
-
-#[tokio::test]
-async fn a_mode_that_is_set_during_a_turn_counts_from_the_next_effect_on() {
-    let write =
-        || ScriptedReply::Calls(vec![("write_file", json!({ "path": "a", "content": "x" }))]);
-    let fixture = turn_fixture(vec![write(), write()], false, None);
-    let mut session = session(&fixture);
-    session.handle.set_mode(Mode::Plan, Completion::new(drop));
-    assert_eq!(session.prompt("1").await.unwrap().unwrap(), StopReason::EndTurn);
-    assert!(fixture.client.final_statuses().iter().all(|status| status.ends_with("Failed")));
-}
-
-#[tokio::test]
-async fn closing_a_session_ends_its_turn() {
-    let fixture = turn_fixture(vec![ScriptedReply::Hang], false, None);
-    let mut session = session(&fixture);
-    let answer = session.prompt("1");
-    drop(session);
-    assert_eq!(answer.await.unwrap().unwrap(), StopReason::Cancelled);
 }

@@ -5,14 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::shown_argument::{ArgumentRole, ShownArgument};
-use super::{HelperSet, HelperTask, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, HelperSet, HelperTask, OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
-};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 
 /// The name of the tool.
 pub(crate) const AGENT_TOOL: &str = "agent";
@@ -89,14 +86,9 @@ impl Tool for Agent {
         }
     }
 
-    fn view(&self, args: &AgentArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        let title = format!("{}: {}", escape_hidden_line(args.kind()), args.title());
-        CallView { title: shorten_title(title), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &AgentArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+    fn plan(&self, args: &mut AgentArgs, _: &mut CallSite<'_>) -> CallPlan {
         // The helper's own calls are judged one by one.
-        vec![Effect::SessionState]
+        CallPlan::in_session(view(args))
     }
 
     async fn run(&self, args: AgentArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -117,10 +109,15 @@ impl Tool for Agent {
                 ));
             }
         };
-        let view = self.view(&args, &[], ctx.env.files.roots());
+        let view = view(&args);
         let title = args.title();
         let in_background = args.background.unwrap_or(false);
         let task = HelperTask { kind, title, view, prompt: args.prompt, in_background };
         runner.run(task, ctx).await
     }
+}
+
+fn view(args: &AgentArgs) -> CallView {
+    let title = format!("{}: {}", escape_hidden_line(args.kind()), args.title());
+    CallView { title: shorten_title(title), kind: Agent::KIND, locations: Vec::new() }
 }

@@ -4,16 +4,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
-    shorten_title,
+    CallContent, CallView, ToolKind, escape_hidden, escape_hidden_line, shorten_title,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 
 /// Limits on a question: the number of options, and the characters of each text.
 const MAX_OPTIONS: usize = 20;
@@ -43,12 +41,9 @@ impl Tool for AskUser {
     type Args = AskUserArgs;
     type Preview = ();
 
-    fn view(&self, args: &AskUserArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        CallView { title: question_title(&args.question), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &AskUserArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+    fn plan(&self, args: &mut AskUserArgs, _: &mut CallSite<'_>) -> CallPlan {
+        let title = question_title(&args.question);
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {

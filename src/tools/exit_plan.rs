@@ -5,16 +5,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::{Mode, Pass};
 use turnwright_types::client::{UserQuestion, UserReply};
-use turnwright_types::effect::{
-    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden,
-};
+use turnwright_types::effect::{CallContent, CallView, ToolKind, escape_hidden};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
-use turnwright_workspace::files::Roots;
 
 const MAX_PLAN_CHARS: usize = 40_000;
 
@@ -48,12 +45,9 @@ impl Tool for ExitPlan {
         offer.is_planning
     }
 
-    fn view(&self, _: &ExitPlanArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &ExitPlanArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+    fn plan(&self, _: &mut ExitPlanArgs, _: &mut CallSite<'_>) -> CallPlan {
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, args: ExitPlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {

@@ -1,12 +1,10 @@
 //! `history`: looks up earlier tool calls of this session or of all stored ones.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::CallStatus;
 use turnwright_store::history::{CallRecord, HistoryPage, HistoryQuery, find_calls};
@@ -15,7 +13,6 @@ use turnwright_types::effect::{
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 
 /// The number of rows: default and limit.
 const DEFAULT_ROWS: usize = 20;
@@ -57,37 +54,24 @@ impl Tool for History {
     type Args = HistoryArgs;
     type Preview = ();
 
-    fn paths(&self, args: &mut HistoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
-        match args.session {
-            HistoryScope::Current => Vec::new(),
-            HistoryScope::All => vec![env.shared.process.folders.state.clone()],
-        }
-    }
-
-    fn view(&self, args: &HistoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    fn plan(&self, args: &mut HistoryArgs, site: &mut CallSite<'_>) -> CallPlan {
         let filters = [&args.query, &args.tool, &args.status];
         let first = filters.into_iter().find(|filter| !filter.is_empty());
-        let what = text::first_chars(first.map_or("all", |filter| filter), 80);
-        let of_all = if args.session == HistoryScope::All { " in all sessions" } else { "" };
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line: None })
-            .collect();
-        CallView {
-            title: format!("History: \"{}\"{of_all}", escape_hidden_line(what)),
+        let what = escape_hidden_line(text::first_chars(first.map_or("all", |filter| filter), 80));
+        let mut view = CallView {
+            title: format!("History: \"{what}\""),
             kind: Self::KIND,
-            locations,
+            locations: Vec::new(),
+        };
+        if args.session == HistoryScope::Current {
+            return CallPlan::in_session(view);
         }
-    }
-
-    fn effects(&self, _: &HistoryArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+        let place = site.resolve(site.env.shared.process.folders.state.clone());
+        view.title.push_str(" in all sessions");
+        view.locations.push(Location { path: site.roots().client_path(&place), line: None });
         // Other sessions are private to the user and not part of this project, even if our state
         // folder lies in it.
-        let scope = PathScope::Outside;
-        match targets.first() {
-            Some(place) => vec![Effect::Read(ResolvedPath { path: place.path.clone(), scope })],
-            None => vec![Effect::SessionState],
-        }
+        CallPlan::reading(view, vec![ResolvedPath { scope: PathScope::Outside, ..place }])
     }
 
     async fn run(&self, args: HistoryArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {

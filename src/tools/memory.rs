@@ -1,7 +1,6 @@
 //! `memory`: notes that outlive the session. Reading them needs no permission; each change is asked
 //! about and shown like an edit of a file.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -10,7 +9,7 @@ use serde_json::json;
 
 use super::project_context::note_folders;
 use super::shown_argument::{CONTENT, NAME, ShownArgument};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, PreviewedChange, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -19,7 +18,7 @@ use turnwright_types::effect::{
 use turnwright_types::ids::is_slug;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_workspace::files::{FileError, FileText, Roots};
+use turnwright_workspace::files::{FileError, FileText};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
 #[derive(Debug)]
@@ -64,6 +63,8 @@ pub(super) struct PlannedNoteChange {
     after: Option<String>,
 }
 
+impl PreviewedChange for PlannedNoteChange {}
+
 impl MemoryArgs {
     fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default().trim()
@@ -103,34 +104,25 @@ impl Tool for Memory {
     type Args = MemoryArgs;
     type Preview = PlannedNoteChange;
 
-    fn paths(&self, args: &mut MemoryArgs, env: &ToolEnv) -> Vec<PathBuf> {
-        if !args.changes() || args.check_name().is_err() {
-            return Vec::new();
-        }
-        args.folder(env).map(|folder| folder.path(args.name())).into_iter().collect()
-    }
-
-    fn view(&self, args: &MemoryArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    fn plan(&self, args: &mut MemoryArgs, site: &mut CallSite<'_>) -> CallPlan {
         let (verb, kind) = match args.action {
             NoteAction::List | NoteAction::Read => ("Recall", ToolKind::Think),
             NoteAction::Write | NoteAction::Append => ("Remember", ToolKind::Edit),
             NoteAction::Delete => ("Forget", ToolKind::Delete),
         };
         let name = if args.action == NoteAction::List { "notes" } else { args.name() };
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line: None })
-            .collect();
-        CallView { title: format!("{verb}: {}", clip_name(name)), kind, locations }
-    }
-
-    fn effects(&self, args: &MemoryArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        match targets.first().cloned() {
-            Some(place) if args.action == NoteAction::Delete => vec![Effect::Delete(place)],
-            Some(place) => vec![Effect::Write(place)],
+        let title = format!("{verb}: {}", clip_name(name));
+        let mut view = CallView { title, kind, locations: Vec::new() };
+        let is_change = args.changes() && args.check_name().is_ok();
+        let Some(folder) = args.folder(site.env).filter(|_| is_change) else {
             // It only reads notes, or it is invalid and `preview` reports that.
-            None => vec![Effect::SessionState],
-        }
+            return CallPlan::in_session(view);
+        };
+        let place = site.resolve(folder.path(args.name()));
+        view.locations.push(Location { path: site.roots().client_path(&place), line: None });
+        let is_deletion = args.action == NoteAction::Delete;
+        let effect = if is_deletion { Effect::Delete(place) } else { Effect::Write(place) };
+        CallPlan { view, effects: vec![effect] }
     }
 
     async fn preview(

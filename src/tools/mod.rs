@@ -1,10 +1,10 @@
-//! The tools of the model. A call is parsed once, resolves its paths, reports its effects, is
-//! judged, and only then runs: `run` needs a [`Pass`]. To add a tool, write a file and a line in
-//! [`built_in`].
+//! The tools of the model. A call is parsed once and planned; its plan is judged and shown, and only
+//! then it runs: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
 
 mod agent;
 mod arguments;
 mod ask_user;
+mod call_plan;
 mod commands;
 mod tool_env;
 mod exit_plan;
@@ -36,17 +36,16 @@ use tokio_util::sync::CancellationToken;
 use turnwright_guard::command::{RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::note_about_other_names;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
-};
+use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Media, ToolSpec};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::files::{Files, Roots};
+use turnwright_workspace::files::Files;
 
 pub(crate) use agent::{AGENT_TOOL, may_edit};
 pub(crate) use arguments::{canonical_name, repair_arguments};
+pub(crate) use call_plan::{CallPlan, CallSite, PreviewedChange};
 pub(crate) use commands::{is_waiting, patch_call};
 pub(crate) use files::{current_place, edited_path};
 pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
@@ -107,7 +106,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// descriptions.
     type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
     /// The result of [`Tool::preview`] for [`Tool::run`].
-    type Preview: Default + Send + Sync + 'static;
+    type Preview: PreviewedChange;
 
     /// True if no call ever changes anything, so that repeating the same call brings nothing new.
     /// The effects of calls, not this, decide if they may run concurrently.
@@ -122,27 +121,11 @@ pub trait Tool: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The paths that the arguments name. Each is resolved once per call, so that the place that
-    /// the user is shown, the place that is judged and the place that is touched are the same.
-    fn paths(&self, args: &mut Self::Args, _env: &ToolEnv) -> Vec<PathBuf> {
-        self.path_arguments(args).into_iter().map(|path| PathBuf::from(&*path.text)).collect()
-    }
-
     /// Restricts the call to the lines that the model has named with a path. Returns false if it works on
     /// whole files only.
     fn choose_lines(&self, _args: &mut Self::Args, _lines: (u32, u32)) -> bool {
         !matches!(Self::KIND, ToolKind::Edit | ToolKind::Delete | ToolKind::Move)
     }
-
-    /// Resolves one of these paths. A tool that acts on a directory entry itself, not on what it
-    /// points to, does not follow a link in the last component.
-    fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
-        roots.resolve(path)
-    }
-
-    /// Completes the arguments with facts that only the disk tells. Runs off the runtime's
-    /// thread, right after the paths are resolved.
-    fn inspect(&self, _args: &mut Self::Args, _targets: &[ResolvedPath], _env: &ToolEnv) {}
 
     /// Returns true if the tool is advertised to the model.
     fn is_offered(&self, _offer: &OfferContext) -> bool {
@@ -152,16 +135,14 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// Adapts the tool's spec to the session.
     fn adapt_spec(&self, _spec: &mut ToolSpec, _offer: &OfferContext) {}
 
-    /// The view of the call before it runs, for the user. `targets` are the resolved
-    /// [`Tool::paths`].
-    fn view(&self, args: &Self::Args, targets: &[ResolvedPath], roots: &Roots) -> CallView;
-
-    /// Everything that the call may touch. An effect too many costs the user a needless question; a
-    /// missing one is a security hole.
-    fn effects(&self, args: &Self::Args, targets: &[ResolvedPath]) -> Vec<Effect>;
+    /// Plans the call: resolves its paths at the site, completes the arguments with facts that only the
+    /// disk tells, and says how the call is shown and what it may touch. Blocks: it is not called on the
+    /// runtime's thread. Changes nothing, and may be called again for the same call.
+    fn plan(&self, args: &mut Self::Args, site: &mut CallSite<'_>) -> CallPlan;
 
     /// Computes the effect of the call, so that the user can be shown the real change before being
-    /// asked. Changes nothing. If it fails, the call fails with this error.
+    /// asked. `targets` are the paths that the plan has resolved. Changes nothing. If it fails, the call
+    /// fails with this error.
     fn preview(
         &self,
         _args: &Self::Args,
@@ -169,15 +150,6 @@ pub trait Tool: Debug + Send + Sync + 'static {
         _ctx: &ToolCtx,
     ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), ToolRefusal>> + Send {
         std::future::ready(Ok((Self::Preview::default(), Vec::new())))
-    }
-
-    /// The contents that the call is going to give to files, as far as they are known beforehand.
-    fn expected_changes<'a>(
-        &self,
-        _preview: &'a Self::Preview,
-        _targets: &'a [ResolvedPath],
-    ) -> Vec<ExpectedChange<'a>> {
-        Vec::new()
     }
 
     /// Executes the call. A failure is an answer for the model, so this returns no `Result`.
@@ -283,13 +255,9 @@ pub trait AnyTool: Debug + Send + Sync {
 
 /// A call whose arguments are parsed but which is not permitted yet.
 pub trait PreparedCall: Send + Sync {
-    /// Resolves the paths of the call as they are now. Blocks: do not call it on the runtime's
-    /// thread.
-    fn locate(&mut self, env: &ToolEnv);
-    /// The view of the call for the user.
-    fn view(&self, roots: &Roots) -> CallView;
-    /// Everything that the call may touch. See [`Tool::effects`].
-    fn effects(&self) -> Vec<Effect>;
+    /// Plans the call by what is on the disk now. Blocks: do not call it on the runtime's thread. See
+    /// [`Tool::plan`].
+    fn plan(&mut self, env: &ToolEnv) -> CallPlan;
     /// Computes the effect of the call. See [`Tool::preview`].
     fn preview<'a>(
         &'a mut self,
@@ -310,12 +278,14 @@ struct TypedCall<T: Tool> {
     args: T::Args,
     /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
+    /// The paths of the call as the plan has found them.
     paths: Vec<PathBuf>,
     /// The same, resolved.
     targets: Vec<ResolvedPath>,
     /// A note about files with several names.
     other_names: Option<String>,
-    restricted: RestrictedFiles,
+    /// True if it concerns more files than can be judged one by one.
+    has_too_many_files: bool,
     preview: T::Preview,
     /// Notes for the user and the model about names that look the same.
     name_notes: Vec<String>,
@@ -337,6 +307,10 @@ impl<'a> PathArgument<'a> {
 
     fn of_any(text: &'a mut String) -> PathArgument<'a> {
         PathArgument { text, may_be_new: true }
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(&*self.text)
     }
 }
 
@@ -381,7 +355,7 @@ impl<T: Tool> AnyTool for T {
             paths: Vec::new(),
             targets: Vec::new(),
             other_names: None,
-            restricted: RestrictedFiles::default(),
+            has_too_many_files: false,
             preview: T::Preview::default(),
             name_notes: Vec::new(),
             refusal: None,
@@ -414,13 +388,13 @@ impl<T: Tool> TypedCall<T> {
 }
 
 impl<T: Tool> PreparedCall for TypedCall<T> {
-    fn locate(&mut self, env: &ToolEnv) {
+    fn plan(&mut self, env: &ToolEnv) -> CallPlan {
         let roots = env.files.roots();
         self.understand_paths(&env.files);
-        self.paths = self.tool.paths(&mut self.args, env);
-        let leads_elsewhere = self.paths.iter().any(|path| roots.leads_elsewhere(path));
-        let paths = self.paths.iter().cloned();
-        self.targets = paths.map(|path| self.tool.resolve_path(path, roots)).collect();
+        let mut site = CallSite::new(env);
+        let mut plan = self.tool.plan(&mut self.args, &mut site);
+        let may_look = site.may_look();
+        (self.paths, self.targets) = site.into_paths();
         if let Some(folder) = roots.missing_folder(&self.targets) {
             let name = escape_hidden_line(&folder.to_string_lossy());
             self.refusal = Some(ToolRefusal::from(format!(
@@ -428,29 +402,19 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                  is not made anew. Tell the user, who can put it back, or open a session where it is now."
             )));
         }
-        // It will be refused.
-        if leads_elsewhere && T::KIND != ToolKind::Execute {
-            return;
+        match T::KIND {
+            ToolKind::Edit if may_look => {
+                self.other_names = note_about_other_names(&plan.effects, roots);
+            }
+            ToolKind::Delete | ToolKind::Move if may_look => {
+                let restricted =
+                    RestrictedFiles::of_effects(&plan.effects, roots, &env.shared.rules.get());
+                self.has_too_many_files = restricted.is_incomplete;
+                plan.effects.extend(restricted.effects);
+            }
+            _ => {}
         }
-        self.tool.inspect(&mut self.args, &self.targets, env);
-        if T::KIND == ToolKind::Edit {
-            let effects = self.tool.effects(&self.args, &self.targets);
-            self.other_names = note_about_other_names(&effects, roots);
-        }
-        if matches!(T::KIND, ToolKind::Delete | ToolKind::Move) {
-            let effects = self.tool.effects(&self.args, &self.targets);
-            self.restricted = RestrictedFiles::of_effects(&effects, roots, &env.shared.rules.get());
-        }
-    }
-
-    fn view(&self, roots: &Roots) -> CallView {
-        self.tool.view(&self.args, &self.targets, roots)
-    }
-
-    fn effects(&self) -> Vec<Effect> {
-        let mut effects = self.tool.effects(&self.args, &self.targets);
-        effects.extend(self.restricted.effects.iter().cloned());
-        effects
+        plan
     }
 
     fn preview<'a>(
@@ -471,7 +435,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                     return Err(refusal.into());
                 }
             }
-            if self.restricted.is_incomplete {
+            if self.has_too_many_files {
                 return Err(TOO_MANY_FILES.into());
             }
             let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
@@ -487,7 +451,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     }
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        self.tool.expected_changes(&self.preview, &self.targets)
+        self.preview.expected_changes()
     }
 
     fn runs_calls(&self) -> bool {

@@ -4,12 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
-use super::{Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::Entry;
-use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallView, ToolKind};
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
-use turnwright_workspace::files::Roots;
 
 const MAX_ENTRIES: usize = 100;
 
@@ -87,12 +86,9 @@ impl Tool for Plan {
     type Args = PlanArgs;
     type Preview = ();
 
-    fn view(&self, _: &PlanArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &PlanArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+    fn plan(&self, _: &mut PlanArgs, _: &mut CallSite<'_>) -> CallPlan {
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, args: PlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {

@@ -5,13 +5,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::shown_argument::{NAME, ShownArgument};
-use super::{OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 
 /// The least similarity (0 to 1) of a name that is suggested.
 const MIN_SIMILARITY: f64 = 0.5;
@@ -50,13 +49,10 @@ impl Tool for LoadSkill {
         }
     }
 
-    fn view(&self, args: &LoadSkillArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+    fn plan(&self, args: &mut LoadSkillArgs, _: &mut CallSite<'_>) -> CallPlan {
         let name = text::cut(escape_hidden_line(args.name.trim()), 100);
-        CallView { title: format!("Skill: {name}"), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &LoadSkillArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+        let title = format!("Skill: {name}");
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, args: LoadSkillArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {

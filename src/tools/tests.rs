@@ -15,7 +15,6 @@ use super::{
 fn toolbox() -> Toolbox {
     Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default())
 }
-use turnwright_types::effect::fenced;
 
 /// The context in which all tools are advertised.
 fn full_context() -> OfferContext {
@@ -216,10 +215,4 @@ fn names_are_found_as_models_write_them() {
         assert!(reason.starts_with(&start), "{reason}");
     }
     assert!(!registry.find("fly").unwrap_err().for_model.contains("mean"));
-}
-
-#[test]
-fn text_cannot_close_its_fence() {
-    assert_eq!(fenced("x\n"), "```\nx\n```");
-    assert_eq!(fenced("```\n~~~~~~"), "````\n```\n~~~~~~\n````");
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use url::Url;
 
 use super::shown_argument::{ShownArgument, URL};
-use super::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
 #[cfg(unix)]
 use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
@@ -21,7 +21,6 @@ use turnwright_types::effect::{
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 #[cfg(unix)]
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 use turnwright_workspace::web::{self, FetchedBody, WebPage};
@@ -49,7 +48,7 @@ pub(super) struct WebFetchArgs {
     /// Keep HTML
     #[serde(default)]
     raw: Option<bool>,
-    /// True for a server that a command of the session has started; set by [`Tool::inspect`].
+    /// True for a server that a command of the session has started; set by [`Tool::plan`].
     #[serde(skip)]
     is_of_session: bool,
 }
@@ -63,33 +62,23 @@ impl Tool for WebFetch {
     type Args = WebFetchArgs;
     type Preview = ();
 
-    fn view(&self, args: &WebFetchArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        let place = match web::parse_url(&args.url) {
-            Ok(url) => {
-                let path = url.path().trim_end_matches('/');
-                format!("{}{path}", web::permission_host(&url))
-            }
-            Err(_) => args.url.clone(),
+    /// Has no effects for an address that cannot be fetched, because then there is nothing to ask about. A server that
+    /// the user has allowed at this address runs on the machine; nothing leaves the sandbox on the way to a server of
+    /// the session.
+    fn plan(&self, args: &mut WebFetchArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let env = site.env;
+        let view = view(args);
+        let Ok(url) = web::parse_url(&args.url) else {
+            args.is_of_session = false;
+            return CallPlan { view, effects: Vec::new() };
         };
-        let title = shorten_title(format!("Fetch {}", escape_hidden_line(place.trim())));
-        CallView { title, kind: Self::KIND, locations: Vec::new() }
-    }
-
-    /// A server that the user has allowed at this address runs on the machine.
-    fn inspect(&self, args: &mut WebFetchArgs, _: &[ResolvedPath], env: &ToolEnv) {
-        let url = web::parse_url(&args.url).ok().filter(web::is_loopback);
-        args.is_of_session = url.is_some_and(|url| env.shared.process.web.check(&url).is_err())
+        args.is_of_session = web::is_loopback(&url)
+            && env.shared.process.web.check(&url).is_err()
             && env.shared.network.if_used().is_some();
-    }
-
-    /// None for an address that cannot be fetched, because then there is nothing to ask about. Nothing leaves the sandbox
-    /// on the way to a server of the session.
-    fn effects(&self, args: &WebFetchArgs, _: &[ResolvedPath]) -> Vec<Effect> {
         if args.is_of_session {
-            return vec![Effect::SessionState];
+            return CallPlan::in_session(view);
         }
-        let url = web::parse_url(&args.url);
-        url.iter().map(|url| Effect::Fetch { host: web::permission_host(url) }).collect()
+        CallPlan { view, effects: vec![Effect::Fetch { host: web::permission_host(&url) }] }
     }
 
     /// Addresses that are refused anyway fail here, before a question. The question shows the whole
@@ -153,6 +142,18 @@ impl Tool for WebFetch {
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
     }
+}
+
+fn view(args: &WebFetchArgs) -> CallView {
+    let place = match web::parse_url(&args.url) {
+        Ok(url) => {
+            let path = url.path().trim_end_matches('/');
+            format!("{}{path}", web::permission_host(&url))
+        }
+        Err(_) => args.url.clone(),
+    };
+    let title = shorten_title(format!("Fetch {}", escape_hidden_line(place.trim())));
+    CallView { title, kind: WebFetch::KIND, locations: Vec::new() }
 }
 
 /// Fetches a page from a server that a command of the session has started.
@@ -331,8 +332,7 @@ mod tests {
         let title = |url: &str| {
             let args =
                 WebFetchArgs { url: url.to_owned(), offset: None, raw: None, is_of_session: false };
-            let home = std::path::Path::new("/");
-            WebFetch.view(&args, &[], &Roots::new(home).unwrap()).title
+            view(&args).title
         };
         assert_eq!(title("https://docs.rs/tokio/?q=1#x"), "Fetch docs.rs/tokio");
         assert_eq!(title("http://localhost:3000/"), "Fetch localhost:3000");

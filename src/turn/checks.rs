@@ -13,9 +13,7 @@ use tokio::time::Instant;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::cancellable_calls::CallTokens;
-use crate::turn::calls::cards::{
-    abridged_arguments, failed_update, final_update, not_run, settled_call,
-};
+use crate::turn::calls::cards::{abridged_arguments, final_update, settled_call};
 use crate::turn::calls::runner::{CallEnd, CallOrigin, CallRunner};
 use news::{CheckRun, find_news};
 use turnwright_policy::permission::Mode;
@@ -27,7 +25,7 @@ use turnwright_types::message::{
 };
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{COMMAND_TOOL, Update};
+use turnwright_types::update::{COMMAND_TOOL, CallUpdate, Update};
 
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -202,21 +200,16 @@ impl Turn {
         self.log_check(&id, &arguments);
         self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
         self.cards.show_arguments(&id, abridged_arguments(&arguments));
-        match self.run_as_call(&id, tool, arguments, &view).await {
-            CallEnd::Ran { outcome, took, is_cancelled } => {
-                let settled =
-                    settled_call(&outcome, is_cancelled, (COMMAND_TOOL, Some(&view)), Some(took));
-                self.cards.finish(final_update(&id, &settled));
-                (!self.cancel.is_cancelled()).then(|| check_run(&outcome))
-            }
-            CallEnd::NotRun(refusal, _) | CallEnd::Cancelled(refusal, _) => {
-                let shown = refusal.for_user.clone();
-                let outcome = not_run(COMMAND_TOOL.to_owned(), Some(view), refusal);
-                self.conversation.log().finish_call(&id, outcome).written().await;
-                self.cards.finish(failed_update(&id, &shown));
-                None
-            }
+        let CallEnd { outcome, last, .. } = self.run_as_call(&id, tool, arguments, &view).await;
+        if let Some(last) = last {
+            self.cards.finish(last);
+            return (!self.cancel.is_cancelled()).then(|| check_run(&outcome));
         }
+        let settled = settled_call(&outcome, false, (COMMAND_TOOL, Some(&view)), None);
+        let last = CallUpdate { view: None, ..final_update(&id, &settled) };
+        self.conversation.log().finish_call(&id, settled).written().await;
+        self.cards.finish(last);
+        None
     }
 
     async fn run_as_call(
@@ -235,14 +228,14 @@ impl Turn {
             conversation.queue.clone(),
         );
         let running = async {
-            let pending = runner.prepare(id.clone(), tool, arguments, CallTokens::of(&cancel))?;
-            let (mut pending, ticket) = runner.enqueue(pending).await?;
+            let tokens = CallTokens::of(&cancel);
+            let (mut pending, ticket) = runner.enqueue(id.clone(), tool, arguments, tokens).await?;
             // The user has written this command into the settings, so it is allowed exactly as it is.
             // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
             // a check may run what the model has written.
             if conversation.rules().get().can_confine {
-                for effect in pending.effects()? {
-                    runner.grants.lock().allow_exactly(effect);
+                for effect in &pending.plan.effects {
+                    runner.grants.lock().allow_exactly(effect.clone());
                 }
             }
             pending.view = Some(view.clone());
@@ -290,11 +283,9 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{Registry, RemoteTools, Tool, ToolCtx, Toolbox};
+    use crate::tools::{CallPlan, CallSite, Registry, RemoteTools, Tool, ToolCtx, Toolbox};
     use turnwright_policy::permission::Pass;
-    use turnwright_types::effect::{Effect, ResolvedPath};
     use turnwright_types::message::History;
-    use turnwright_workspace::files::Roots;
 
     #[derive(Debug, Deserialize, JsonSchema)]
     struct AnyArgs {}
@@ -310,13 +301,9 @@ mod tests {
         type Args = AnyArgs;
         type Preview = ();
 
-        fn view(&self, _: &AnyArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+        fn plan(&self, _: &mut AnyArgs, _: &mut CallSite<'_>) -> CallPlan {
             let title = Self::PENDING_TITLE.to_owned();
-            CallView { title, kind: Self::KIND, locations: Vec::new() }
-        }
-
-        fn effects(&self, _: &AnyArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-            vec![Effect::SessionState]
+            CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
         }
 
         async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {

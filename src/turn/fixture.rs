@@ -36,7 +36,6 @@ use turnwright_workspace::files::{Files, Roots};
 pub(crate) enum ScriptedReply {
     Text(&'static str),
     Calls(Vec<(&'static str, serde_json::Value)>),
-    Fail(u16),
     /// Fails with 503 after this time.
     FailAfter(Duration),
     /// Sends these words, each after this time.
@@ -73,10 +72,9 @@ impl Model for ScriptedModel {
         let reply = self.0.lock().pop_front().unwrap_or(ScriptedReply::Text("Nothing more."));
         async move {
             match reply {
-                ScriptedReply::Fail(status) => Err(failure(status)),
                 ScriptedReply::FailAfter(delay) => {
                     tokio::time::sleep(delay).await;
-                    Err(failure(503))
+                    Err(unavailable())
                 }
                 ScriptedReply::Panic => panic!("the script says so"),
                 reply => Ok(Box::new(ScriptedStream { reply, due: None }) as Box<dyn ReplyStream>),
@@ -86,10 +84,10 @@ impl Model for ScriptedModel {
     }
 }
 
-fn failure(status: u16) -> LlmError {
+fn unavailable() -> LlmError {
     LlmError::Status {
         host: "script".into(),
-        status,
+        status: 503,
         proxy: None,
         message: "no".to_owned(),
         retry_after: None,
@@ -133,10 +131,9 @@ impl ReplyStream for ScriptedStream {
                     return Ok(None);
                 }
                 ScriptedReply::Panic => panic!("the script says so"),
-                ScriptedReply::Fail(_)
-                | ScriptedReply::FailAfter(_)
-                | ScriptedReply::Hang
-                | ScriptedReply::Slow(..) => Vec::new(),
+                ScriptedReply::FailAfter(_) | ScriptedReply::Hang | ScriptedReply::Slow(..) => {
+                    Vec::new()
+                }
             };
             let call = |(slot, (name, arguments)): (usize, (&str, serde_json::Value))| {
                 batch.deltas.push(Delta::CallNamed { slot, name: name.to_owned() });

@@ -461,14 +461,6 @@ mod tests {
     }
 
     #[test]
-    fn permanent_errors_are_not_retried() {
-        let mut budget = TurnBudget::new(100);
-        assert!(next(status(400, None), &mut budget).starts_with("error"));
-        assert!(next(status(401, None), &mut budget).starts_with("error"));
-        assert!(next(status(402, Some(1)), &mut budget).starts_with("error"));
-    }
-
-    #[test]
     fn a_cut_answer_does_not_use_up_the_attempts_of_a_busy_server() {
         let mut budget = TurnBudget::new(100);
         next(cut(ShownSoFar::Nothing), &mut budget);

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,10 +16,9 @@ use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::tools::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_workspace::files::Roots;
+use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
 
 /// A tool that panics in the step that its argument names.
 #[derive(Debug)]
@@ -48,19 +46,10 @@ impl Tool for PanickingTool {
     type Args = PanicArgs;
     type Preview = ();
 
-    fn paths(&self, args: &mut PanicArgs, _: &ToolEnv) -> Vec<PathBuf> {
-        args.panic_at("locate");
-        Vec::new()
-    }
-
-    fn view(&self, args: &PanicArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        args.panic_at("view");
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, args: &PanicArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        args.panic_at("effects");
-        vec![Effect::SessionState]
+    fn plan(&self, args: &mut PanicArgs, _: &mut CallSite<'_>) -> CallPlan {
+        args.panic_at("plan");
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn preview(
@@ -99,7 +88,7 @@ fn shape(history: &History) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
-    for step in ["locate", "view", "effects", "look", "run"] {
+    for step in ["plan", "look", "run"] {
         let calls = vec![("broken", json!({ "step": step })), ("list_dir", json!({}))];
         let fixture =
             turn_fixture(vec![ScriptedReply::Calls(calls)], false, Some(Arc::new(PanickingTool)));
@@ -136,47 +125,6 @@ async fn a_cancel_while_a_question_is_open_settles_every_call() {
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed", "failed", "stopped"]);
     assert_eq!(fixture.client.final_statuses(), ["call-3 Cancelled", "call-4 Cancelled"]);
-}
-
-#[tokio::test]
-async fn a_cancel_before_the_first_word_leaves_the_prompt_and_a_note() {
-    let fixture = turn_fixture(vec![ScriptedReply::Hang], false, None);
-    let cancel = fixture.cancel.clone();
-    let later = async {
-        tokio::task::yield_now().await;
-        cancel.cancel();
-    };
-    let (done, ()) = tokio::join!(fixture.turn(History::default()).run(), later);
-    assert!(matches!(done.result, Ok(StopReason::Cancelled)));
-    assert_eq!(shape(&done.history), ["stopped"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_busy_model_is_asked_again_after_a_wait_that_the_user_sees() {
-    let fixture = turn_fixture(
-        vec![ScriptedReply::Fail(503), ScriptedReply::Fail(503), ScriptedReply::Text("Here I am.")],
-        false,
-        None,
-    );
-    let done = fixture.turn(History::default()).run().await;
-    assert!(matches!(done.result, Ok(StopReason::EndTurn)));
-    let updates = fixture.client.updates.lock();
-    let notices = updates.iter().filter(|update| matches!(update, Update::Notice(_))).count();
-    assert_eq!(notices, 2);
-}
-
-#[tokio::test]
-async fn the_limit_of_requests_ends_the_turn_with_every_call_answered() {
-    let call = || ScriptedReply::Calls(vec![("list_dir", json!({}))]);
-    let mut fixture =
-        turn_fixture(vec![call(), call(), ScriptedReply::Text("Half done."), call()], false, None);
-    fixture.conversation.max_requests = 2;
-    let done = fixture.turn(History::default()).run().await;
-    assert!(matches!(done.result, Ok(StopReason::MaxTurnRequests)));
-    assert_eq!(
-        shape(&done.history),
-        ["assistant", "ok", "assistant", "failed", "user", "assistant"]
-    );
 }
 
 /// Runs a turn with this reply for a client that stops reading once the model is asked, and cancels
@@ -226,20 +174,13 @@ impl Tool for HangingTool {
     type Args = NoArgs;
     type Preview = ();
 
-    fn paths(&self, _: &mut NoArgs, _: &ToolEnv) -> Vec<PathBuf> {
+    fn plan(&self, _: &mut NoArgs, _: &mut CallSite<'_>) -> CallPlan {
         self.hangs.notify_one();
         while !self.alive.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        Vec::new()
-    }
-
-    fn view(&self, _: &NoArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &NoArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
@@ -288,7 +229,7 @@ impl<S: tracing::Subscriber> Layer<S> for StageCounter {
 }
 
 #[tokio::test]
-async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() {
+async fn an_asked_command_is_parsed_once_planned_twice_and_judged_twice() {
     // The subscriber of a single thread can miss events while other tests run.
     let subscriber = tracing_subscriber::registry().with(StageCounter);
     tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -300,7 +241,7 @@ async fn an_asked_command_is_parsed_once_located_twice_and_judged_three_times() 
     assert_eq!(shape(&done.history), ["assistant", "ok", "assistant"]);
     let stages = STAGES.take();
     let count = |stage: &str| stages.get(&format!("turnwright::{stage}")).copied().unwrap_or(0);
-    assert_eq!((count("parse"), count("locate"), count("judge")), (1, 2, 3), "{stages:?}");
+    assert_eq!((count("parse"), count("plan"), count("judge")), (1, 2, 2), "{stages:?}");
 }
 
 #[tokio::test]

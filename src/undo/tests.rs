@@ -173,46 +173,6 @@ impl FileOp {
 }
 
 #[tokio::test]
-async fn every_kind_of_change_can_be_undone_and_redone() {
-    let table: &[&[(&str, FileOp)]] = &[
-        &[("a", FileOp::Write("edited"))],
-        &[("a", FileOp::Write("once")), ("a", FileOp::Write("twice"))],
-        &[("a", FileOp::Replace("as sed -i does it"))],
-        &[("a", FileOp::Remove)],
-        &[("new", FileOp::Write("new")), ("x/y/z", FileOp::Write("deep"))],
-        &[("a", FileOp::Mode(0o755)), ("d/b", FileOp::Mode(0o400))],
-        &[("a", FileOp::Write("both")), ("a", FileOp::Mode(0o600))],
-        &[("d/b", FileOp::Write("read only")), ("d/b", FileOp::Mode(0o444))],
-        &[("d", FileOp::Remove)],
-        &[("d", FileOp::Remove), ("d", FileOp::Write("a file now"))],
-        &[("a", FileOp::Remove), ("a/below", FileOp::Write("a folder now"))],
-        &[("link", FileOp::Remove), ("link", FileOp::Link("d/b"))],
-        &[("a", FileOp::Remove), ("a", FileOp::Link("d/b")), ("empty", FileOp::Folder)],
-        // As `git switch` does it.
-        &[("a", FileOp::Replace("1")), ("d/b", FileOp::Remove), ("d/c", FileOp::Replace("2"))],
-    ];
-    for work in table {
-        let fixture =
-            UndoFixture::new(&[("a", "the text"), ("d/b", "another"), ("d/c", "third")]).await;
-        symlink("a", fixture.root.join("link")).unwrap();
-        let before = fixture.tree();
-        fixture.turn(work).await;
-        let after = fixture.tree();
-        assert_ne!(before, after, "{work:?}");
-        let report = fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
-        assert!(report.is_complete(), "{work:?}: {report:?}");
-        assert_eq!(fixture.tree(), before, "{work:?}");
-        assert!(fixture.carry_out(UndoRequest::Undo(1)).await.is_none(), "{work:?}");
-        let report = fixture.carry_out(UndoRequest::Redo).await.unwrap();
-        assert!(report.is_complete(), "{work:?}: {report:?}");
-        assert_eq!(fixture.tree(), after, "{work:?}");
-        assert!(fixture.carry_out(UndoRequest::Redo).await.is_none(), "{work:?}");
-        fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
-        assert_eq!(fixture.tree(), before, "{work:?}");
-    }
-}
-
-#[tokio::test]
 async fn later_changes_of_the_user_are_left_alone_and_reported() {
     let fixture = UndoFixture::new(&[("a", "1"), ("b", "1"), ("c", "1"), ("mine", "1")]).await;
     fixture
@@ -259,27 +219,6 @@ async fn a_change_of_the_users_between_two_turns_is_not_lost_by_undoing_both() {
     assert_eq!(fixture.read("a"), "the user's");
     assert_eq!(fixture.carry_out(UndoRequest::Undo(1)).await.unwrap().conflicts.len(), 1);
     assert_eq!(fixture.read("a"), "the user's");
-}
-
-#[tokio::test]
-async fn turns_are_undone_one_after_the_other_or_together() {
-    let fixture = UndoFixture::new(&[("a", "0")]).await;
-    for text in ["1", "2", "3"] {
-        fixture.turn(&[("a", FileOp::Write(text))]).await;
-    }
-    for expected in ["2", "1"] {
-        fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
-        assert_eq!(fixture.read("a"), expected);
-    }
-    for expected in ["2", "3"] {
-        fixture.carry_out(UndoRequest::Redo).await.unwrap();
-        assert_eq!(fixture.read("a"), expected);
-    }
-    assert!(fixture.carry_out(UndoRequest::Redo).await.is_none());
-    let report = fixture.carry_out(UndoRequest::Undo(9)).await.unwrap();
-    assert_eq!((report.turns.len(), fixture.read("a").as_str()), (3, "0"));
-    fixture.turn(&[("b", FileOp::Write("new work"))]).await;
-    assert!(fixture.carry_out(UndoRequest::Redo).await.is_none());
 }
 
 #[tokio::test]

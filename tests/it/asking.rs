@@ -2,7 +2,6 @@
 //! covers, and what the audit log keeps. `tests/stories/asking.rs` has the tests that run no command.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::command_lines::{line_for, touch};
@@ -11,11 +10,7 @@ use turnwright_testing::questions::{
 };
 use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
-
-fn exec(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
-}
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, runs, says, subcommand};
 
 fn write(path: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": "x\n", "mode": "append" }))
@@ -34,7 +29,7 @@ fn a_command_that_cannot_be_analysed_is_allowed_once_or_as_it_is() {
     for _ in 0..2 {
         let question = ask_and_answer(
             &mut agent,
-            exec(line_for("x=1; touch \"$x\"", "type nul > 1")),
+            runs(line_for("x=1; touch \"$x\"", "type nul > 1")),
             "allow_once",
         );
         let offered = option_names(&question);
@@ -46,7 +41,7 @@ fn a_command_that_cannot_be_analysed_is_allowed_once_or_as_it_is() {
     }
     // An answer that was not offered does not run the command.
     let destroys = "git clean -fdx; touch 2";
-    ask_and_answer(&mut agent, exec(line_for(destroys, "type nul > 2")), "allow_always");
+    ask_and_answer(&mut agent, runs(line_for(destroys, "type nul > 2")), "allow_always");
     assert!(agent.path("1").exists() && !agent.path("2").exists());
 }
 
@@ -54,9 +49,9 @@ fn a_command_that_cannot_be_analysed_is_allowed_once_or_as_it_is() {
 fn the_audit_log_has_all_decisions_and_no_key() {
     let key = "sk-test-0123456789";
     let mut agent = TestAgent::builder().start();
-    ask_and_answer(&mut agent, exec(&touch("one")), "allow_once");
-    ask_and_answer(&mut agent, exec(&format!("echo {key} > /dev/null; touch $X")), "reject_always");
-    agent.model().push(exec(&format!("echo {key} > /dev/null; touch $X"))).unwrap();
+    ask_and_answer(&mut agent, runs(&touch("one")), "allow_once");
+    ask_and_answer(&mut agent, runs(&format!("echo {key} > /dev/null; touch $X")), "reject_always");
+    agent.model().push(runs(&format!("echo {key} > /dev/null; touch $X"))).unwrap();
     agent.model().push(says("All right.")).unwrap();
     assert_eq!(agent.turn("again"), "end_turn");
     eventually("the audit log is written", || audit(&agent).len() >= 4);
@@ -83,7 +78,7 @@ fn the_user_is_told_once_that_the_audit_is_incomplete() {
     let mut agent = TestAgent::builder().start();
     std::fs::create_dir_all(agent.home().join("state/permissions.jsonl")).unwrap();
     for name in ["one", "two", "three"] {
-        ask_and_answer(&mut agent, exec(&touch(name)), "allow_once");
+        ask_and_answer(&mut agent, runs(&touch(name)), "allow_once");
     }
     let count = agent.thoughts().matches("log of permission decisions is incomplete").count();
     assert_eq!(count, 1, "{}", agent.thoughts());
@@ -170,10 +165,8 @@ fn builder_in(home: &str) -> TestAgentBuilder {
 }
 
 fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.arg("policy").args(arguments).current_dir(project);
-    command.env_clear().envs(turnwright_testing::basic_variables()).env("TURNWRIGHT_HOME", home);
-    let output = process_waits::output(&mut command).unwrap();
+    let mut command = subcommand(home, &["policy"]);
+    let output = process_waits::output(command.args(arguments).current_dir(project)).unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -181,11 +174,11 @@ fn policy(home: &Path, project: &Path, arguments: &[&str]) -> Value {
 #[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no pattern covers it")]
 fn a_session_pattern_covers_the_command_with_more_arguments_but_no_other_command() {
     let mut agent = TestAgent::builder().start();
-    let question = ask_and_answer(&mut agent, exec("npm run build"), "allow_always");
+    let question = ask_and_answer(&mut agent, runs("npm run build"), "allow_always");
     assert!(option_names(&question)[1].contains("`npm run build …`"), "{question}");
-    run_without_question(&mut agent, exec("npm run build --flag"));
+    run_without_question(&mut agent, runs("npm run build --flag"));
     for other in ["npm run deploy", "npm run build && npm run deploy", "npm run build > \"$X\""] {
-        ask_and_answer(&mut agent, exec(other), "reject_once");
+        ask_and_answer(&mut agent, runs(other), "reject_once");
     }
 }
 
@@ -193,13 +186,13 @@ fn a_session_pattern_covers_the_command_with_more_arguments_but_no_other_command
 #[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no pattern covers it")]
 fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
     let mut agent = TestAgent::builder().start();
-    let question = ask_and_keep(&mut agent, exec("npm run a | npm run b"));
+    let question = ask_and_keep(&mut agent, runs("npm run a | npm run b"));
     let offered = option_names(&question);
     assert_eq!(offered[1], "Allow `npm run a …` and `npm run b …` in this session");
     let text = cards::card_text(&question["params"]["toolCall"]);
     assert!(text.contains("? `npm run a` – no rule allows it"), "{text}");
-    run_without_question(&mut agent, exec("npm run b"));
-    let question = ask_and_answer(&mut agent, exec("npm run a; npm run c"), "reject_once");
+    run_without_question(&mut agent, runs("npm run b"));
+    let question = ask_and_answer(&mut agent, runs("npm run a; npm run c"), "reject_once");
     let text = cards::card_text(&question["params"]["toolCall"]);
     assert!(text.contains("✓ `npm run a` – allowed by exec(npm run a)"), "{text}");
     assert!(text.contains("? `npm run c`"), "{text}");
@@ -210,13 +203,13 @@ fn a_lasting_answer_to_a_pipeline_covers_each_of_its_commands() {
 #[cfg_attr(windows, ignore = "a line of cmd is never analysed whole, so no pattern covers it")]
 fn an_answer_covers_only_the_redirect_targets_that_the_request_shows() {
     let mut agent = TestAgent::builder().start();
-    let question = ask_and_answer(&mut agent, exec("npm run a > log"), "allow_always");
+    let question = ask_and_answer(&mut agent, runs("npm run a > log"), "allow_always");
     assert_eq!(
         option_names(&question)[1],
         "Allow `npm run a …` and changes to `log` in this session"
     );
     let text = cards::card_text(&question["params"]["toolCall"]);
     assert!(text.contains("- writes ? `log`"), "{text}");
-    run_without_question(&mut agent, exec("npm run a > log"));
-    ask_and_answer(&mut agent, exec("npm run a > other"), "reject_once");
+    run_without_question(&mut agent, runs("npm run a > log"));
+    ask_and_answer(&mut agent, runs("npm run a > other"), "reject_once");
 }

@@ -1,18 +1,13 @@
 //! Authentication (R-AUTH) with the subcommands `turnwright login` and `logout`, and their effect on
 //! running and on new agents.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::{Value, json};
-use turnwright_testing::process_waits;
 use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::session_requests::code;
 
-use crate::agent::{TestAgent, says};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
+use crate::agent::{TestAgent, piped, says, subcommand};
 
 /// Initializes the agent and returns the authentication methods that it offers.
 fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {
@@ -26,19 +21,7 @@ fn ids(methods: &[Value]) -> Vec<&str> {
 
 /// Runs a subcommand with the folders of an agent and with `input` as its stdin.
 fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", agent.home())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The subcommand may exit before it has read all of its input.
-    child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    process_waits::wait_with_output(child)
+    piped(&mut subcommand(agent.home(), arguments), input)
 }
 
 fn model(replies: &Value) -> Server {

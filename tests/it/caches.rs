@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, runs, says};
 
 /// A cache that holds the source of a package.
 struct Cache(tempfile::TempDir);
@@ -32,10 +32,6 @@ impl Cache {
         assert_eq!(fs::read_to_string(self.0.path().join("package/lib")).unwrap(), "good\n");
         assert_eq!(fs::read_dir(self.0.path()).unwrap().count(), 1);
     }
-}
-
-fn runs(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 /// Where there are no layers, caches are read-only.

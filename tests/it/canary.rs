@@ -3,14 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::command_lines::line_for;
-use turnwright_testing::{basic_variables, process_waits};
+use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, says, subcommand};
 
 const VARIABLE: &str = "sk-canary-1-of-the-variable";
 const SECOND: &str = "sk-canary-2-of-a-second-provider";
@@ -94,11 +93,7 @@ fn checked_files(agent: &TestAgent) -> Vec<String> {
 /// The output of a subcommand on stdout and stderr.
 fn output_of(agent: &TestAgent, arguments: &[&str]) -> Vec<u8> {
     let output = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(arguments)
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", agent.home())
+        subcommand(agent.home(), arguments)
             .env("OPENAI_API_KEY", VARIABLE)
             .env("SECOND_VARIABLE", SECOND)
             .env("HEADER_VARIABLE", HEADER)

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, writes};
 
 /// Prints each line with a mark, and fails if there is one.
 const SCRIPT: &str = "! grep -Hn BAD *.txt\n";
@@ -15,10 +15,6 @@ fn with_check() -> TestAgentBuilder {
         .file("check.sh", SCRIPT)
         .file("old.txt", "fine\nBAD old\n")
         .own_file("config/config.toml", SETTINGS)
-}
-
-fn write(path: &str, content: &str) -> Value {
-    calls("write_file", &json!({ "path": path, "content": content }))
 }
 
 /// The last user message of the n-th request to the model.
@@ -53,12 +49,12 @@ fn notices(agent: &TestAgent) -> String {
 #[test]
 #[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
-    let edits = [write("a.txt", "BAD new\n"), write("old.txt", "more\nfine\nBAD old\n")];
+    let edits = [writes("a.txt", "BAD new\n"), writes("old.txt", "more\nfine\nBAD old\n")];
     let replies = json!([
         edits[0],
         edits[1],
         says("Done."),
-        write("a.txt", "good\n"),
+        writes("a.txt", "good\n"),
         says("Repaired."),
         says("Nothing to do.")
     ]);
@@ -90,7 +86,7 @@ fn the_model_is_told_what_its_edits_have_broken_until_it_is_repaired() {
 fn what_a_command_edits_after_another_edit_is_checked() {
     let command = |it: &str| calls("exec", &json!({ "command": it }));
     let replies = json!([
-        write("a.txt", "BAD new\n"),
+        writes("a.txt", "BAD new\n"),
         says("Done."),
         command("echo good > a.txt; echo BAD worse > b.txt"),
         says("Repaired."),
@@ -114,7 +110,7 @@ fn what_a_command_edits_after_another_edit_is_checked() {
 #[test]
 #[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
-    let again = |number: usize| write("a.txt", &"BAD new\n".repeat(number));
+    let again = |number: usize| writes("a.txt", &"BAD new\n".repeat(number));
     let mut replies = Vec::new();
     for number in 1..=4 {
         replies.extend([again(number), says("Done.")]);
@@ -130,7 +126,7 @@ fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
 #[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_model_that_only_explains_is_not_asked_again() {
     let mut agent = with_check()
-        .model(json!([write("a.txt", "BAD new\n"), says("Done."), says("That is intended.")]))
+        .model(json!([writes("a.txt", "BAD new\n"), says("Done."), says("That is intended.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!((agent.model().requests().len(), checks(&agent).len()), (3, 2));
@@ -141,7 +137,7 @@ fn a_rule_that_denies_the_command_applies_to_a_check() {
     let settings = format!("{SETTINGS}[permissions]\ndeny = ['exec(sh)']\n");
     let mut agent = with_check()
         .own_file("config/config.toml", &settings)
-        .model(json!([write("a.txt", "BAD new\n"), says("Done.")]))
+        .model(json!([writes("a.txt", "BAD new\n"), says("Done.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
@@ -153,7 +149,7 @@ fn a_rule_that_denies_the_command_applies_to_a_check() {
 fn nothing_is_checked_in_plan_mode_because_nothing_is_edited() {
     let mut agent = with_check()
         .variable("TURNWRIGHT_MODE", "plan")
-        .model(json!([write("a.txt", "BAD new\n"), says("Done.")]))
+        .model(json!([writes("a.txt", "BAD new\n"), says("Done.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(checks(&agent), [""; 0]);
@@ -165,7 +161,7 @@ fn a_cancel_ends_a_check_at_once_and_no_edit_is_made() {
     let settings = "mode = 'auto-edit'\n[checks]\nslow = 'sleep 60'\n";
     let mut agent = with_check()
         .own_file("config/config.toml", settings)
-        .model(json!([write("a.txt", "x\n")]))
+        .model(json!([writes("a.txt", "x\n")]))
         .start();
     let id = agent.prompt("go");
     agent.wait_for("the check", |it| it["params"]["update"]["status"] == "in_progress");
@@ -182,7 +178,7 @@ fn a_project_s_own_checks_run_only_once_it_is_trusted() {
         .file("check.sh", SCRIPT)
         .file(".turnwright/config.toml", "[checks]\nmarks = 'sh check.sh'\n")
         .own_file("config/config.toml", "mode = 'auto-edit'\n")
-        .model(json!([write("a.txt", "x\n"), says("One."), write("a.txt", "y\n"), says("Two.")]))
+        .model(json!([writes("a.txt", "x\n"), says("One."), writes("a.txt", "y\n"), says("Two.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(checks(&agent), [""; 0]);
@@ -199,7 +195,7 @@ fn a_project_s_own_checks_run_only_once_it_is_trusted() {
 #[cfg_attr(windows, ignore = "the check is a script of sh")]
 fn a_loaded_session_shows_the_checks_and_the_model_does_not_get_them_as_calls() {
     let mut agent = with_check()
-        .model(json!([write("a.txt", "BAD new\n"), says("Done."), says("So be it."), says("Hi.")]))
+        .model(json!([writes("a.txt", "BAD new\n"), says("Done."), says("So be it."), says("Hi.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     let titles = checks(&agent);
@@ -221,7 +217,7 @@ fn what_a_helper_has_edited_is_checked_by_the_turn_that_has_started_it() {
         calls("agent", &json!({ "description": "x", "prompt": "the task", "type": kind }))
     };
     let mut edit = json!({ "when": "the task" });
-    edit["steps"] = write("a.txt", "BAD new\n");
+    edit["steps"] = writes("a.txt", "BAD new\n");
     let mut done = json!({ "when": "the task" });
     done["steps"] = says("Written.");
     let replies = json!([helper("general"), says("Done."), says("It stays."), edit, done]);

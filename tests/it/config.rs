@@ -10,7 +10,7 @@ use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::session_requests::opening_refusal;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
 
 const FILE: &str = if cfg!(windows) { r"config\config.toml" } else { "config/config.toml" };
 
@@ -161,12 +161,7 @@ fn variables_with_keys_do_not_reach_commands() {
 
 /// A subcommand with the folders of an agent.
 fn command(agent: &TestAgent, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", agent.home());
+    let mut command = subcommand(agent.home(), arguments);
     command.env("GROQ_API_KEY", "sk-groq-and-more").env("TURNWRIGHT_MODE", "plan");
     command
 }
@@ -382,15 +377,8 @@ fn config_edit_opens_the_editor_and_tells_what_is_wrong_with_its_line() {
 
 /// What `config show --json`, run in the agent's folder, says of the project.
 fn project_settings(agent: &TestAgent) -> Vec<String> {
-    let output = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(["config", "show", "--json"])
-            .current_dir(agent.workspace())
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", agent.home()),
-    );
-    let shown: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let shown = run_in_project(agent, &["config", "show", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
     let line = |it: &Value| {
         let text = |key: &str| it[key].as_str().unwrap().to_owned();
         let place = text("from").replace(agent.workspace().to_str().unwrap(), "ws");
@@ -402,15 +390,9 @@ fn project_settings(agent: &TestAgent) -> Vec<String> {
 
 /// Runs a subcommand in the agent's folder.
 fn run_in_project(agent: &TestAgent, arguments: &[&str]) -> String {
-    let output = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(arguments)
-            .current_dir(agent.workspace())
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", agent.home()),
-    );
-    String::from_utf8(output.unwrap().stdout).unwrap()
+    let mut command = subcommand(agent.home(), arguments);
+    let output = process_waits::output(command.current_dir(agent.workspace())).unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]

@@ -5,18 +5,18 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::command_lines::run_on;
+use turnwright_testing::process_report;
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
-use turnwright_testing::{basic_variables, process_report};
 
-use crate::agent::{eventually, prompt, run_mark, says};
+use crate::agent::{eventually, prompt, run_mark, says, subcommand};
 
 /// How long what a killed process has written may take to arrive.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
@@ -36,10 +36,7 @@ struct Victim {
 
 impl Victim {
     fn start(home: &Path, model: &Server) -> Victim {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", home)
+        let mut child = subcommand(home, &[])
             .env("OPENAI_BASE_URL", model.base_url())
             .env("OPENAI_API_KEY", "sk-test-0123456789")
             .env("TURNWRIGHT_MODEL", "scripted")

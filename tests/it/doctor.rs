@@ -1,16 +1,15 @@
 //! `turnwright doctor` with working and faulty model servers: its report, its exit code, and the stored
 //! profile of the model.
 
-use std::process::Command;
 #[cfg(unix)]
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::process_waits;
 use turnwright_testing::scripted_model::{Scenario, Server};
 
-use crate::agent::{TestAgent, calls, eventually, says};
+use crate::agent::{TestAgent, calls, eventually, says, subcommand};
 
 const KEY: &str = "sk-test-0123456789";
 
@@ -48,13 +47,9 @@ impl Setup {
 
     /// Runs the doctor. Checks that stderr is empty and that the report has no key.
     fn doctor(&self, arguments: &[&str]) -> Findings {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+        let mut command = subcommand(self.home.path(), &["doctor"]);
         command
-            .arg("doctor")
             .args(arguments)
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", self.home.path())
             .env("TURNWRIGHT_MODEL", self.model)
             .envs(self.key.map(|key| ("OPENAI_API_KEY", key)));
         if !self.base_url.is_empty() {
@@ -315,11 +310,7 @@ fn a_signal_ends_the_doctor_at_once() {
     use std::os::unix::process::ExitStatusExt;
 
     let setup = Setup::new(&json!([[{ "hang": true }]]));
-    let mut doctor = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .arg("doctor")
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", setup.home.path())
+    let mut doctor = subcommand(setup.home.path(), &["doctor"])
         .env("TURNWRIGHT_MODEL", "scripted")
         .env("OPENAI_BASE_URL", &setup.base_url)
         .stdin(Stdio::null())

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use turnwright_testing::process_waits;
 use turnwright_testing::scripted_model::{Scenario, Server};
+
+use crate::agent::subcommand;
 
 /// A word for a key at this place, which looks like those of no service, and one that is not random.
 fn canary(place: &str) -> String {
@@ -98,14 +99,10 @@ fn home_with_keys(base_url: &str) -> tempfile::TempDir {
 }
 
 fn turnwright(home: &Path, arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    let mut command = subcommand(&home.join("own"), arguments);
     command
-        .args(arguments)
         .current_dir(home)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
         .env("HOME", home)
-        .env("TURNWRIGHT_HOME", home.join("own"))
         .env("MY_KEY", canary("variable"))
         .env("GROQ_API_KEY", canary("other-variable"))
         .env("MY_TITLE", random_canary("title"));

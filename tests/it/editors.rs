@@ -6,16 +6,14 @@ use std::process::{Command, Stdio};
 
 use turnwright_testing::process_waits;
 
+use crate::agent::subcommand;
+
 /// The exit status, stdout and stderr of `turnwright config editor`.
 fn editor(home: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    let mut command = subcommand(&home.join("own"), &["config", "editor"]);
     command
-        .args(["config", "editor"])
         .args(arguments)
         .stdin(Stdio::null())
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", home.join("own"))
         .env(if cfg!(windows) { "USERPROFILE" } else { "HOME" }, home)
         .env(if cfg!(windows) { "APPDATA" } else { "XDG_CONFIG_HOME" }, home.join("settings"));
     let output = process_waits::output(&mut command).unwrap();
@@ -163,14 +161,9 @@ fn on_a_terminal_it_is_asked_and_only_a_yes_writes() {
     let home = turnwright_testing::temporary_folder();
     let file = home.path().join("acp.json");
     for (answer, is_written) in [("", false), ("n", false), ("perhaps", false), ("y", true)] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command
-            .args(["config", "editor", "jetbrains", "--write", "--file"])
-            .arg(&file)
-            .stdout(Stdio::null())
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", home.path().join("own"));
+        let words = ["config", "editor", "jetbrains", "--write", "--file"];
+        let mut command = subcommand(&home.path().join("own"), &words);
+        command.arg(&file).stdout(Stdio::null());
         let mut terminal = PseudoTerminal::start(command);
         terminal.wait_for("Write this? [y/N] ");
         assert!(!file.exists());

@@ -4,19 +4,18 @@
 //! `TestAgent` always reads, so these tests use a client of their own, which reads only on request.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwright_testing::basic_variables;
 use turnwright_testing::process_report::{peak_memory, wait_until_idle};
 use turnwright_testing::process_waits::{self, Input};
 use turnwright_testing::scripted_model::{Scenario, Server};
 
-use crate::agent::{LIMIT, eventually, prompt, says};
+use crate::agent::{LIMIT, eventually, prompt, says, subcommand};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -37,10 +36,7 @@ impl ManualClient {
         let folder = turnwright_testing::temporary_folder();
         let scenario = Scenario::from_value(json!({ "replies": replies })).unwrap();
         let model = Server::start(scenario, 0).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", folder.path())
+        let mut child = subcommand(folder.path(), &[])
             .env("OPENAI_BASE_URL", model.base_url())
             .env("TURNWRIGHT_MODEL", "scripted")
             .envs(log.map(|it| ("TURNWRIGHT_LOG", it)))

@@ -1,24 +1,16 @@
 //! `turnwright sessions export` writes a session as a Markdown, HTML or JSON document.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::call;
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, says};
+use crate::agent::{TestAgent, says, subcommand};
 
 fn export(agent: &TestAgent, arguments: &[&str]) -> Output {
-    process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(["sessions", "export"])
-            .args(arguments)
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", agent.home())
-            .current_dir(agent.workspace()),
-    )
-    .unwrap()
+    let mut command = subcommand(agent.home(), &["sessions", "export"]);
+    process_waits::output(command.args(arguments).current_dir(agent.workspace())).unwrap()
 }
 
 #[test]

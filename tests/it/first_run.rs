@@ -4,13 +4,12 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
 use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 
-use crate::agent::TestAgent;
+use crate::agent::{TestAgent, subcommand};
 
 const KEY: &str = "sk-first-0123456789";
 
@@ -93,12 +92,7 @@ fn respond(stream: &mut TcpStream, status: u16, body: &Value) {
 fn first_run(server: &RawServer) -> (TestAgent, PseudoTerminal) {
     let agent = TestAgent::unconfigured().file("note.txt", "The word of the day is PELICAN.\n");
     let agent = agent.initialize();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(["login", "--base-url", &server.base_url()])
-        .env_clear()
-        .envs(turnwright_testing::basic_variables());
-    command.env("TURNWRIGHT_HOME", agent.home());
+    let command = subcommand(agent.home(), &["login", "--base-url", &server.base_url()]);
     (agent, PseudoTerminal::start(command))
 }
 

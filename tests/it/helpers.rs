@@ -1,15 +1,14 @@
 //! Helpers as only a process can show them: the agent is killed while one works, their commands end with
 //! their session, and the command line finds their conversations.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::assert_valid;
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, assert_gone, eventually, is_alive, says};
+use crate::agent::{TestAgent, assert_gone, eventually, is_alive, says, subcommand};
 
 fn helper(task: &str) -> Value {
     call("agent", &json!({ "description": task, "prompt": task }))
@@ -24,14 +23,8 @@ fn when(task: &str, reply: Value) -> Value {
 
 /// Runs the program in this folder, and returns its output.
 fn run(agent: &TestAgent, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", agent.home())
-        .stdin(Stdio::null())
-        .current_dir::<&Path>(agent.workspace());
+    let mut command = subcommand(agent.home(), arguments);
+    command.stdin(Stdio::null()).current_dir(agent.workspace());
     let output = process_waits::output(&mut command).unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()

@@ -1,7 +1,6 @@
 //! Counts how the production code reads, and holds that to `tests/data/budgets.txt`: what goes beyond is paid by removing.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::source_files::{Source, all_sources};
 
 /// The name of a figure, and how much a line of the code or a comment adds to it.
 type Figure = (&'static str, fn(&str) -> usize);
@@ -20,8 +19,12 @@ const FIGURES: [Figure; 6] = [
 #[test]
 fn the_style_of_the_code_stays_within_its_budget() {
     let budgets = include_str!("../data/budgets.txt");
-    let lines: Vec<String> =
-        production_files().iter().flat_map(|file| production_lines(file)).collect();
+    let files: Vec<Source> = all_sources().into_iter().filter(is_of_the_program).collect();
+    let lines: Vec<&str> = files
+        .iter()
+        .flat_map(Source::production_lines)
+        .map(|(_, line)| line.trim_start())
+        .collect();
     let mut beyond = Vec::new();
     for (name, count) in FIGURES {
         let found: usize = lines.iter().map(|line| count(line)).sum();
@@ -35,31 +38,9 @@ fn the_style_of_the_code_stays_within_its_budget() {
     assert!(beyond.is_empty(), "{}", beyond.join("\n"));
 }
 
-#[test]
-fn each_figure_counts_what_its_name_says() {
-    let counted = |line: &str| -> Vec<&str> {
-        FIGURES.iter().skip(1).filter(|figure| figure.1(line) > 0).map(|figure| figure.0).collect()
-    };
-    for (line, expected) in [
-        ("let is_told = |line| line.len();", "closures with a name"),
-        ("let mut add = move |line: &str| {", "closures with a name"),
-        ("let told: fn(u8) -> u8 = |byte| byte;", "closures with a name"),
-        ("let told = lines.map(|line| line.len());", ""),
-        ("lines.map(|it| it.len())", "closures with an argument called it"),
-        ("lines.map(|&(it, other)| other)", ""),
-        ("lines.map(|it: &str| it)", "closures with an argument called it"),
-        ("lines.map(|item| item)", ""),
-        ("let (a, b) = (1, 2);", "lets packed in a tuple"),
-        ("let (a, b) = pair;", ""),
-        ("let (Some(a), Some(b)) = (a, b) else {", ""),
-        ("drop(sender.send(1));", "results dropped by a call of drop"),
-        ("drop(guard);", ""),
-        ("/// What is told.", "comments that begin with What or Whether"),
-        ("// Whether it is told.", "comments that begin with What or Whether"),
-        ("/// Whatever is told.", ""),
-    ] {
-        assert_eq!(counted(line).concat(), expected, "{line}");
-    }
+fn is_of_the_program(file: &Source) -> bool {
+    let other = ["crates/turnwright-testing", "crates/turnwright-packages"];
+    !file.is_test() && !file.is_in(&other)
 }
 
 fn is_named_closure(line: &str) -> bool {
@@ -92,59 +73,4 @@ fn is_riddle(line: &str) -> bool {
     let text = comment.trim_start_matches(['/', '!']);
     let word = text.strip_prefix(' ').and_then(|text| text.split(' ').next());
     matches!(word, Some("What" | "Whether"))
-}
-
-/// The files of the program without those of tests.
-fn production_files() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = vec![root.join("src")];
-    for entry in fs::read_dir(root.join("crates")).unwrap() {
-        let folder = entry.unwrap().path();
-        if !folder.ends_with("turnwright-testing") && !folder.ends_with("turnwright-packages") {
-            folders.push(folder.join("src"));
-        }
-    }
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy();
-            let is_of_tests = ["tests", "tests.rs", "fixture.rs"].contains(&name.as_ref());
-            if is_of_tests || name.ends_with("_tests.rs") {
-                continue;
-            }
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.ends_with(".rs") {
-                files.push(path);
-            }
-        }
-    }
-    files
-}
-
-/// The lines of a file that are not blank, without those of items for tests, which are formatted: an item ends with a line
-/// that is indented like its attribute.
-fn production_lines(file: &Path) -> Vec<String> {
-    let text = fs::read_to_string(file).unwrap();
-    let mut lines = text.lines();
-    let mut kept = Vec::new();
-    while let Some(line) = lines.next() {
-        let trimmed = line.trim_start();
-        if !trimmed.starts_with("#[cfg(test") && !trimmed.starts_with("#[cfg(all(test") {
-            if !trimmed.is_empty() {
-                kept.push(trimmed.trim_end().to_owned());
-            }
-            continue;
-        }
-        let indent = &line[..line.len() - trimmed.len()];
-        for line in lines.by_ref() {
-            let is_outer = line.strip_prefix(indent).is_some_and(|rest| !rest.starts_with(' '));
-            let is_attribute = line.trim_start().starts_with("#[");
-            if is_outer && !is_attribute && line.ends_with(['}', ';', ',']) {
-                break;
-            }
-        }
-    }
-    kept
 }

@@ -162,22 +162,6 @@ fn the_error_for_an_unknown_job_lists_the_known_jobs() {
 }
 
 #[test]
-#[cfg_attr(windows, ignore = "its command is a script of sh")]
-fn there_are_at_most_16_commands_at_a_time() {
-    let mut agent = agent();
-    let server = |number: usize| {
-        // What has printed something is waited for no longer than that.
-        let command = format!("echo up; sleep 633.{number}");
-        cards::call("exec", &json!({ "command": command, "background": true }))
-    };
-    agent.model().push((1..=17).map(server).collect()).unwrap();
-    agent.model().push(says("Done.")).unwrap();
-    let last = cards::turn(&mut agent);
-    assert!(last.starts_with("16 commands are running, which is the maximum."), "{last}");
-    assert!(last.contains("p16 `echo up; sleep 633.16`"), "{last}");
-}
-
-#[test]
 #[cfg(target_os = "linux")]
 fn jobs_that_have_ended_leave_no_zombies() {
     let mut agent = agent();

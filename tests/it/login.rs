@@ -1,16 +1,17 @@
 //! `turnwright login` and `logout` on a terminal and from a pipe, with servers that accept, refuse and do not
 //! know the key. `tests/it/auth.rs` tests their effect on agents.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_testing::process_waits;
 #[cfg(unix)]
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
 use turnwright_testing::raw_server::RawServer;
-use turnwright_testing::{basic_variables, process_waits};
+
+use crate::agent::{piped, subcommand};
 
 /// Ctrl-C on a terminal.
 #[cfg(unix)]
@@ -18,8 +19,7 @@ const INTERRUPT: &str = "\u{3}";
 
 /// The command with its folders below `home` and no other variables. No request leaves this machine.
 fn command(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command.args(arguments).env_clear().envs(basic_variables()).env("TURNWRIGHT_HOME", home);
+    let mut command = subcommand(home, arguments);
     command.env("https_proxy", closed_port());
     command
 }
@@ -27,15 +27,6 @@ fn command(home: &Path, arguments: &[&str]) -> Command {
 /// The URL of a port at which nobody listens. It is not ephemeral, so no other test can get it.
 fn closed_port() -> String {
     "http://127.0.0.1:9".to_owned()
-}
-
-/// Runs the command with `input` in a pipe.
-fn piped(mut command: Command, input: &str) -> Output {
-    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // The subcommand may exit before it has read all of its input.
-    child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    process_waits::wait_with_output(child)
 }
 
 fn stderr(output: &Output) -> String {
@@ -224,7 +215,7 @@ fn a_proxy_that_does_not_answer_is_named() {
 fn a_key_in_the_place_of_a_provider_is_not_shown() {
     let home = home();
     let key = "sk-proj-0123456789abcdef";
-    let output = piped(command(home.path(), &["login", "--provider", key]), "\n");
+    let output = piped(&mut command(home.path(), &["login", "--provider", key]), "\n");
     let said = stderr(&output);
     assert!(said.contains("no provider is called what was typed") && !said.contains(key), "{said}");
 }
@@ -276,7 +267,7 @@ fn several_logins_are_kept_shown_and_removed_one_by_one() {
     let home = home();
     let login = |provider, key: &str, model| {
         let arguments = ["login", "--provider", provider, "--model", model];
-        let output = piped(command(home.path(), &arguments), key);
+        let output = piped(&mut command(home.path(), &arguments), key);
         assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
         stderr(&output)
     };
@@ -305,7 +296,7 @@ fn several_logins_are_kept_shown_and_removed_one_by_one() {
     }
 
     let logout = |arguments: &[&str]| {
-        let output = piped(command(home.path(), &[&["logout"], arguments].concat()), "");
+        let output = piped(&mut command(home.path(), &[&["logout"], arguments].concat()), "");
         (output.status.success(), stderr(&output))
     };
     let (done, said) = logout(&[]);
@@ -329,10 +320,10 @@ fn several_logins_are_kept_shown_and_removed_one_by_one() {
 fn logout_names_the_variable_that_still_gives_a_key() {
     let home = home();
     let arguments = ["login", "--provider", "groq"];
-    assert!(piped(command(home.path(), &arguments), "sk-groq\n").status.success());
+    assert!(piped(&mut command(home.path(), &arguments), "sk-groq\n").status.success());
     let mut command = command(home.path(), &["logout", "--provider", "groq"]);
     command.env("GROQ_API_KEY", "sk-other");
-    let said = stderr(&piped(command, ""));
+    let said = stderr(&piped(&mut command, ""));
     let expected = "Removed the login of groq.\nThere is still a key for groq (GROQ_API_KEY).\n";
     assert_eq!(said, expected);
 }
@@ -354,7 +345,7 @@ fn a_piped_key_that_the_server_refuses_is_not_stored() {
         let arguments = ["login", "--provider", "azure", "--base-url", address];
         let mut command = command(home.path(), &arguments);
         command.env("http_proxy", format!("http://{}", server.host()));
-        let output = piped(command, "sk-some-key\n");
+        let output = piped(&mut command, "sk-some-key\n");
         assert_eq!(output.status.success(), expected.is_some(), "{output:?}");
         match expected {
             Some(expected) => assert_eq!(stored(home.path()), expected),
@@ -396,7 +387,7 @@ fn a_provider_that_nobody_knows_is_answered_with_the_known_ones() {
         (&["--provider", "azure"], "each account of azure has its own server: add --base-url"),
         (&["--provider", "groq"], "groq needs a key"),
     ] {
-        let output = piped(command(home.path(), &[&["login"], arguments].concat()), "\n");
+        let output = piped(&mut command(home.path(), &[&["login"], arguments].concat()), "\n");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let said = stderr(&output);
         assert!(said.starts_with("Nothing was stored: ") && said.contains(expected), "{said}");
@@ -413,11 +404,11 @@ fn a_damaged_file_is_replaced_by_the_next_login_and_removed_by_a_logout() {
     };
     damage();
     let arguments = ["login", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"];
-    let said = stderr(&piped(command(home.path(), &arguments), "sk-new\n"));
+    let said = stderr(&piped(&mut command(home.path(), &arguments), "sk-new\n"));
     assert!(said.contains("login.json is damaged") && said.contains("replaces it"), "{said}");
     assert_eq!(stored(home.path())[0]["key"], "sk-new");
     damage();
-    let said = stderr(&piped(command(home.path(), &["logout"]), ""));
+    let said = stderr(&piped(&mut command(home.path(), &["logout"]), ""));
     assert_eq!(said, "Removed the stored logins, which were damaged.\n");
     assert!(!file(home.path()).exists());
 }
@@ -425,9 +416,9 @@ fn a_damaged_file_is_replaced_by_the_next_login_and_removed_by_a_logout() {
 #[test]
 fn a_key_that_cannot_be_sent_is_not_stored() {
     let home = home();
-    let command =
+    let mut command =
         command(home.path(), &["login", "--base-url", "http://127.0.0.1:9/v1?key=hidden"]);
-    let output = piped(command, "sk-\u{1}key\nm\n");
+    let output = piped(&mut command, "sk-\u{1}key\nm\n");
     assert!(!output.status.success() && !file(home.path()).exists(), "{output:?}");
     let shown = stderr(&output);
     assert!(

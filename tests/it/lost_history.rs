@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, runs, says};
 
 /// Runs a script in the workspace outside of the agent, as the user would, and returns its output.
 fn by_hand(folder: &Path, script: &str) -> String {
@@ -18,10 +18,6 @@ fn by_hand(folder: &Path, script: &str) -> String {
     let mut shell = Command::new("sh");
     let output = process_waits::output(shell.args(["-c", &script]).current_dir(folder)).unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn runs(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 /// An agent in a repository with a packed commit, and one that is not packed.

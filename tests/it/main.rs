@@ -133,6 +133,7 @@ mod side_by_side;
 // Its sockets are files.
 #[cfg(target_os = "linux")]
 mod sockets;
+mod source_files;
 // It mounts a FUSE file system.
 #[cfg(target_os = "linux")]
 mod stalled_mount;

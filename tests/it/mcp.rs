@@ -1,17 +1,10 @@
 //! MCP servers of a session: their tools are offered to the model, its calls reach them, and their
 //! processes end with the session.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use turnwright_testing::command_lines::server_with;
 
 use crate::agent::{TestAgent, assert_gone, calls, eventually, is_alive, says};
-
-/// The names of the functions that a model request offers. Requests are numbered from 0.
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    body["tools"].as_array().unwrap().iter().map(name).collect()
-}
 
 #[test]
 fn r_mcp_1_a_tool_of_a_server_is_offered_asked_about_and_called() {
@@ -23,7 +16,7 @@ fn r_mcp_1_a_tool_of_a_server_is_offered_asked_about_and_called() {
         .server("notes", &scenario)
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(offered(&agent, 0).contains(&"mcp__notes__echo".to_owned()));
+    assert!(agent.server_tools(0).contains(&"mcp__notes__echo".to_owned()));
     let question = agent.log.iter().find(|it| it["method"] == "session/request_permission");
     assert_eq!(question.unwrap()["params"]["toolCall"]["title"], "notes: echo (hi)");
     let result = agent.model_transcript(1).pop().unwrap();

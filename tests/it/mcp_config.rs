@@ -1,12 +1,10 @@
 //! MCP servers in the user's settings: they are available in every session, their variables are expanded,
 //! and an invalid entry does not affect the others. `config show` and the doctor list them, too.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use turnwright_testing::example_program;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
 
 /// The section of the settings for a scripted server, with the lines `more` added.
 pub fn section(name: &str, scenario: &Value, more: &str) -> String {
@@ -18,20 +16,6 @@ pub fn section(name: &str, scenario: &Value, more: &str) -> String {
 /// An agent with these settings in the user's `config.toml`.
 pub fn with(settings: &str) -> TestAgentBuilder {
     TestAgent::builder().own_file("config/config.toml", settings)
-}
-
-/// The names of the server tools that a model request offers. Requests are numbered from 0.
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let names = body["tools"].as_array().unwrap().iter().map(|it| &it["function"]["name"]);
-    let names = names.map(|it| it.as_str().unwrap().to_owned());
-    names.filter(|it| it.starts_with("mcp__")).collect()
-}
-
-fn notices(agent: &TestAgent) -> String {
-    let updates = agent.updates();
-    let texts = updates.iter().filter(|it| it["sessionUpdate"] == "agent_thought_chunk");
-    texts.map(|it| it["content"]["text"].as_str().unwrap()).collect()
 }
 
 #[test]
@@ -48,24 +32,12 @@ fn a_server_in_the_settings_is_in_every_session_with_its_variables_expanded() {
         .model(json!([calls("mcp__notes__read_key", &json!({})), says("done"), says("again")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__notes__read_key"]);
+    assert_eq!(agent.server_tools(0), ["mcp__notes__read_key"]);
     let result = agent.model_transcript(1).pop().unwrap();
     assert!(result.contains("is mellon!"), "{result}");
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 2), ["mcp__notes__read_key"]);
-}
-
-#[test]
-fn the_editors_server_takes_precedence_over_the_settings() {
-    let (in_settings, from_editor) =
-        (json!({ "tools": [{ "name": "ours" }] }), json!({ "tools": [{ "name": "theirs" }] }));
-    let mut agent = with(&section("notes", &in_settings, ""))
-        .server("notes", &from_editor)
-        .model(json!([says("done")]))
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__notes__theirs"]);
+    assert_eq!(agent.server_tools(2), ["mcp__notes__read_key"]);
 }
 
 #[test]
@@ -78,8 +50,8 @@ fn invalid_entries_are_reported_and_other_servers_work() {
         + "[mcp.servers.both]\ncommand = 'a'\nurl = 'http://localhost/'\n";
     let mut agent = with(&settings).noisy().model(json!([says("done")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
-    let notices_text = notices(&agent);
+    assert_eq!(agent.server_tools(0), ["mcp__good__echo"]);
+    let notices_text = agent.thoughts();
     for expected in [
         "unset of the settings is not used: the variable NOT_THERE",
         "OPENAI_API_KEY holds a model's key",
@@ -91,17 +63,6 @@ fn invalid_entries_are_reported_and_other_servers_work() {
 }
 
 #[test]
-fn the_first_prompt_waits_as_long_as_the_settings_say() {
-    let slow = json!({ "start_ms": 60_000, "tools": [{ "name": "late" }] });
-    let settings = format!("[mcp]\nwait_seconds = 0\n{}", section("slow", &slow, ""));
-    let mut agent = with(&settings).model(json!([says("done")])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), Vec::<String>::new());
-    let notices_text = notices(&agent);
-    assert!(notices_text.contains("Not connected yet: slow"), "{notices_text}");
-}
-
-#[test]
 fn config_show_prints_names_but_no_values_of_variables_and_headers() {
     let home = turnwright_testing::temporary_folder();
     std::fs::create_dir(home.path().join("config")).unwrap();
@@ -109,13 +70,7 @@ fn config_show_prints_names_but_no_values_of_variables_and_headers() {
                     args = ['mellon-1']\nenv = { NOTES_KEY = 'mellon-2' }\n[mcp.servers.web]\n\
                     url = 'https://example.com/mcp?k=mellon-3'\nheaders = { Own = 'mellon-4' }\n";
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(["config", "show"])
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", home.path());
-    let output = command.output().unwrap();
+    let output = subcommand(home.path(), &["config", "show"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     for expected in ["mcp.wait_seconds", "mcp.servers.notes", "NOTES_KEY", "example.com/mcp", "Own"]
     {
@@ -136,15 +91,9 @@ fn the_doctor_checks_each_server_and_passes_despite_faulty_ones() {
         + "[mcp.servers.unset]\ncommand = 'x'\nargs = ['${NOT_THERE}']\n";
     std::fs::write(home.path().join("config/config.toml"), settings).unwrap();
     let doctor = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command
-            .args(["--model", "offline", "doctor"])
-            .args(arguments)
-            .env_clear()
-            .envs(turnwright_testing::basic_variables());
+        let mut command = subcommand(home.path(), &["--model", "offline", "doctor"]);
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let output =
-            command.env("TURNWRIGHT_HOME", home.path()).env("PATH", path).output().unwrap();
+        let output = command.args(arguments).env("PATH", path).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };

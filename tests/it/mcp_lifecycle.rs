@@ -42,14 +42,6 @@ fn call_result(agent: &TestAgent, number: usize) -> String {
     agent.model_transcript(number + 1).pop().unwrap()
 }
 
-/// The names of the server tools that a model request offers. Requests are numbered from 0.
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    let names = body["tools"].as_array().unwrap().iter().map(name);
-    names.filter(|it| it.starts_with("mcp__")).collect()
-}
-
 /// Checks that the updates to the client contain each of `words`.
 fn assert_updates_contain(agent: &TestAgent, words: &[&str]) {
     let all = format!("{:?}", agent.updates());
@@ -112,7 +104,7 @@ fn m_12_new_tools_are_offered_in_the_next_request_in_old_and_new_revisions() {
             if agent.model().requests().len() <= last {
                 return false;
             }
-            let is_offered = offered(&agent, last).len() == 2;
+            let is_offered = agent.server_tools(last).len() == 2;
             let next = if is_offered { json!({ "text": "done" }) } else { step(last + 1) };
             agent.model().push(held(next)).unwrap();
             agent.model().release();
@@ -121,8 +113,8 @@ fn m_12_new_tools_are_offered_in_the_next_request_in_old_and_new_revisions() {
         });
         agent.model().release();
         assert_eq!(agent.stop_reason(&turn), "end_turn");
-        assert_eq!(offered(&agent, 0), ["mcp__notes__grow"]);
-        assert_eq!(offered(&agent, last), ["mcp__notes__grow", "mcp__notes__late"], "{modern}");
+        assert_eq!(agent.server_tools(0), ["mcp__notes__grow"]);
+        assert_eq!(agent.server_tools(last), ["mcp__notes__grow", "mcp__notes__late"], "{modern}");
     }
 }
 
@@ -138,7 +130,7 @@ fn a7_the_first_prompt_has_the_working_server_and_reports_the_others() {
     // `session/new` is answered before any server has failed or connected.
     agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0), ["mcp__good__echo"]);
+    assert_eq!(agent.server_tools(0), ["mcp__good__echo"]);
     let all = format!("{:?}", agent.updates());
     for words in
         ["dead", "exit 3", "cannot go on", "slow", "no-such-program-2391 was not found in PATH"]
@@ -221,7 +213,7 @@ fn a_server_that_fails_once_is_restarted() {
     eventually("its tool is offered", || {
         agent.model().push(says("Hello.")).unwrap();
         assert_eq!(agent.turn("hello"), "end_turn");
-        offered(&agent, agent.model().requests().len() - 1) == ["mcp__notes__echo"]
+        agent.server_tools(agent.model().requests().len() - 1) == ["mcp__notes__echo"]
     });
     for reply in [calls("mcp__notes__echo", &json!({ "text": "second try" })), says("done")] {
         agent.model().push(reply).unwrap();
@@ -425,7 +417,7 @@ fn a8_sessions_share_a_server_which_ends_with_the_last_of_them() {
     let second = agent.new_session();
     agent.session = second.clone();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!((count(), offered(&agent, 1).len()), (1, 1));
+    assert_eq!((count(), agent.server_tools(1).len()), (1, 1));
     // A session with another folder or environment needs a process of its own.
     let params = json!({ "cwd": dir.path(), "mcpServers": agent.servers });
     let elsewhere = agent.call("session/new", &params)["result"]["sessionId"].clone();

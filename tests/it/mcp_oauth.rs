@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use turnwright_testing::mcp_http_stub::{McpHttpStub, McpRequest, answer, answer_json};
 use url::Url;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
 
 /// The state of the authorization server.
 #[derive(Default)]
@@ -129,12 +129,8 @@ fn base64_url(bytes: &[u8]) -> String {
 }
 
 fn turnwright(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    let mut command = subcommand(home, arguments);
     command
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", home)
         .env("TURNWRIGHT_LOG", "trace")
         // Nothing on this machine is asked through a proxy, and nobody answers at this one.
         .env("HTTP_PROXY", "http://127.0.0.1:9")

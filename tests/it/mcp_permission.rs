@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, eventually, says};
+use crate::agent::{TestAgent, calls, eventually, says, subcommand};
 
 const ECHO: &str = "mcp__notes__echo";
 
@@ -267,14 +267,8 @@ fn the_policy_subcommand_supports_rules_for_tools() {
     }
     let (home, project) = (agent.home().to_owned(), agent.workspace().to_owned());
     let policy = |words: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command
-            .arg("policy")
-            .args(words)
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", &home);
-        let output = command.current_dir(&project).output().unwrap();
+        let mut command = subcommand(&home, &["policy"]);
+        let output = command.args(words).current_dir(&project).output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };
     eventually("a rule is suggested", || {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use turnwright_testing::basic_variables;
 use turnwright_testing::command_lines::{run_on, then};
+use turnwright_testing::session_requests::code;
 
-use crate::agent::{LIMIT, assert_gone, eventually, is_alive};
+use crate::agent::{LIMIT, assert_gone, eventually, is_alive, subcommand};
 
 /// The key of the model provider, which no message may contain.
 const KEY: &str = "sk-canary-of-the-mcp-server";
@@ -38,13 +38,9 @@ impl Server {
         for (path, content) in files {
             std::fs::write(folder.path().join(path), content).unwrap();
         }
-        let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .arg("mcp-server")
+        let mut child = subcommand(home.path(), &["mcp-server"])
             .args(arguments)
             .current_dir(folder.path())
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", home.path())
             .env("OPENAI_API_KEY", KEY)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -161,10 +157,6 @@ fn text_and_failure(answer: &Value) -> (String, bool) {
     let text = answer["result"]["content"][0]["text"].as_str();
     let text = text.unwrap_or_else(|| panic!("no result: {answer}"));
     (text.to_owned(), answer["result"]["isError"] == true)
-}
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {answer}"))
 }
 
 /// The `_meta` that a client of the revision 2026-07-28 sends with each request.

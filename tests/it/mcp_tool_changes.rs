@@ -1,19 +1,13 @@
-//! MCP servers that connect late, change their tools or fail: tools that stay keep their places in the
-//! model request, so that the provider's cache remains valid, and the user is told once.
+//! MCP servers that connect late: tools that stay keep their places in the model request, so that the
+//! provider's cache remains valid, and the user is told once.
 
 use serde_json::{Value, json};
 
-use crate::agent::{TestAgent, calls, eventually, says};
+use crate::agent::{TestAgent, calls, says};
 
 /// The tools in a model request. Requests are numbered from 0.
 fn tools(agent: &TestAgent, number: usize) -> Vec<Value> {
     agent.model_request(number)["tools"].as_array().unwrap().clone()
-}
-
-/// The names of the tools of MCP servers in a model request.
-fn server_tools(agent: &TestAgent, number: usize) -> Vec<String> {
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    tools(agent, number).iter().map(name).filter(|it| it.starts_with("mcp__")).collect()
 }
 
 /// How often the user was told `words`.
@@ -47,8 +41,8 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
     assert_eq!(agent.turn("more"), "end_turn");
     let last = 2;
     assert_eq!(tools(&agent, 1), tools(&agent, last));
-    assert_eq!(server_tools(&agent, 0), ["mcp__early__b", "mcp__early__a"]);
-    assert_eq!(server_tools(&agent, last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
+    assert_eq!(agent.server_tools(0), ["mcp__early__b", "mcp__early__a"]);
+    assert_eq!(agent.server_tools(last), ["mcp__early__b", "mcp__early__a", "mcp__aaa__late"]);
     let before = tools(&agent, 0);
     assert_eq!(tools(&agent, last)[..before.len()], before[..]);
     // The serialized tools are also a prefix of the later ones.
@@ -63,42 +57,6 @@ fn tools_of_a_server_that_connects_during_a_turn_are_appended_in_the_next_turn()
     let (_, log) = agent.close();
     let line = log.lines().find(|it| it.contains("the provider has to read the request anew"));
     assert!(line.is_some_and(|it| it.contains(why)), "{log}");
-}
-
-#[test]
-fn tools_that_stay_in_a_changed_list_keep_their_places() {
-    let other = json!([
-        { "name": "four" }, { "name": "three" }, { "name": "one", "description": "Otherwise." },
-    ]);
-    let scenario = json!({
-        "tools": [{ "name": "one" }, { "name": "two" }, { "name": "three" }],
-        "answers": { "one": [{ "tools": other }] },
-    });
-    let call = |name: &str| calls(&format!("mcp__s__{name}"), &json!({}));
-    let mut agent = TestAgent::builder()
-        .model(json!([call("one"), says("done")]))
-        .permission("allow_once")
-        .server("s", &scenario)
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(server_tools(&agent, 0), ["mcp__s__one", "mcp__s__two", "mcp__s__three"]);
-    let mut last = 1;
-    eventually("the new list is known", || {
-        agent.model().push(says("Hello.")).unwrap();
-        assert_eq!(agent.turn("hello"), "end_turn");
-        last = agent.model().requests().len() - 1;
-        server_tools(&agent, last).len() == 3
-            && server_tools(&agent, last) != server_tools(&agent, 0)
-    });
-    assert_eq!(server_tools(&agent, last), ["mcp__s__one", "mcp__s__three", "mcp__s__four"]);
-    let one = tools(&agent, last).into_iter().find(|it| it["function"]["name"] == "mcp__s__one");
-    assert_eq!(one.unwrap()["function"]["description"], "Otherwise.");
-    for reply in [call("two"), says("done")] {
-        agent.model().push(reply).unwrap();
-    }
-    assert_eq!(agent.turn("and?"), "end_turn");
-    let result = agent.model_transcript(last + 2).pop().unwrap();
-    assert!(result.contains("The tool \"mcp__s__two\" is gone"), "{result}");
 }
 
 #[test]
@@ -118,17 +76,4 @@ fn only_the_first_turn_waits_for_servers_and_a_cancel_ends_the_wait() {
     assert_eq!(agent.turn("again"), "end_turn");
     assert_eq!(times(&agent, "Not connected yet"), 0, "{}", agent.thoughts());
     assert_eq!(agent.model().requests().len(), 2);
-}
-
-#[test]
-fn a_server_that_fails_to_start_is_reported_once_and_others_work() {
-    let mut agent = TestAgent::builder()
-        .model(json!([says("one"), says("two")]))
-        .server("good", &json!({ "tools": [{ "name": "echo" }] }))
-        .server("bad", &json!({ "revision": 7 }))
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(server_tools(&agent, 0), ["mcp__good__echo"]);
-    assert_eq!(agent.turn("go on"), "end_turn");
-    assert_eq!(times(&agent, "The MCP server bad is unavailable: "), 1, "{}", agent.thoughts());
 }

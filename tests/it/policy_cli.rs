@@ -2,10 +2,11 @@
 //! suggests new rules.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
+
+use crate::agent::subcommand;
 
 struct User {
     home: tempfile::TempDir,
@@ -31,16 +32,8 @@ impl User {
     }
 
     fn policy_in(&self, folder: &Path, arguments: &[&str]) -> (String, i32) {
-        let output = process_waits::output(
-            Command::new(env!("CARGO_BIN_EXE_turnwright"))
-                .arg("policy")
-                .args(arguments)
-                .env_clear()
-                .envs(turnwright_testing::basic_variables())
-                .env("TURNWRIGHT_HOME", self.home.path())
-                .current_dir(folder),
-        )
-        .unwrap();
+        let mut command = subcommand(self.home.path(), &["policy"]);
+        let output = process_waits::output(command.args(arguments).current_dir(folder)).unwrap();
         let text = [output.stdout, output.stderr].concat();
         (String::from_utf8(text).unwrap(), output.status.code().unwrap())
     }

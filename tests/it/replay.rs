@@ -2,14 +2,13 @@
 //! not run again.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::json;
 use turnwright_testing::command_lines::{then, touch};
+use turnwright_testing::process_waits;
 use turnwright_testing::scripted_model::{Scenario, Server};
-use turnwright_testing::{basic_variables, process_waits};
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, says, subcommand};
 use crate::mcp_elicit::asking;
 
 /// The output on stdout, that on stderr, and the exit status.
@@ -24,13 +23,9 @@ fn replay_with(
 ) -> (String, String, i32) {
     let home = turnwright_testing::temporary_folder();
     let output = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .arg("replay")
+        subcommand(home.path(), &["replay"])
             .arg(path)
             .args(arguments)
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", home.path())
             .envs(variables.iter().copied()),
     )
     .unwrap();

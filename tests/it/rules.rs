@@ -1,13 +1,11 @@
 //! Permission rules in the settings: which rule applies, what happens to a file with an invalid rule, and
 //! a project folder that contains the agent's own files.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 use turnwright_testing::questions::attempt;
 
-use crate::agent::TestAgent;
+use crate::agent::{TestAgent, subcommand};
 
 const FILE: &str = "config/config.toml";
 
@@ -69,15 +67,8 @@ fn an_invalid_rule_disables_the_allow_rules_of_its_file_and_is_reported() {
     assert!(request_count == 0 && result.contains("edit(/ci)"), "{result}");
     let notice = agent.thoughts();
     assert_eq!(notice.matches("`edit(../up)` is not a valid rule").count(), 1, "{notice}");
-    let output = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(["config", "show"])
-            .env_clear()
-            .envs(turnwright_testing::basic_variables())
-            .env("TURNWRIGHT_HOME", agent.home())
-            .env("TURNWRIGHT_MODEL", "offline"),
-    )
-    .unwrap();
+    let mut command = subcommand(agent.home(), &["config", "show"]);
+    let output = process_waits::output(command.env("TURNWRIGHT_MODEL", "offline")).unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(!output.status.success());
     assert!(

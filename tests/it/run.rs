@@ -1,13 +1,14 @@
 //! `turnwright run`: a turn in a pipe and in CI. `run_terminal` has what needs a terminal.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use turnwright_testing::scripted_model::{Scenario, Server};
-use turnwright_testing::{basic_variables, calls, process_waits, run_mark, says, schema};
+use turnwright_testing::{calls, process_waits, run_mark, says, schema};
+
+use crate::agent::{piped, subcommand};
 
 /// A folder to work in, and a model that plays a scenario.
 pub struct Desk {
@@ -38,10 +39,9 @@ impl Desk {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-        command.arg("run").args(arguments).env_clear().current_dir(&self.project);
-        command.envs(basic_variables());
-        command.env("TURNWRIGHT_HOME", self.home.path()).env("TERM", "xterm").envs([run_mark()]);
+        let mut command = subcommand(self.home.path(), &["run"]);
+        command.args(arguments).current_dir(&self.project);
+        command.env("TERM", "xterm").envs([run_mark()]);
         if let Some(server) = &self.server {
             command.env("OPENAI_BASE_URL", server.base_url()).env("OPENAI_API_KEY", "sk-test-1234");
             command.env("TURNWRIGHT_MODEL", "scripted");
@@ -56,12 +56,7 @@ impl Desk {
 
     /// Runs the command with `input` in a pipe.
     fn piped(&self, arguments: &[&str], input: &str) -> Ended {
-        let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        // A file that is too long is not read to its end.
-        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-        Ended::of(process_waits::wait_with_output(child))
+        Ended::of(piped(&mut self.command(arguments), input))
     }
 
     pub fn write(&self, name: &str, text: &str) {
@@ -246,7 +241,8 @@ fn a_folder_that_is_gone_is_said_to_be_gone() {
     let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run hi </dev/null";
     let mut command = Command::new("sh");
     command.args(["-c", line, env!("CARGO_BIN_EXE_turnwright")]).current_dir(&desk.project);
-    command.env_clear().envs(basic_variables()).env("TURNWRIGHT_HOME", desk.home.path());
+    command.env_clear().envs(turnwright_testing::basic_variables());
+    command.env("TURNWRIGHT_HOME", desk.home.path());
     command.env("TURNWRIGHT_MODEL", "offline").envs([run_mark()]);
     let ended = Ended::of(process_waits::output(&mut command).unwrap());
     assert_eq!(ended.status, Some(2), "{}", ended.stderr);
@@ -272,13 +268,8 @@ fn a_session_goes_on_in_its_folder() {
     let messages = desk.messages(1);
     assert!(["my first words", "One.", "my second words"].iter().all(|it| messages.contains(it)));
 
-    let listed = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(["sessions", "list", "--all", "--json"])
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", desk.home.path()),
-    );
+    let words = ["sessions", "list", "--all", "--json"];
+    let listed = process_waits::output(&mut subcommand(desk.home.path(), &words));
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     let session: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     let id = session["session_id"].as_str().unwrap();

@@ -251,14 +251,6 @@ fn a_table_is_aligned_and_fits_into_the_terminal() {
 }
 
 #[test]
-fn lines_are_broken_between_words() {
-    let desk = Desk::new(&json!([says("These are words for a terminal that is quite narrow.\n")]));
-    let terminal = PseudoTerminal::start_on_screen(desk.command(&["Go"]), 40);
-    let (_, shown) = terminal.wait_for_end("Session ");
-    assert!(shown.contains("These are words for a terminal that is\r\nquite narrow."), "{shown:?}");
-}
-
-#[test]
 fn a_conversation_has_turns_a_history_and_an_end() {
     let desk = Desk::new(
         &json!([says("One."), says("Two."), [{ "text": "I begin. " }, { "hang": true }], says("Four.")]),

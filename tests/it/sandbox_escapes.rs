@@ -2,22 +2,15 @@
 //! control experiment runs the attempts without the sandbox, where they must succeed. On Windows there is no
 //! sandbox, and the report says so.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
-use turnwright_testing::{basic_variables, process_waits};
+use turnwright_testing::process_waits;
+
+use crate::agent::subcommand;
 
 fn doctor(arguments: &[&str]) -> (i32, String) {
     let home = turnwright_testing::temporary_folder();
-    let output = process_waits::output(
-        Command::new(env!("CARGO_BIN_EXE_turnwright"))
-            .args(["doctor", "--sandbox"])
-            .args(arguments)
-            .env_clear()
-            .envs(basic_variables())
-            .env("TURNWRIGHT_HOME", home.path()),
-    )
-    .unwrap();
+    let mut command = subcommand(home.path(), &["doctor", "--sandbox"]);
+    let output = process_waits::output(command.args(arguments)).unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
 }

@@ -114,6 +114,18 @@ fn a_command_that_the_sandbox_has_stopped_is_not_run_again() {
 }
 
 #[test]
+fn a_file_of_the_machines_tmp_that_a_line_names_is_copied() {
+    if !has_sandbox("a_file_of_the_machines_tmp_that_a_line_names_is_copied") {
+        return;
+    }
+    let outside = turnwright_testing::temporary_folder();
+    std::fs::write(outside.path().join("shot.png"), "content").unwrap();
+    let (agent, result) = unasked(auto(), &format!("cp {}/shot.png .", outside.path().display()));
+    let copied = std::fs::read_to_string(agent.path("shot.png"));
+    assert_eq!(copied.ok().as_deref(), Some("content"), "{result}");
+}
+
+#[test]
 fn the_temporary_folder_is_private_and_deleted_with_the_session() {
     if !has_sandbox("the_temporary_folder_is_private_and_deleted_with_the_session") {
         return;

@@ -9,10 +9,10 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use serde_json::Value;
 use serde_json::json;
 use tempfile::TempDir;
+use turnwright_testing::process_waits;
 use turnwright_testing::session_requests::set_mode;
-use turnwright_testing::{Program, basic_variables, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, Turnwright, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
 
 const TOKEN: &str = "token-of-these-tests";
 const VARIABLE: &str = "TURNWRIGHT_SERVE_TOKEN";
@@ -51,14 +51,8 @@ fn next_line(reader: &mut impl BufRead) -> String {
 
 /// The program with these arguments, in an environment of its own.
 fn command(home: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(Turnwright::PATH);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(basic_variables())
-        .env("TURNWRIGHT_HOME", home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+    let mut command = subcommand(home, arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use turnwright_testing::process_waits;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, says, subcommand};
 
 /// The output on stdout and stderr, and the exit status.
 fn run(home: &Path, folder: &Path, arguments: &[&str]) -> (String, i32) {
@@ -17,14 +17,8 @@ fn run(home: &Path, folder: &Path, arguments: &[&str]) -> (String, i32) {
 }
 
 fn command(home: &Path, folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", home)
-        .stdin(Stdio::null())
-        .current_dir(folder);
+    let mut command = subcommand(home, arguments);
+    command.stdin(Stdio::null()).current_dir(folder);
     command
 }
 

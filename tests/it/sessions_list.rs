@@ -10,12 +10,6 @@ fn list(agent: &mut TestAgent, params: &Value) -> Vec<Value> {
     page["sessions"].as_array().unwrap().clone()
 }
 
-/// The `session_info_update` notifications so far.
-fn infos(agent: &TestAgent) -> Vec<Value> {
-    let updates = agent.updates();
-    updates.into_iter().filter(|it| it["sessionUpdate"] == "session_info_update").collect()
-}
-
 #[test]
 fn r_title_1_a_title_from_the_user_is_stored_before_the_answer_and_is_final() {
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
@@ -26,7 +20,7 @@ fn r_title_1_a_title_from_the_user_is_stored_before_the_answer_and_is_final() {
     let update = agent.wait_for_update("session_info_update");
     assert_eq!(update["title"], "My title");
     agent.turn("Another title");
-    assert_eq!(infos(&agent).len(), 1);
+    assert_eq!(agent.updates_of("session_info_update").len(), 1);
     agent.kill();
     agent.restart();
     assert_eq!(list(&mut agent, &json!({}))[0]["title"], "My title");

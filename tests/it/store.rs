@@ -3,8 +3,9 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use turnwright_testing::process_waits;
+use turnwright_testing::session_requests::{open, replayed_prompts};
 
 use crate::agent::{TestAgent, TestAgentBuilder, eventually, says};
 
@@ -22,20 +23,6 @@ pub fn can_mount() -> bool {
         eprintln!("SKIPPED: file systems cannot be mounted here");
     }
     can
-}
-
-fn load(agent: &mut TestAgent, session: &str) -> Value {
-    let params = json!({ "sessionId": session, "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/load", &params)
-}
-
-/// The beginnings of the user's messages in a loaded conversation.
-fn replayed(agent: &TestAgent) -> Vec<String> {
-    let updates = agent.updates();
-    let users = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
-    users
-        .filter_map(|it| Some(it["content"]["text"].as_str()?.chars().take(20).collect()))
-        .collect()
 }
 
 /// A text that hardly compresses.
@@ -86,9 +73,9 @@ fn a_full_disk_is_reported_and_nothing_is_lost_once_there_is_space() {
         false
     });
     let session = agent.session.clone();
-    let answer = load(&mut agent, &session);
+    let answer = open(&mut agent, "session/load", &session);
     assert!(answer["result"].is_object(), "{answer}");
-    let shown = replayed(&agent);
+    let shown = replayed_prompts(&agent);
     assert!(shown[0] == noise(20) && shown.contains(&"short".to_owned()), "{shown:?}");
 }
 
@@ -112,7 +99,7 @@ fn a_read_only_store_is_reported_once_and_a_load_is_a_clear_error() {
         agent.thoughts()
     );
     let session = agent.session.clone();
-    let answer = load(&mut agent, &session);
+    let answer = open(&mut agent, "session/load", &session);
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(message.contains("state folder and its files writable"), "{answer}");
 }
@@ -127,7 +114,7 @@ fn the_second_process_to_open_a_session_is_told_who_has_it_and_can_fork_it() {
     let session = first.session.clone();
     let home = first.home().to_string_lossy().into_owned();
     let mut second = agent().variable("TURNWRIGHT_HOME", &home).initialize();
-    let answer = load(&mut second, &session);
+    let answer = open(&mut second, "session/load", &session);
     let message = answer["error"]["message"].as_str().unwrap();
     let holder = format!("the session is open in An Editor (process {}, for ", first.pid());
     assert!(message.starts_with(&holder) && message.contains("fork it"), "{answer}");
@@ -137,9 +124,9 @@ fn the_second_process_to_open_a_session_is_told_who_has_it_and_can_fork_it() {
     assert_eq!(second.turn("more"), "end_turn");
     assert_eq!(second.model_transcript(0), ["user hello", "assistant one", "user more"]);
     // The first process can load its own session again.
-    assert!(load(&mut first, &session)["result"].is_object());
+    assert!(open(&mut first, "session/load", &session)["result"].is_object());
     first.call("session/close", &json!({ "sessionId": session }));
     second.session = session.clone();
-    assert!(load(&mut second, &session)["result"].is_object());
-    assert_eq!(replayed(&second), ["hello"]);
+    assert!(open(&mut second, "session/load", &session)["result"].is_object());
+    assert_eq!(replayed_prompts(&second), ["hello"]);
 }

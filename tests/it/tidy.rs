@@ -1,13 +1,12 @@
 //! Tests of the architecture: which module may import which, which code may use which functions, and how
 //! long a file and a function may be.
 //!
-//! The checks read source text. Comments and the contents of strings are blanked first, so that a comment
-//! about a rule does not violate it. Each failure lists `file:line: what`.
+//! The checks read source text, line by line and without comments. Each failure lists `file:line: what`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+
+use crate::source_files::{Source, all_sources, in_name, read, root, sources, words};
 
 /// The modules that each module of the root package may use. A row names only rows below it. Missing
 /// entries are deliberate: change this table in the same commit as `ARCHITECTURE.md`. The dependencies of
@@ -100,24 +99,17 @@ fn modules_depend_only_downwards() {
     }
     for file in sources("src") {
         let Some(module) = file.module() else { continue };
-        // The setup of a test may use what its module must not use.
-        if !may_use_anything(module) && !file.is_test() {
-            wrong.extend(forbidden_imports(file, module));
+        match MAY_USE.iter().find(|(row, _)| *row == module) {
+            None => wrong
+                .push(file.at(1, "say in `MAY_USE` of tests/it/tidy.rs what this module may use")),
+            // The setup of a test may use what its module must not use.
+            Some((_, allowed)) if *allowed != EVERYTHING && !file.is_test() => {
+                wrong.extend(forbidden_imports(&file, module, allowed));
+            }
+            Some(_) => {}
         }
     }
     check("forbidden dependencies", &wrong);
-}
-
-#[test]
-fn every_module_has_a_row_in_the_table() {
-    let mut wrong = Vec::new();
-    for file in sources("src") {
-        let Some(module) = file.module() else { continue };
-        if !MAY_USE.iter().any(|(known, _)| *known == module) {
-            wrong.push(file.at(0, "say in `MAY_USE` of tests/it/tidy.rs what this module may use"));
-        }
-    }
-    check("modules without a rule", &wrong);
 }
 
 #[test]
@@ -157,7 +149,7 @@ fn no_two_types_of_a_crate_share_a_name() {
     for (name, files) in by_crate() {
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
         for file in &files {
-            for (number, line) in file.code().iter().enumerate() {
+            for (number, line) in file.numbered_lines() {
                 let Some(defined) = defined_type(line) else { continue };
                 let at = file.at(number, &defined);
                 if let Some(first) = seen.insert(defined, at.clone()) {
@@ -190,7 +182,7 @@ fn every_cited_requirement_has_a_row() {
     let mut wrong = Vec::new();
     for place in ["src", "crates", "tests", "benches", "examples"] {
         for file in sources(place) {
-            for (number, line) in file.text.lines().enumerate() {
+            for (number, line) in file.numbered_lines() {
                 for cited in citations(line) {
                     found += 1;
                     if !rows.contains(cited.as_str()) {
@@ -235,7 +227,7 @@ fn every_file_says_what_it_is_for() {
     let mut wrong = Vec::new();
     for file in all_sources() {
         if !file.text.starts_with("//!") {
-            wrong.push(file.at(0, "start with `//!`: its job, and what it must not do"));
+            wrong.push(file.at(1, "start with `//!`: its job, and what it must not do"));
         }
     }
     check("files without a first word", &wrong);
@@ -249,16 +241,11 @@ fn no_file_is_longer_than_500_lines() {
         if all > MAX_LINES {
             wrong.push(file.at(MAX_LINES, &format!("{all} lines, at most {MAX_LINES}")));
         }
-        if file.is_test() {
-            continue;
-        }
-        let code = file.code_without_tests();
-        let filled: Vec<usize> =
-            (0..code.len()).filter(|number| !code[*number].trim().is_empty()).collect();
-        if let Some(first_too_many) = filled.get(MAX_CODE_LINES) {
-            let count = filled.len();
-            let what = format!("{count} lines of code without tests, at most {MAX_CODE_LINES}");
-            wrong.push(file.at(*first_too_many, &what));
+        let code = file.code();
+        if !file.is_test() && code.len() > MAX_CODE_LINES {
+            let what =
+                format!("{} lines of code without tests, at most {MAX_CODE_LINES}", code.len());
+            wrong.push(file.at(code[MAX_CODE_LINES].0, &what));
         }
     }
     check("files to split", &wrong);
@@ -268,10 +255,10 @@ fn no_file_is_longer_than_500_lines() {
 fn no_function_is_longer_than_60_lines() {
     let mut wrong = Vec::new();
     for file in all_sources() {
-        if file.is_test() || file.name.ends_with("_tests.rs") {
+        if file.is_test() {
             continue;
         }
-        for (start, count) in file.functions() {
+        for (start, count) in function_lengths(&file) {
             if count > MAX_FUNCTION_LINES {
                 let what = format!("{count} lines, at most {MAX_FUNCTION_LINES}");
                 wrong.push(file.at(start, &what));
@@ -279,35 +266,6 @@ fn no_function_is_longer_than_60_lines() {
         }
     }
     check("functions to split", &wrong);
-}
-
-#[test]
-fn only_config_reads_the_environment() {
-    let mut wrong = Vec::new();
-    for file in all_sources() {
-        // Tests give the agent, or a command, the `PATH` of their own process.
-        let of_tests =
-            ["crates/turnwright-testing", "crates/turnwright-workspace/src/exec/windows_tests.rs"];
-        if file.is_in(&["src/config"]) || file.is_in(&of_tests) {
-            continue;
-        }
-        let mut banned = vec![
-            "env::var",
-            "env::var_os",
-            "env::vars",
-            "env::vars_os",
-            "env::set_var",
-            "env::remove_var",
-            "env::home_dir",
-            "dirs::",
-            "etcetera::",
-        ];
-        if !file.is_in(&["src/cli", "src/main.rs"]) {
-            banned.extend(["env::args", "env::args_os"]);
-        }
-        wrong.extend(file.uses_of(&banned));
-    }
-    check("the environment is read outside of `config`", &wrong);
 }
 
 #[test]
@@ -339,47 +297,15 @@ fn rpc_errors_are_made_in_two_places() {
         if file.is_in(&["crates/turnwright-rpc/src", "src/acp/error.rs"]) {
             continue;
         }
-        for (number, line) in file.code().iter().enumerate() {
-            let made = words(line, "RpcError {").any(|at| {
-                // After these words, it is an item, a signature or a pattern, not a value.
-                let path_start = line[..at].trim_end_matches(|it: char| in_name(it) || it == ':');
-                let last = path_start.split_whitespace().next_back().unwrap_or_default();
-                !["struct", "impl", "for", "->", "let"].contains(&last)
-            });
-            if made {
+        // After these words, it is an item or a signature, not a value.
+        let no_value = ["struct RpcError", "impl RpcError", "for RpcError", "-> RpcError"];
+        for (number, line) in file.code() {
+            if line.contains("RpcError {") && !no_value.iter().any(|words| line.contains(words)) {
                 wrong.push(file.at(number, "return a `crate::error::Error`; `acp::error` maps it"));
             }
         }
     }
     check("JSON-RPC errors made elsewhere than in `rpc` and `acp::error`", &wrong);
-}
-
-#[test]
-fn every_tool_file_is_in_the_table() {
-    let files = sources("src/tools");
-    let Some(table) = files.iter().find(|file| file.name == "src/tools/mod.rs") else {
-        assert!(files.is_empty(), "src/tools has no mod.rs to hold the table");
-        return;
-    };
-    let mut found = 0;
-    let mut wrong = Vec::new();
-    for file in files.iter().filter(|file| file.name != table.name && !file.is_test()) {
-        let tool = file.code_without_tests().into_iter().enumerate().find_map(|(number, line)| {
-            let at = words(&line, "Tool for ").next()?;
-            let name: String =
-                line[at + "Tool for ".len()..].chars().take_while(|it| in_name(*it)).collect();
-            line.trim_start().starts_with("impl").then_some((number, name))
-        });
-        let Some((number, name)) = tool else { continue };
-        found += 1;
-        let listed =
-            table.code_without_tests().iter().any(|line| words(line, &name).next().is_some());
-        if !listed {
-            wrong.push(file.at(number, &format!("`{name}` is not in src/tools/mod.rs")));
-        }
-    }
-    assert!(found > 0 || files.len() == 1, "no `impl Tool for` found: what is the trait called?");
-    check("tools that no table lists", &wrong);
 }
 
 #[test]
@@ -403,254 +329,9 @@ fn neither_the_router_nor_a_method_waits() {
     check("what answers the next line must never wait", &wrong);
 }
 
-/// A method that no table lists would be answered with "method not found".
-#[test]
-fn every_method_is_in_the_table() {
-    let files = sources("src/acp/methods");
-    let table = files.iter().find(|file| file.name.ends_with("/mod.rs")).expect("a table");
-    let mut wrong = Vec::new();
-    for file in &files {
-        for (number, line) in file.code().iter().enumerate() {
-            let name = line.strip_prefix("impl RequestMethod for ");
-            let Some(method) = name.and_then(|rest| rest.strip_suffix(" {")) else { continue };
-            let row = format!("::{method}>()");
-            if !table.code().iter().any(|line| line.contains(&row)) {
-                wrong.push(file.at(number, method));
-            }
-        }
-    }
-    check("methods that no table lists", &wrong);
-}
-
-#[test]
-fn the_license_and_the_changelog_are_there() {
-    let license = read("LICENSE");
-    for part in ["Apache License", "Version 2.0, January 2004", "END OF TERMS AND CONDITIONS"] {
-        assert!(license.contains(part), "LICENSE:1: {part:?} is missing: not the full licence");
-    }
-    let changelog = read("CHANGELOG.md");
-    let version = env!("CARGO_PKG_VERSION");
-    let told = changelog.lines().any(|line| {
-        line.starts_with('#') && (line.contains(version) || line.contains("Unreleased"))
-    });
-    assert!(told, "CHANGELOG.md:1: no heading names {version} or Unreleased");
-}
-
-#[test]
-fn readme_test_command_is_what_ci_runs() {
-    let mut in_block = false;
-    let promised = read("README.md").lines().any(|line| {
-        if line.trim_start().starts_with("```") {
-            in_block = !in_block;
-        }
-        in_block && command(line) == "cargo test"
-    });
-    assert!(promised, "README.md:1: no code block has the line `cargo test`");
-    let kept = read(".ci/run").lines().any(|line| line.trim() == "cargo test");
-    assert!(kept, ".ci/run:1: no line is exactly the README's `cargo test`");
-}
-
-/// The checks report each kind of violation, and ignore each kind of text that is not a violation.
-#[test]
-fn the_checks_see_code_and_nothing_else() {
-    let text = "\
-//! crate::turn in a comment
-/* crate::turn /* nested */ still */ use crate::exec::run;
-use crate::{turn, llm};
-const A: &str = \"crate::turn \\\" println!\"; const B: char = '\"';
-const C: &str = r#\"crate::turn \" stdout()\"#; fn f<'a>(_: &'a str) {}
-fn g() { eprintln!(); println!(); child.stdout(Stdio::null()); io::stdout(); }
-use super::turn;
-#[cfg(test)]
-mod tests { use super::turn; use super::super::turn; fn h() -> &'static str { \"}\" } }
-fn after() {}
-";
-    let file = Source::new("src/mcp/mod.rs".to_owned(), text.to_owned());
-    let lines = |found: Vec<String>| -> Vec<usize> {
-        found.iter().filter_map(|it| it.split(':').nth(1)?.parse().ok()).collect()
-    };
-    assert_eq!(lines(forbidden_imports(&file, "mcp")), [2, 3, 7, 9]);
-    assert_eq!(lines(file.uses_of(&["stdout()", "println!", "print!"])), [6, 6]);
-    let without_tests = file.code_without_tests();
-    assert_eq!(without_tests.len(), 10);
-    assert!(without_tests[7].trim().is_empty() && without_tests[8].trim().is_empty());
-    assert_eq!(without_tests[9], "fn after() {}");
-    let functions = "fn a(\n    b: fn() -> u8,\n) {\n    fn c() {}\n}\ntrait T {\n    fn d(\n    );\n    fn e() {\n        f();\n    }\n}\n";
-    let functions = Source::new("src/x.rs".to_owned(), functions.into()).functions();
-    assert_eq!(functions, [(0, 5), (3, 1), (8, 3)]);
-    let outer = Source::new("src/mcp/tool/wire.rs".to_owned(), "use super::super::Delta;".into());
-    assert!(forbidden_imports(&outer, "mcp").is_empty());
-}
-
-/// A `.rs` file.
-struct Source {
-    /// The path from the repository's root, with `/`.
-    name: String,
-    text: String,
-    blanked: OnceLock<Vec<String>>,
-}
-
-impl Source {
-    fn new(name: String, text: String) -> Source {
-        Source { name, text, blanked: OnceLock::new() }
-    }
-
-    /// The lines of `text`, with comments and the contents of strings and characters blanked.
-    fn code(&self) -> &[String] {
-        self.blanked.get_or_init(|| blank(&self.text).lines().map(str::to_owned).collect())
-    }
-
-    /// The top-level module, or `None` for a crate root.
-    fn module(&self) -> Option<&str> {
-        let first = self.name.strip_prefix("src/")?.split('/').next()?;
-        let module = first.trim_end_matches(".rs");
-        (!["lib", "main"].contains(&module)).then_some(module)
-    }
-
-    /// The number of `super::` that lead from the file's own scope to the crate root.
-    fn depth(&self) -> usize {
-        let parts = self.name.split('/').skip(1);
-        parts.filter(|part| *part != "mod.rs").count()
-    }
-
-    /// For each line, the number of inline modules that contain it.
-    fn inline_modules(&self) -> Vec<usize> {
-        let mut open_braces = Vec::new();
-        let mut depths = Vec::with_capacity(self.code().len());
-        for line in self.code() {
-            let modules = |open: &[bool]| open.iter().filter(|is_module| **is_module).count();
-            let mut depth = modules(&open_braces);
-            for (at, character) in line.char_indices() {
-                match character {
-                    '{' => {
-                        open_braces.push(line[..at].split_whitespace().nth_back(1) == Some("mod"));
-                        depth = depth.max(modules(&open_braces));
-                    }
-                    '}' => drop(open_braces.pop()),
-                    _ => {}
-                }
-            }
-            depths.push(depth);
-        }
-        depths
-    }
-
-    /// Whether the file is one of `places`, each a folder or a file; `src/x` is also `src/x.rs`.
-    fn is_in(&self, places: &[&str]) -> bool {
-        places.iter().any(|place| {
-            self.name
-                .strip_prefix(place)
-                .is_some_and(|rest| rest.is_empty() || rest == ".rs" || rest.starts_with('/'))
-        })
-    }
-
-    /// Whether the whole file is test code: a `tests.rs`, a `fixture.rs` that tests share, or a file below
-    /// a folder `tests`.
-    fn is_test(&self) -> bool {
-        self.name
-            .split('/')
-            .any(|part| part == "tests.rs" || part == "tests" || part == "fixture.rs")
-    }
-
-    fn at(&self, line: usize, what: &str) -> String {
-        format!("{}:{}: {what}", self.name, line + 1)
-    }
-
-    fn uses_of(&self, banned: &[&str]) -> Vec<String> {
-        let mut found = Vec::new();
-        for (number, line) in self.code().iter().enumerate() {
-            for what in banned.iter().filter(|what| words(line, what).next().is_some()) {
-                found.push(self.at(number, what));
-            }
-        }
-        found
-    }
-
-    /// The functions that have a body, without tests: the number of the first line and the count of
-    /// lines. A body ends, as in all formatted code, with a brace that is indented like the beginning.
-    fn functions(&self) -> Vec<(usize, usize)> {
-        let code = self.code_without_tests();
-        let mut found = Vec::new();
-        for (start, line) in code.iter().enumerate() {
-            let is_name =
-                |rest: &str| rest.strip_prefix(" ").is_some_and(|it| it.starts_with(in_name));
-            let is_function = words(line, "fn").any(|at| is_name(&line[at + 2..]));
-            let ends_head = |line: &&String| line.trim_end().ends_with(['{', '}', ';']);
-            let Some(head_end) = code[start..].iter().find(ends_head).filter(|_| is_function)
-            else {
-                continue;
-            };
-            let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
-            match head_end.trim_end().chars().last() {
-                Some('{') => {
-                    let count = code[start..].iter().position(|line| line.trim_end() == end);
-                    found.push((start, count.map_or(code.len() - start, |count| count + 1)));
-                }
-                Some('}') => found.push((start, 1)),
-                _ => {}
-            }
-        }
-        found
-    }
-
-    /// `code` with each item under `#[cfg(test)]` blanked.
-    fn code_without_tests(&self) -> Vec<String> {
-        let mut lines = self.code().to_vec();
-        let mut number = 0;
-        while number < lines.len() {
-            let attributes = ["#[cfg(test)]", "#[cfg(all(test,"];
-            let Some(start) = attributes.iter().find_map(|it| lines[number].find(it)) else {
-                number += 1;
-                continue;
-            };
-            // Blanks up to the `;` or the closing brace of the item, or to the end of the enclosing block.
-            let mut depth = 0_usize;
-            let mut column = start;
-            let mut keep = lines[number][..start].to_owned();
-            'item: loop {
-                let line = lines[number].clone();
-                for (at, character) in line.char_indices().filter(|(at, _)| *at >= column) {
-                    let end = match character {
-                        '{' | '(' | '[' => {
-                            depth += 1;
-                            None
-                        }
-                        '}' | ')' | ']' if depth == 0 => Some(at),
-                        '}' | ')' | ']' => {
-                            depth -= 1;
-                            (depth == 0 && character == '}').then_some(at + 1)
-                        }
-                        ';' if depth == 0 => Some(at + 1),
-                        _ => None,
-                    };
-                    if let Some(end) = end {
-                        keep.push_str(&line[end..]);
-                        lines[number] = keep;
-                        break 'item;
-                    }
-                }
-                lines[number] = std::mem::take(&mut keep);
-                number += 1;
-                column = 0;
-                if number == lines.len() {
-                    break;
-                }
-            }
-        }
-        lines
-    }
-}
-
-/// The source files of the root package and of the crates, without their examples.
-fn all_sources() -> Vec<&'static Source> {
-    let mut files = sources("src");
-    files.extend(sources("crates").into_iter().filter(|file| file.name.contains("/src/")));
-    files
-}
-
 /// The source files of each crate. The root package is called `turnwright`.
-fn by_crate() -> BTreeMap<String, Vec<&'static Source>> {
-    let mut crates: BTreeMap<String, Vec<&'static Source>> = BTreeMap::new();
+fn by_crate() -> BTreeMap<String, Vec<Source>> {
+    let mut crates: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for file in all_sources() {
         let name = file.name.strip_prefix("crates/").and_then(|rest| rest.split('/').next());
         crates.entry(name.unwrap_or("turnwright").to_owned()).or_default().push(file);
@@ -670,6 +351,28 @@ fn defined_type(line: &str) -> Option<String> {
     }
     let name: String = words.next()?.chars().take_while(|letter| in_name(*letter)).collect();
     name.starts_with(char::is_uppercase).then_some(name)
+}
+
+/// The first line of each function and the number of its lines. In formatted code a body ends with a brace that is
+/// indented like the beginning.
+fn function_lengths(file: &Source) -> Vec<(usize, usize)> {
+    let code = file.code();
+    let mut found = Vec::new();
+    for (at, (start, line)) in code.iter().enumerate() {
+        let is_function = words(line, "fn").any(|word| {
+            line[word + 2..].strip_prefix(' ').is_some_and(|name| name.starts_with(in_name))
+        });
+        if !is_function {
+            continue;
+        }
+        let head_end = code[at..].iter().find(|(_, line)| line.ends_with(['{', '}', ';']));
+        if head_end.is_some_and(|(_, line)| line.ends_with('{')) {
+            let end = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+            let last = code[at..].iter().find(|(_, line)| *line == end);
+            found.push((*start, last.map_or(code.len(), |(last, _)| last + 1 - start)));
+        }
+    }
+    found
 }
 
 /// The numbers of requirements in a line: `R-TURN-4`, `M-9`, `S4-6`, `C.1 #23`.
@@ -703,176 +406,26 @@ fn citations(line: &str) -> Vec<String> {
     found
 }
 
-fn may_use_anything(module: &str) -> bool {
-    MAY_USE.iter().any(|(row, allowed)| *row == module && *allowed == EVERYTHING)
-}
-
-fn may_use(module: &str, used: &str) -> bool {
-    let row = MAY_USE.iter().find(|(row, _)| *row == module);
-    used == module || row.is_some_and(|(_, allowed)| allowed.contains(&used))
-}
-
 /// Each `crate::name` that `module` may not use, and each `super::` path to the crate root, which could
 /// hide one.
-fn forbidden_imports(file: &Source, module: &str) -> Vec<String> {
+fn forbidden_imports(file: &Source, module: &str, allowed: &[&str]) -> Vec<String> {
+    let climb = "super::".repeat(file.depth());
     let mut found = Vec::new();
-    let inline_modules = file.inline_modules();
-    for (number, line) in file.code().iter().enumerate() {
+    for (number, line) in file.code() {
         for at in words(line, "crate::") {
             let rest = &line[at + "crate::".len()..];
-            let used: String = rest.chars().take_while(|it| in_name(*it)).collect();
+            let used: String = rest.chars().take_while(|letter| in_name(*letter)).collect();
             if used.is_empty() {
                 found.push(file.at(number, "write one `use crate::module` per line"));
-            } else if !may_use(module, &used) {
+            } else if used != module && !allowed.contains(&used.as_str()) {
                 found.push(file.at(number, &format!("{module} → {used}")));
             }
         }
-        // Each inline `mod tests { … }` needs one more `super` to leave the file.
-        let climb = "super::".repeat(file.depth() + inline_modules[number]);
         if words(line, &climb).next().is_some() {
             found.push(file.at(number, &format!("`{climb}` is the crate: write `crate::module`")));
         }
     }
     found
-}
-
-fn in_name(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-/// The positions of `what` in `line`, except where it is only a part of a longer name.
-fn words<'a>(line: &'a str, what: &'a str) -> impl Iterator<Item = usize> {
-    line.match_indices(what).map(|(at, _)| at).filter(move |at| {
-        let starts = !what.starts_with(in_name) || !line[..*at].ends_with(in_name);
-        let ends = !what.ends_with(in_name) || !line[at + what.len()..].starts_with(in_name);
-        starts && ends
-    })
-}
-
-/// Replaces comments and the contents of literals by spaces. Line breaks stay.
-fn blank(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(next) = rest.chars().next() {
-        let after_name = code.ends_with(in_name);
-        let literal = if rest.starts_with("//") {
-            Some(rest.find('\n').unwrap_or(rest.len()))
-        } else if rest.starts_with("/*") {
-            Some(block_comment(rest))
-        } else if next == '"' {
-            Some(quoted(rest, '"'))
-        } else if next == '\'' {
-            character(rest)
-        } else if after_name {
-            None
-        } else {
-            raw_string(rest)
-        };
-        let (length, visible) = literal.map_or((next.len_utf8(), true), |length| (length, false));
-        let (taken, left) = rest.split_at(length);
-        if visible {
-            code.push_str(taken);
-        } else {
-            code.extend(taken.chars().map(|it| if it == '\n' { '\n' } else { ' ' }));
-        }
-        rest = left;
-    }
-    code
-}
-
-/// The length of the block comment at the start of `text`. Block comments nest.
-fn block_comment(text: &str) -> usize {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text[at..];
-        if rest.starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if rest.starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += rest.chars().next().map_or(1, char::len_utf8);
-        }
-    }
-    text.len()
-}
-
-/// The length of the literal at the start of `text`, which ends at the next unescaped `quote`.
-fn quoted(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (at, it) in text.char_indices().skip(1) {
-        if it == quote && !escaped {
-            return at + it.len_utf8();
-        }
-        escaped = it == '\\' && !escaped;
-    }
-    text.len()
-}
-
-/// The length of the character literal at the start of `text`, or `None` for a lifetime.
-fn character(text: &str) -> Option<usize> {
-    let mut rest = text.chars().skip(1);
-    let (first, second) = (rest.next()?, rest.next()?);
-    (first == '\\' || second == '\'').then(|| quoted(text, '\''))
-}
-
-/// The length of the raw string (`r"…"`, `br#"…"#`, `cr"…"`) at the start of `text`, or `None`.
-fn raw_string(text: &str) -> Option<usize> {
-    let prefix = ["r", "br", "cr"].into_iter().find(|it| {
-        text.strip_prefix(it).is_some_and(|rest| rest.trim_start_matches('#').starts_with('"'))
-    })?;
-    let hashes = text[prefix.len()..].chars().take_while(|it| *it == '#').count();
-    let open = prefix.len() + hashes + 1;
-    let close = format!("\"{}", "#".repeat(hashes));
-    Some(text[open..].find(&close).map_or(text.len(), |at| open + at + close.len()))
-}
-
-/// Removes the prompt and the comment from a line of a shell block.
-fn command(line: &str) -> &str {
-    let line = line.trim();
-    let line = line.strip_prefix("$ ").unwrap_or(line);
-    line.split(" #").next().unwrap_or_default().trim()
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The text of a file, or an empty string if it cannot be read, in which case the caller's check fails.
-fn read(name: &str) -> String {
-    fs::read_to_string(root().join(name)).unwrap_or_default().replace("\r\n", "\n")
-}
-
-/// The `.rs` files at or below `place`, sorted by path. There are none if `place` does not exist.
-fn sources(place: &str) -> Vec<&'static Source> {
-    // The tests share what is read and blanked.
-    static FILES: OnceLock<Mutex<BTreeMap<PathBuf, &'static Source>>> = OnceLock::new();
-    let mut paths = Vec::new();
-    collect(&root().join(place), &mut paths);
-    paths.sort();
-    let mut files = FILES.get_or_init(Mutex::default).lock().unwrap();
-    let file = |path: PathBuf| {
-        let name = path.strip_prefix(root()).ok()?.to_string_lossy().replace('\\', "/");
-        let new = || Box::leak(Box::new(Source::new(name.clone(), read(&name))));
-        Some(*files.entry(path).or_insert_with(|| new()))
-    };
-    paths.into_iter().filter_map(file).collect()
-}
-
-fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect(&path, paths);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            paths.push(path);
-        }
-    }
 }
 
 fn check(title: &str, wrong: &[String]) {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
-/// A server with `count` tools.
-fn many(count: usize) -> Value {
+/// A server with fifty tools.
+fn many() -> Value {
     let tool = |it: usize| json!({ "name": format!("tool_{it}"), "description": "Does a thing." });
-    let mut tools: Vec<_> = (0..count - 1).map(tool).collect();
+    let mut tools: Vec<_> = (0..49).map(tool).collect();
     tools.push(json!({
         "name": "send_letter",
         "description": "Sends a letter.",
@@ -18,14 +18,12 @@ fn many(count: usize) -> Value {
 }
 
 fn agent(replies: Value) -> TestAgentBuilder {
-    TestAgent::builder().model(replies).permission("allow_once").server("post", &many(50))
+    TestAgent::builder().model(replies).permission("allow_once").server("post", &many())
 }
 
 /// The server tools and `tool_search`, if a model request offers them. Requests are numbered from 0.
 fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    let names = body["tools"].as_array().unwrap().iter().map(name);
+    let names = agent.offered_tools(number).into_iter();
     names.filter(|it| it.starts_with("mcp__") || it == "tool_search").collect()
 }
 
@@ -67,25 +65,4 @@ fn a_call_of_a_tool_that_was_not_searched_for_runs_and_the_tool_stays_offered_af
     agent.load(&session);
     assert_eq!(agent.turn("again"), "end_turn");
     assert_eq!(offered(&agent, 2), ["tool_search", "mcp__post__tool_7"]);
-}
-
-#[test]
-fn a_search_selects_tools_by_name_and_reports_unknown_names() {
-    let query = "select:mcp__post__tool_3,mcp__post__none,mcp__post__tool_1";
-    let search = calls("tool_search", &json!({ "query": query }));
-    let mut agent = agent(json!([search, says("done")])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let found = agent.model_transcript(1).pop().unwrap();
-    assert!(found.contains("There is no tool mcp__post__none."), "{found}");
-    assert_eq!(offered(&agent, 1), ["tool_search", "mcp__post__tool_3", "mcp__post__tool_1"]);
-}
-
-#[test]
-fn few_tools_are_all_offered_without_tool_search() {
-    let replies = json!([calls("tool_search", &json!({ "query": "x" })), says("done")]);
-    let mut agent = TestAgent::builder().model(replies).server("post", &many(12)).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(offered(&agent, 0).len(), 12);
-    let result = agent.model_transcript(1).pop().unwrap();
-    assert!(result.contains("No tool \"tool_search\"."), "{result}");
 }

@@ -2,13 +2,9 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
-use turnwright_testing::command_lines::{cat, run_on, then, touch, wait_for_file};
+use turnwright_testing::command_lines::{run_on, then, touch, wait_for_file};
 
 use crate::agent::{TestAgent, assert_gone, calls, says};
-
-fn updates_of(agent: &TestAgent, id: &str) -> Vec<Value> {
-    agent.updates().into_iter().filter(|it| it["toolCallId"] == id).collect()
-}
 
 /// The tool calls in the history that a model request contains. Requests are numbered from 0.
 fn own_calls(agent: &TestAgent, number: usize) -> Vec<Value> {
@@ -16,21 +12,6 @@ fn own_calls(agent: &TestAgent, number: usize) -> Vec<Value> {
     let messages = body["messages"].as_array().unwrap();
     let calls = messages.iter().filter_map(|it| it["tool_calls"].as_array());
     calls.flatten().cloned().collect()
-}
-
-#[test]
-fn r_tool_1_each_call_of_the_model_has_one_card() {
-    let reply = json!([
-        call("list_dir", &json!({})),
-        call("read_file", &json!({ "path": "a" })),
-        call("exec", &json!({ "command": "echo ok" })),
-        call("nonsense", &json!({}))
-    ]);
-    let mut agent =
-        TestAgent::builder().model(json!([reply, says("Done.")])).permission("allow_once").start();
-    cards::turn(&mut agent);
-    assert_eq!(cards::ids(&agent).len(), 4);
-    assert_eq!(cards::results(&agent, 1).len(), 4);
 }
 
 #[test]
@@ -138,29 +119,4 @@ fn r_tool_13_a_cancel_ends_all_cards_as_failed_before_the_answer() {
     assert_eq!(agent.turn("what happened?"), "end_turn");
     assert_eq!(cards::results(&agent, 1).len(), 2);
     assert!(!agent.path("second").exists());
-}
-
-#[test]
-fn a_call_after_a_change_sees_the_change() {
-    let reply = json!([
-        call("write_file", &json!({ "path": "a", "content": "new" })),
-        call("read_file", &json!({ "path": "a" })),
-        call("exec", &json!({ "command": then(&cat("a"), "echo newer> a") })),
-        call("read_file", &json!({ "path": "a" })),
-    ]);
-    let mut agent = TestAgent::builder()
-        .file("a", "old")
-        .model(json!([reply, says("Done.")]))
-        .permission("allow_once")
-        .start();
-    cards::turn(&mut agent);
-    let results = cards::results(&agent, 1);
-    assert!(results[1].ends_with("1| new\n"), "{results:?}");
-    assert!(results[2].ends_with("\nnew"), "{results:?}");
-    assert!(results[3].ends_with("1| newer\n"), "{results:?}");
-    let statuses = |id: &str| updates_of(&agent, id).len();
-    assert!(
-        cards::ids(&agent).iter().all(|it| statuses(it) >= 3),
-        "a card lacks some of its updates"
-    );
 }

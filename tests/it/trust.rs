@@ -1,14 +1,16 @@
 //! `turnwright trust` on the command line, and invalid settings files in a project.
 
-use std::io::Write;
 #[cfg(unix)]
 use std::os::unix::fs::symlink;
-use std::process::{Command, Output, Stdio};
+#[cfg(unix)]
+use std::process::Command;
+use std::process::Output;
 
+#[cfg(unix)]
 use turnwright_testing::process_waits;
 use turnwright_testing::session_requests::{open_with_mode, questions_of_write};
 
-use crate::agent::{TestAgent, TestAgentBuilder};
+use crate::agent::{TestAgent, TestAgentBuilder, piped, subcommand};
 
 const FILE: &str = ".turnwright/config.toml";
 
@@ -52,20 +54,8 @@ fn an_invalid_file_is_reported_and_has_no_effect() {
 }
 
 fn turnwright(agent: &TestAgent, arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_turnwright"))
-        .arg("trust")
-        .args(arguments)
-        .env_clear()
-        .envs(turnwright_testing::basic_variables())
-        .env("TURNWRIGHT_HOME", agent.home())
-        .current_dir(agent.workspace())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
-    process_waits::wait_with_output(child)
+    let mut command = subcommand(agent.home(), &["trust"]);
+    piped(command.args(arguments).current_dir(agent.workspace()), input)
 }
 
 #[test]

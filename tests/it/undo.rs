@@ -8,19 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 #[cfg(unix)]
 use std::process::Command;
 
-#[cfg(unix)]
-use serde_json::Value;
 use serde_json::json;
 use turnwright_testing::command_lines::line_for;
 #[cfg(unix)]
 use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, calls, says};
-
 #[cfg(unix)]
-fn write(path: &str, content: &str) -> Value {
-    calls("write_file", &json!({ "path": path, "content": content }))
-}
+use crate::agent::{runs, writes};
 
 #[test]
 fn undo_restores_files_that_a_command_changed() {
@@ -48,11 +43,6 @@ fn undo_restores_files_that_a_command_changed() {
     assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("1\n".into(), "1\n".into()));
     assert_eq!((mode(&agent), agent.read("c.sh")), (mode_before, "1\n".into()));
     assert!(!agent.path("d.txt").exists());
-}
-
-#[cfg(unix)]
-fn run(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 /// Runs a shell script in the workspace outside of the agent, as the user would.
@@ -115,14 +105,14 @@ fn undo_and_redo_handle_all_kinds_of_changes_and_keep_the_users_own() {
         .permission("allow_once")
         .model(json!([
             calls("edit_file", &edit),
-            run("sed -i s/one/two/ sed"),
-            run("git checkout -q HEAD -- checked-out"),
+            runs("sed -i s/one/two/ sed"),
+            runs("git checkout -q HEAD -- checked-out"),
             calls("delete_path", &json!({ "path": "deleted" })),
-            run("rm -r folder"),
-            write("new/file", "n\n"),
-            run("mkdir -p x/y && touch x/y/z"),
-            run("chmod 755 script"),
-            run("echo 2 > users"),
+            runs("rm -r folder"),
+            writes("new/file", "n\n"),
+            runs("mkdir -p x/y && touch x/y/z"),
+            runs("chmod 755 script"),
+            runs("echo 2 > users"),
             says("Done."),
         ]))
         .start();
@@ -167,7 +157,7 @@ fn undo_never_destroys_the_only_copy_of_a_file() {
             .file("small", "small\n")
             .file("one", "one\n")
             .permission("allow_once")
-            .model(json!([run(command), says("Done.")]))
+            .model(json!([runs(command), says("Done.")]))
             .start();
         by_hand(&agent, before);
         // Time stamps of a file system lag behind the clock: without the pause the files could look as
@@ -205,13 +195,13 @@ fn an_undo_on_a_full_disk_is_repeated_when_there_is_room_again() {
     let mut agent = TestAgent::builder()
         .permission("allow_once")
         .model(json!([
-            run(make),
+            runs(make),
             says("Made."),
-            run(change),
+            runs(change),
             says("Changed."),
-            run("rm filler"),
+            runs("rm filler"),
             says("Room."),
-            run("cksum d/* | cut -d ' ' -f 1 | sort | uniq | wc -l; wc -c d/8"),
+            runs("cksum d/* | cut -d ' ' -f 1 | sort | uniq | wc -l; wc -c d/8"),
             says("Looked."),
         ]))
         .inside(SMALL_DISK)
@@ -231,44 +221,6 @@ fn an_undo_on_a_full_disk_is_repeated_when_there_is_room_again() {
     let result = turnwright_testing::cards::results(&agent, 7).pop().unwrap();
     assert!(result.contains("8\n") && result.contains("8000 d/8"), "{result}");
     assert!(agent.turn_text("/redo").contains("Restored (8)"));
-}
-
-/// More files than are looked at around a command.
-#[cfg(unix)]
-#[test]
-#[ignore = "it makes 200 000 files, which takes minutes on a busy machine"]
-fn undo_says_each_time_that_it_does_not_cover_commands_in_a_huge_project() {
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "1\n")
-        .permission("allow_once")
-        .model(json!([
-            write("a.txt", "2\n"),
-            says("One."),
-            run("echo x > b.txt"),
-            says("Two."),
-            run("echo y > b.txt"),
-            says("Three."),
-        ]))
-        .start();
-    for folder in 0..201 {
-        let folder = agent.path(&format!("many/{folder}"));
-        fs::create_dir_all(&folder).unwrap();
-        for file in 0..1_000 {
-            fs::File::create(folder.join(file.to_string())).unwrap();
-        }
-    }
-    for prompt in ["first", "second", "third"] {
-        assert_eq!(agent.turn(prompt), "end_turn");
-    }
-    let named = "* turn 3 (third) – too many files, or the disk is too slow\n\
-                 * turn 2 (second) – too many files, or the disk is too slow\n";
-    let diff = agent.turn_text("/diff");
-    assert!(diff.contains("+2\n") && diff.contains(named), "{diff}");
-    let output = agent.turn_text("/undo");
-    assert!(output.contains("Undone: turn 1 (first)") && output.contains(named), "{output}");
-    assert_eq!(agent.read("a.txt"), "1\n");
-    let output = agent.turn_text("/undo");
-    assert!(output.contains("Nothing to undo") && output.contains(named), "{output}");
 }
 
 #[cfg(unix)]

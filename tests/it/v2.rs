@@ -2,15 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Value, json};
+use serde_json::json;
 use turnwright_testing::command_lines::{line_for, run_on};
 use turnwright_testing::session_requests::result;
 
 use crate::agent::{TestAgent, calls, says};
-
-fn of_kind(agent: &TestAgent, kind: &str) -> Vec<Value> {
-    agent.updates().into_iter().filter(|it| it["sessionUpdate"] == kind).collect()
-}
 
 #[test]
 fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
@@ -22,15 +18,16 @@ fn v2_terminals_are_the_agents_and_have_bytes_and_an_exit_status() {
         .permission("allow_once")
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let card = of_kind(&agent, "tool_call_update").pop().unwrap();
+    let card = agent.updates_of("tool_call_update").pop().unwrap();
     let terminal = &card["toolCallId"];
     assert_eq!(card["content"], json!([{ "type": "terminal", "terminalId": terminal }]));
-    let states = of_kind(&agent, "terminal_update");
+    let states = agent.updates_of("terminal_update");
     let (first, last) = (&states[0], &states[states.len() - 1]);
     assert_eq!((&first["terminalId"], &first["command"]), (terminal, &json!(command)));
     assert_eq!(first["cwd"], json!(agent.workspace()));
     assert_eq!(last["exitStatus"]["exitCode"], 3);
-    let bytes: Vec<u8> = of_kind(&agent, "terminal_output_chunk")
+    let bytes: Vec<u8> = agent
+        .updates_of("terminal_output_chunk")
         .iter()
         .flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap())
         .collect();
@@ -54,7 +51,7 @@ fn v2_terminals_show_no_key() {
         .permission("allow_once")
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let chunks = of_kind(&agent, "terminal_output_chunk");
+    let chunks = agent.updates_of("terminal_output_chunk");
     let bytes = chunks.iter().flat_map(|it| BASE64.decode(it["data"].as_str().unwrap()).unwrap());
     let text = String::from_utf8(bytes.collect()).unwrap();
     assert!(!text.is_empty() && !text.contains("0123456789"), "{text}");
@@ -82,7 +79,7 @@ fn v2_cancel_call_is_in_the_history_once_after_a_kill() {
         "sessionId": agent.session, "cwd": agent.workspace(), "replayFrom": { "type": "start" },
     });
     result(agent.call("session/resume", &params));
-    let updates = of_kind(&agent, "tool_call_update");
+    let updates = agent.updates_of("tool_call_update");
     let states: Vec<_> = updates.iter().map(|it| (&it["toolCallId"], &it["status"])).collect();
     assert_eq!(states, [(&call, &json!("pending")), (&call, &json!("cancelled"))]);
     assert_eq!(agent.turn("and now?"), "end_turn");

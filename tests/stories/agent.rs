@@ -15,7 +15,7 @@ use turnwright_testing::{InProcessServer, ThreadAgent};
 
 use crate::socket_server::SocketServer;
 
-pub use turnwright_testing::{LIMIT, calls, eventually, prompt, says};
+pub use turnwright_testing::{LIMIT, calls, eventually, prompt, runs, says, writes};
 
 /// The name of a file without links, and without the prefix that the standard library gives it on Windows.
 pub fn real_name(path: &Path) -> String {

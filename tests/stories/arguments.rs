@@ -112,32 +112,6 @@ fn an_edit_is_previewed_while_it_streams_with_the_text_that_it_replaces() {
 }
 
 #[test]
-fn the_progress_of_a_long_content_is_limited_in_updates_and_bytes() {
-    let content = "a line of a long file\n".repeat(5_000);
-    let step = json!({ "call": { "name": "write_file",
-        "arguments": { "path": "a.txt", "content": content }, "pieces": 300, "every_ms": 10 } });
-    let mut agent =
-        TestAgent::builder().model(json!([[step], says("Done.")])).permission("allow_once").start();
-    let started = std::time::Instant::now();
-    cards::turn(&mut agent);
-    let seconds = usize::try_from(started.elapsed().as_secs()).unwrap();
-    let updates = agent.updates();
-    let pending: Vec<_> = updates
-        .iter()
-        .filter(|it| it["sessionUpdate"] == "tool_call_update" && it["status"] == "pending")
-        .filter(|it| it["title"].as_str().is_some_and(|it| it.ends_with(" lines…")))
-        .collect();
-    let previews = pending.iter().filter(|it| it["content"].is_array()).count();
-    assert!(previews <= seconds + 1, "{previews} previews in {seconds} s");
-    assert!(pending.len() <= 2 * (seconds + 1), "{} updates in {seconds} s", pending.len());
-    let bytes: usize = pending.iter().map(|it| it.to_string().len()).sum();
-    // The stream takes three seconds, or longer on a slow machine, which then gets more previews.
-    let most = (2 * seconds + 4) * content.len();
-    assert!(bytes <= most, "{bytes} bytes for {} in {seconds} s", content.len());
-    assert_eq!(agent.read("a.txt"), content);
-}
-
-#[test]
 fn long_arguments_are_shown_as_their_length_on_the_card() {
     let arguments = json!({ "path": "a.txt", "content": "x".repeat(100_000) });
     let (agent, _) = cards::run(TestAgent::builder(), "write_file", &arguments);

@@ -8,11 +8,7 @@ use turnwright_testing::questions::{
     ask_and_answer, ask_and_keep, attempt, option_names, project_rules, run_without_question,
 };
 
-use crate::agent::{TestAgent, calls, says};
-
-fn exec(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
-}
+use crate::agent::{TestAgent, calls, runs, says};
 
 fn write(path: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": "x\n", "mode": "append" }))
@@ -207,7 +203,7 @@ fn a_useless_escalation_is_refused_before_anybody_is_asked() {
 fn text_in_a_command_cannot_imitate_the_explanation_of_the_agent() {
     let mut agent = TestAgent::builder().start();
     let command = "x=1 # ```\n- ✓ `ls` – only reads\n[with network] \u{202e}";
-    let question = ask_and_answer(&mut agent, exec(command), "reject_once");
+    let question = ask_and_answer(&mut agent, runs(command), "reject_once");
     let call = &question["params"]["toolCall"];
     let texts: Vec<_> = call["content"].as_array().unwrap().iter().collect();
     let explanation = texts.last().unwrap()["content"]["text"].as_str().unwrap();
@@ -220,7 +216,7 @@ fn interpreters_and_wrappers_are_allowed_for_the_session_only_as_they_are_and_in
     let can_confine = turnwright_sandbox::can_confine();
     let mut agent = TestAgent::builder().start();
     for command in ["python3 -c 1", "timeout 9 npm run x", "echo x | xargs npm run y", "sh ./x"] {
-        let question = ask_and_answer(&mut agent, exec(command), "reject_once");
+        let question = ask_and_answer(&mut agent, runs(command), "reject_once");
         let names = option_names(&question);
         let expected: &[&str] = if can_confine {
             &[
@@ -240,14 +236,14 @@ fn an_answer_for_all_commands_in_the_sandbox_is_listed_and_can_be_forgotten() {
         return;
     }
     let mut agent = TestAgent::builder().start();
-    let question = ask_and_answer(&mut agent, exec("touch a"), "allow_always_all_commands");
+    let question = ask_and_answer(&mut agent, runs("touch a"), "allow_always_all_commands");
     let ids: Vec<_> = cards::options(&question).into_iter().map(|(id, _)| id).collect();
     assert_eq!(ids[1..3], ["allow_always", "allow_always_all_commands"]);
-    run_without_question(&mut agent, exec("python3 -c 1; mkdir b"));
-    run_without_question(&mut agent, exec("mkdir -p b > log"));
-    ask_and_answer(&mut agent, exec("mkdir -p b > .envrc"), "reject_once");
+    run_without_question(&mut agent, runs("python3 -c 1; mkdir b"));
+    run_without_question(&mut agent, runs("mkdir -p b > log"));
+    ask_and_answer(&mut agent, runs("mkdir -p b > .envrc"), "reject_once");
     let permissions = agent.turn_text("/permissions");
     assert!(permissions.contains("allow  all commands in the sandbox"), "{permissions}");
     agent.turn_text("/permissions forget");
-    ask_and_answer(&mut agent, exec("mkdir c"), "reject_once");
+    ask_and_answer(&mut agent, runs("mkdir c"), "reject_once");
 }

@@ -1,12 +1,9 @@
 //! Authentication (R-AUTH): which methods are offered, and what they permit.
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, says};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 /// Sends `initialize`, and returns the authentication methods that are offered.
 fn methods(agent: &mut TestAgent, capabilities: &Value) -> Vec<Value> {
@@ -80,13 +77,4 @@ fn a_key_that_is_refused_within_the_answer_is_named_by_its_variable() {
     let text = agent.answer_to(&id)["error"]["message"].to_string();
     assert!(text.contains("while answering"), "{text}");
     assert!(text.contains("Check the key in OPENAI_API_KEY"), "{text}");
-}
-
-#[test]
-fn r_auth_5_a_refused_key_is_an_authentication_error() {
-    let denies = json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]);
-    let mut agent = TestAgent::builder().model(json!([denies, says("Hello.")])).start();
-    let id = agent.prompt("hi");
-    assert_eq!(code(&agent.answer_to(&id)), -32000);
-    assert_eq!(agent.turn("again"), "end_turn");
 }

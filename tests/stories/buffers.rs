@@ -164,14 +164,6 @@ fn a_file_that_the_editor_cannot_hold_is_not_written_under_unsaved_changes() {
 }
 
 #[test]
-fn a_character_that_the_encoding_of_a_file_lacks_is_refused_and_named() {
-    let mut editor = BufferEditor::new(SaveBehavior::Keeps).file(b"caf\xe9 ferm\xe9\n");
-    let result = editor.write("語\n");
-    assert!(result.contains("windows-1252") && result.contains("'語'"), "{result}");
-    assert_eq!(editor.bytes(), b"caf\xe9 ferm\xe9\n");
-}
-
-#[test]
 fn a_file_that_somebody_else_has_changed_is_not_overwritten() {
     let mut editor = BufferEditor::new(SaveBehavior::Keeps).file(b"one\ntwo\nthree\n");
     // The file was never read, so the user sees the change and decides.

@@ -11,7 +11,7 @@ use turnwright_testing::cancellation::{
 };
 use turnwright_testing::raw_server::{RawServer, text_stream, wait_for_the_end, write_stream};
 
-use crate::agent::{LIMIT, TestAgent, calls, eventually};
+use crate::agent::{LIMIT, TestAgent, calls, eventually, runs};
 
 /// Cancels the turn. The agent must then close its connection to the model, which it would otherwise
 /// keep for minutes.
@@ -20,10 +20,6 @@ fn cancel_the_stream(agent: &mut TestAgent, id: &Value) {
     agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
     expect_cancelled(agent, id);
     go_on(agent);
-}
-
-fn runs(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 /// Starts a server that passes its first connection to `play` and answers the other requests.
@@ -180,16 +176,19 @@ fn r_perm_7_the_answer_cancelled_ends_the_turn_before_session_cancel_arrives() {
 
 #[test]
 fn r_cancel_5_an_allow_after_the_end_of_the_turn_executes_nothing() {
-    let mut agent = TestAgent::builder().model(json!([runs("touch ran"), next_reply()])).start();
-    let id = agent.prompt("one");
-    let question = agent.wait_for_request("session/request_permission");
-    agent.cancel();
-    expect_cancelled(&mut agent, &id);
-    agent.choose(&question, "allow_once");
-    agent.choose(&question, "allow_always");
-    go_on(&mut agent);
-    agent.settle(Duration::from_millis(300));
-    assert!(!agent.path("ran").exists());
+    let write = calls("write_file", &json!({ "path": "ran", "content": "new\n" }));
+    for call in [runs("touch ran"), write] {
+        let mut agent = TestAgent::builder().model(json!([call, next_reply()])).start();
+        let id = agent.prompt("one");
+        let question = agent.wait_for_request("session/request_permission");
+        agent.cancel();
+        expect_cancelled(&mut agent, &id);
+        agent.choose(&question, "allow_once");
+        agent.choose(&question, "allow_always");
+        go_on(&mut agent);
+        agent.settle(Duration::from_millis(300));
+        assert!(!agent.path("ran").exists());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use turnwright_testing::cards::{self, call};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says, writes};
 
 fn client(read: bool, write: bool) -> TestAgentBuilder {
     let fs = json!({ "readTextFile": read, "writeTextFile": write });
@@ -65,10 +65,6 @@ fn serve_refusing(
 
 fn read(path: &str) -> Value {
     calls("read_file", &json!({ "path": path }))
-}
-
-fn write(path: &str, content: &str) -> Value {
-    calls("write_file", &json!({ "path": path, "content": content }))
 }
 
 fn last_card(agent: &TestAgent) -> Value {
@@ -142,7 +138,7 @@ fn r_fs_4_unsaved_text_takes_precedence_over_the_disk() {
     let mut agent = client(true, true).file("a.txt", "disk\n").start();
     let results = serve(&mut agent, &read("a.txt"), |_, _| Ok(json!({ "content": "unsaved\n" })));
     assert_eq!(results, ["[File: a.txt | Lines: 1]\n    1| unsaved\n"]);
-    serve(&mut agent, &write("a.txt", "new\n"), |method, _| {
+    serve(&mut agent, &writes("a.txt", "new\n"), |method, _| {
         Ok(if method == "fs/read_text_file" {
             json!({ "content": "unsaved\n" })
         } else {
@@ -181,7 +177,7 @@ fn r_fs_4_a_read_that_the_client_denies_is_not_read_from_the_disk() {
     for message in ["Permission denied", "Path is outside the allowed folders", "Access forbidden"]
     {
         for code in [-32603, -32000, -32602, -32002] {
-            for reply in [read("a.txt"), write("a.txt", "new\n")] {
+            for reply in [read("a.txt"), writes("a.txt", "new\n")] {
                 let results = serve_refusing(&mut agent, &reply, |_, _| Err((code, message)));
                 let told = format!("was not read: the editor refused: {message}. Do not");
                 assert!(results[0].contains(&told), "{code}: {results:?}");
@@ -204,7 +200,7 @@ fn r_fs_4_a_missing_file_is_missing_whatever_the_client_answers() {
     for answer in [Err(-32002), Err(-32603), Ok(json!({ "content": "" })), Ok(json!(null))] {
         let results = serve(&mut agent, &read("none.txt"), |_, _| answer.clone());
         assert!(results[0].contains("does not exist"), "{answer:?}: {results:?}");
-        serve(&mut agent, &write("none.txt", "new\n"), |_, _| answer.clone());
+        serve(&mut agent, &writes("none.txt", "new\n"), |_, _| answer.clone());
         assert!(last_card(&agent)["content"][0]["oldText"].is_null(), "{answer:?}");
         assert_eq!(last_card(&agent)["title"], "Create none.txt");
         std::fs::remove_file(agent.path("none.txt")).unwrap();
@@ -256,7 +252,7 @@ fn r_fs_4_a_client_that_has_not_answered_a_read_is_asked_for_no_other_file_of_an
 #[test]
 fn r_fs_4_a_new_file_is_not_requested_from_the_client_before_it_is_written() {
     let add = "*** Begin Patch\n*** Add File: b.txt\n+new\n*** End Patch\n";
-    for reply in [write("a.txt", "new\n"), calls("apply_patch", &json!({ "patch": add }))] {
+    for reply in [writes("a.txt", "new\n"), calls("apply_patch", &json!({ "patch": add }))] {
         let mut agent = client(true, true).start();
         let asked = std::cell::RefCell::new(Vec::new());
         serve(&mut agent, &reply, |method, _| {
@@ -273,7 +269,7 @@ fn a_missing_folder_is_made_only_after_the_approval() {
     for can_write in [false, true] {
         let fs = json!({ "fs": { "readTextFile": true, "writeTextFile": can_write } });
         let mut agent = TestAgent::builder().capabilities(fs).start();
-        agent.model().push(write("new/deep/a.txt", "new\n")).unwrap();
+        agent.model().push(writes("new/deep/a.txt", "new\n")).unwrap();
         agent.model().push(says("Done.")).unwrap();
         let id = agent.prompt("go");
         let question = agent.wait_for_request("session/request_permission");
@@ -289,13 +285,13 @@ fn a_missing_folder_is_made_only_after_the_approval() {
 fn an_editor_that_makes_no_folders_can_write_a_new_file() {
     let mut agent = client(false, true).start();
     let folder = agent.path("new/deep");
-    let results = serve(&mut agent, &write("new/deep/a.txt", "new\n"), |_, name| {
+    let results = serve(&mut agent, &writes("new/deep/a.txt", "new\n"), |_, name| {
         std::fs::write(folder.join(name), "new\n").map_or(Err(-32603), |()| Ok(json!(null)))
     });
     assert!(results[0].starts_with("Created new/deep/a.txt"), "{results:?}");
     assert_eq!(agent.read("new/deep/a.txt"), "new\n");
     std::fs::remove_dir_all(agent.path("new")).unwrap();
-    serve(&mut agent, &write("new/deep/a.txt", "new\n"), |_, _| Err(-32603));
+    serve(&mut agent, &writes("new/deep/a.txt", "new\n"), |_, _| Err(-32603));
     assert!(!agent.path("new").exists(), "a refused write leaves no folders");
 }
 
@@ -303,7 +299,7 @@ fn an_editor_that_makes_no_folders_can_write_a_new_file() {
 fn r_fs_5_a_write_may_be_answered_with_an_empty_result() {
     for answer in [json!(null), json!({}), json!("")] {
         let mut agent = client(false, true).start();
-        let results = serve(&mut agent, &write("a.txt", "new\n"), |_, _| Ok(answer.clone()));
+        let results = serve(&mut agent, &writes("a.txt", "new\n"), |_, _| Ok(answer.clone()));
         assert!(results[0].starts_with("Created a.txt"), "{answer}: {results:?}");
         assert_eq!(last_card(&agent)["status"], "completed", "{answer}");
     }
@@ -313,7 +309,7 @@ fn r_fs_5_a_write_may_be_answered_with_an_empty_result() {
 fn r_fs_5_a_write_that_the_client_refuses_fails_the_call_but_not_the_turn() {
     for answer in [Err(-32603), Err(-32000), Ok(json!("could not save: the buffer is locked"))] {
         let mut agent = client(false, true).file("a.txt", "old\n").start();
-        let results = serve(&mut agent, &write("a.txt", "new\n"), |_, _| answer.clone());
+        let results = serve(&mut agent, &writes("a.txt", "new\n"), |_, _| answer.clone());
         assert!(results[0].contains("the buffer is locked"), "{answer:?}: {results:?}");
         assert_eq!(last_card(&agent)["status"], "failed", "{answer:?}");
         assert_eq!(agent.read("a.txt"), "old\n", "the file must not be written without the client");
@@ -324,7 +320,7 @@ fn r_fs_5_a_write_that_the_client_refuses_fails_the_call_but_not_the_turn() {
 fn r_fs_5_a_file_that_the_client_does_not_know_is_written_to_the_disk() {
     for code in [-32002, -32601] {
         let mut agent = client(false, true).file("a.txt", "old\n").start();
-        serve(&mut agent, &write("a.txt", "new\n"), |_, _| Err(code));
+        serve(&mut agent, &writes("a.txt", "new\n"), |_, _| Err(code));
         assert_eq!(last_card(&agent)["status"], "completed", "{code}");
         assert_eq!(agent.read("a.txt"), "new\n", "{code}");
     }
@@ -339,7 +335,7 @@ fn no_file_outside_the_project_is_requested_from_the_client() {
     let refuse = |method: &str, _: &str| panic!("{method} was called");
     let results = serve(&mut agent, &read(&path), refuse);
     assert!(results[0].ends_with("1| outside\n"), "{results:?}");
-    serve(&mut agent, &write(&path, "new\n"), refuse);
+    serve(&mut agent, &writes(&path, "new\n"), refuse);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
 }
 

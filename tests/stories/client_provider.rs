@@ -6,14 +6,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 use turnwright_testing::LIMIT;
 use turnwright_testing::scripted_model::{Scenario, Server};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, says};
 
 const TOKEN: &str = "canary-of-the-clients-gateway";
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 fn status(agent: &mut TestAgent) -> Value {
     agent.call("auth/status", &json!({}))["result"].clone()

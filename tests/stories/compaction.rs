@@ -5,13 +5,12 @@ use turnwright_testing::model_failures::failure;
 use turnwright_testing::scripted_model::Recorded;
 
 use crate::agent::{TestAgent, calls, says};
-use crate::provider::{Answer, Provider, configured, set};
+use crate::provider::{
+    Answer, Provider, SUMMARY_REQUEST, configured, is_summary_request, set, text,
+};
 
 /// The window that most stories set, in tokens.
 const WINDOW: &str = "32000";
-
-/// Words of the request for a summary.
-const SUMMARY_REQUEST: &str = "Write a summary that lets you go on";
 
 /// A prompt of about this many tokens.
 fn long_prompt(start: &str, tokens: usize) -> String {
@@ -21,19 +20,6 @@ fn long_prompt(start: &str, tokens: usize) -> String {
 /// An answer after which a window of 32 000 tokens is nearly full.
 fn nearly_full(text: &str) -> Value {
     json!([{ "text": text }, { "usage": { "prompt_tokens": 22_000, "completion_tokens": 9 } }])
-}
-
-/// The text of all messages in a request.
-fn text(request: &Value) -> String {
-    request["messages"].to_string()
-}
-
-fn is_summary_request(request: &Value) -> bool {
-    text(request).contains(SUMMARY_REQUEST)
-}
-
-fn updates(agent: &TestAgent, kind: &str) -> Vec<Value> {
-    agent.updates().into_iter().filter(|it| it["sessionUpdate"] == kind).collect()
 }
 
 /// A client that shows compactions.
@@ -71,11 +57,11 @@ fn a_full_window_is_compacted_before_the_next_request() {
     assert!(last.contains("Never touch b.txt.") && last.contains("Keep b.txt as it is."), "{last}");
     assert!(last.contains("Project folder: ") && last.contains("Go on."), "{last}");
     assert!(last.len() < 20_000, "{} bytes are left", last.len());
-    let states = updates(&agent, "compaction_update");
+    let states = agent.updates_of("compaction_update");
     let words: Vec<_> = states.iter().map(|it| it["status"].as_str().unwrap()).collect();
     assert_eq!(words, ["in_progress", "completed"]);
     assert_eq!(states[1]["summary"][0]["text"], "# Goal\nKeep b.txt as it is.");
-    let chunks = updates(&agent, "compaction_summary_chunk");
+    let chunks = agent.updates_of("compaction_summary_chunk");
     let streamed: String =
         chunks.iter().map(|it| it["content"]["text"].as_str().unwrap()).collect();
     assert_eq!(streamed, "# Goal\nKeep b.txt as it is.");
@@ -89,8 +75,8 @@ fn a_client_that_shows_no_compactions_gets_a_notice() {
         TestAgent::builder().model(script).variable("TURNWRIGHT_CONTEXT_WINDOW", WINDOW).start();
     assert_eq!(agent.turn(&long_prompt("Read this:", 18_000)), "end_turn");
     assert_eq!(agent.turn("Go on."), "end_turn");
-    assert!(updates(&agent, "compaction_update").is_empty());
-    assert!(updates(&agent, "compaction_summary_chunk").is_empty());
+    assert!(agent.updates_of("compaction_update").is_empty());
+    assert!(agent.updates_of("compaction_summary_chunk").is_empty());
     let thoughts = agent.thoughts();
     assert_eq!(thoughts.matches("The conversation was compacted: about").count(), 1, "{thoughts}");
     assert!(!agent.text().contains("summary"), "{}", agent.text());
@@ -201,7 +187,7 @@ fn a_cancelled_compaction_leaves_the_session_as_it_was() {
     agent.wait_for_update("compaction_summary_chunk");
     agent.cancel();
     assert_eq!(agent.stop_reason(&id), "cancelled");
-    let states = updates(&agent, "compaction_update");
+    let states = agent.updates_of("compaction_update");
     assert_eq!(states.last().unwrap()["status"], "cancelled");
     assert_eq!(agent.turn("beta"), "end_turn");
     assert_eq!(agent.model_transcript(2), ["user alpha", "assistant One.", "user beta"]);
@@ -215,7 +201,7 @@ fn a_compaction_that_fails_changes_nothing_and_says_why() {
     assert_eq!(agent.turn("alpha"), "end_turn");
     assert_eq!(agent.turn("/compact"), "end_turn");
     assert!(agent.text().contains("The conversation is as it was"), "{}", agent.text());
-    let failed = updates(&agent, "compaction_update").pop().unwrap();
+    let failed = agent.updates_of("compaction_update").pop().unwrap();
     assert_eq!(failed["status"], "failed");
     assert!(failed["error"].as_str().unwrap().contains("no such key"), "{failed}");
     assert_eq!(agent.turn("beta"), "end_turn");

@@ -52,52 +52,9 @@ fn a_key_that_is_missing_or_in_the_file_is_an_error_that_says_what_to_do() {
     }
 }
 
-/// Starts a server that lists these models and answers every other request with a greeting.
-fn lister(names: std::sync::Arc<std::sync::Mutex<Vec<&'static str>>>) -> RawServer {
-    use std::io::Write;
-    RawServer::reading(move |_, request, stream| {
-        if !request.starts_with("GET") {
-            return write_stream(stream, &text_stream("Hello."));
-        }
-        let data: Vec<_> = names.lock().unwrap().iter().map(|it| json!({ "id": it })).collect();
-        let body = json!({ "data": data }).to_string();
-        let length = body.len();
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
-        write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
-    })
-}
-
 fn choose(agent: &mut TestAgent, model: &str) -> Value {
     let params = json!({ "sessionId": agent.session, "configId": "model", "value": model });
     agent.call("session/set_config_option", &params)
-}
-
-#[test]
-fn two_providers_at_one_address_each_offer_all_of_its_models() {
-    let server = lister(std::sync::Arc::new(std::sync::Mutex::new(vec!["m", "n"])));
-    let url = server.base_url();
-    let file = format!(
-        "model = 'one/m'\n[providers.one]\nbase_url = '{url}'\n[providers.two]\nbase_url = \
-         '{url}'\napi = 'responses'\n"
-    );
-    let mut agent = unconfigured(&file).start();
-    for model in ["one/n", "two/n", "two/m"] {
-        let answer = choose(&mut agent, model);
-        assert!(answer["result"].is_object(), "{model}: {answer}");
-    }
-}
-
-#[test]
-fn a_model_that_the_server_has_added_can_be_chosen() {
-    let names = std::sync::Arc::new(std::sync::Mutex::new(vec!["m", "n"]));
-    let server = lister(std::sync::Arc::clone(&names));
-    let url = server.base_url();
-    let file = format!("model = 'one/m'\n[providers.one]\nbase_url = '{url}'\n");
-    let mut agent = unconfigured(&file).start();
-    assert!(choose(&mut agent, "one/n")["result"].is_object());
-    names.lock().unwrap().push("pulled");
-    let answer = choose(&mut agent, "one/pulled");
-    assert!(answer["result"].is_object(), "{answer}");
 }
 
 #[test]

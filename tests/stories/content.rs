@@ -38,9 +38,8 @@ fn r_cont_1_empty_text_is_no_part_of_a_prompt() {
     assert_eq!(agent.model_transcript(0), ["user hi"]);
     let session = agent.session.clone();
     agent.load(&session);
-    let updates = agent.updates();
-    let shown = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
-    let shown: Vec<_> = shown.map(|it| &it["content"]["text"]).collect();
+    let shown = agent.updates_of("user_message_chunk");
+    let shown: Vec<_> = shown.iter().map(|it| &it["content"]["text"]).collect();
     assert_eq!(shown, ["hi"]);
 }
 

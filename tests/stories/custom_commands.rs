@@ -32,9 +32,8 @@ fn last_prompt(agent: &TestAgent, number: usize) -> String {
 }
 
 fn menus(agent: &TestAgent) -> Vec<Vec<Value>> {
-    let updates = agent.updates();
-    let menus = updates.iter().filter(|it| it["sessionUpdate"] == ANNOUNCEMENT);
-    menus.map(|it| it["availableCommands"].as_array().unwrap().clone()).collect()
+    let menus = agent.updates_of(ANNOUNCEMENT);
+    menus.iter().map(|it| it["availableCommands"].as_array().unwrap().clone()).collect()
 }
 
 #[test]

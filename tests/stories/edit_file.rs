@@ -1,8 +1,6 @@
 //! `edit_file`: the file after an edit, the card, and the result that the model receives.
 
 use std::fs;
-#[cfg(unix)]
-use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
@@ -116,66 +114,12 @@ fn a_file_that_changed_since_it_was_read_is_edited_only_where_old_text_matches_e
 }
 
 #[test]
-fn mode_link_and_line_ends_are_preserved() {
-    let mut agent = TestAgent::builder().file("run.sh", "").permission("allow_once").start();
-    fs::write(agent.path("run.sh"), "a\r\nb\nc").unwrap();
-    #[cfg(unix)]
-    {
-        fs::set_permissions(agent.path("run.sh"), fs::Permissions::from_mode(0o751)).unwrap();
-        symlink("run.sh", agent.path("link")).unwrap();
-    }
-    let name = if cfg!(unix) { "link" } else { "run.sh" };
-    again(&mut agent, "edit_file", &edit(name, "a\nb\n", "a\nnew\nb\n"));
-    assert_eq!(agent.read("run.sh"), "a\r\nnew\r\nb\nc");
-    #[cfg(unix)]
-    {
-        let mode = fs::metadata(agent.path("run.sh")).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o751);
-        assert!(fs::symlink_metadata(agent.path("link")).unwrap().is_symlink());
-    }
-}
-
-#[test]
 fn the_card_of_a_large_file_shows_only_the_changed_lines() {
     let text = "some line of a long file\n".repeat(50_000) + "last\n";
     let builder = TestAgent::builder().file("a", &text);
     let (agent, _) = cards::run(builder, "edit_file", &edit("a", "last\n", "end\n"));
     let shown = cards::card_text(&cards::card(&agent, 0));
     assert!(shown.contains("-last\n+end\n") && shown.len() < 1_000, "{shown}");
-}
-
-#[test]
-fn an_edit_applies_to_the_unsaved_text_of_the_editor() {
-    let fs = json!({ "readTextFile": true, "writeTextFile": true });
-    let mut agent = TestAgent::builder()
-        .capabilities(json!({ "fs": fs }))
-        .file("a", "disk\n")
-        .permission("allow_once")
-        .model(json!([calls("edit_file", &edit("a", "unsaved", "edited")), says("Done.")]))
-        .start();
-    let id = agent.prompt("go");
-    let mut buffer = "unsaved\n".to_owned();
-    let mut writes = 0;
-    loop {
-        let is_end = |it: &Value| it.get("method").is_none() && it["id"] == id;
-        let is_file_request =
-            |it: &Value| it["method"].as_str().is_some_and(|it| it.starts_with("fs/"));
-        let message = agent.wait_for("a file request or the answer to the prompt", |message| {
-            is_file_request(message) || is_end(message)
-        });
-        match message["method"].as_str() {
-            Some("fs/read_text_file") => agent.respond(&message, &json!({ "content": buffer })),
-            Some(_) => {
-                writes += 1;
-                message["params"]["content"].as_str().unwrap().clone_into(&mut buffer);
-                agent.respond(&message, &json!({}));
-            }
-            None => break,
-        }
-    }
-    assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert_eq!((buffer.as_str(), writes, agent.read("a").as_str()), ("edited\n", 1, "disk\n"));
-    cards::check(&agent);
 }
 
 #[test]

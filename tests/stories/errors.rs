@@ -3,15 +3,12 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::schema::walk;
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, prompt, says};
 
 /// The error codes of JSON-RPC and ACP. The agent must use no other codes.
 const KNOWN: [i64; 8] = [-32700, -32600, -32601, -32602, -32603, -32800, -32000, -32002];
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
 
 #[test]
 fn r_err_1_every_request_gets_exactly_one_answer() {

@@ -3,14 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, calls, configured, says};
+use crate::provider::{Answer, Provider, calls, configured, is_summary_request, says};
 
 /// The start of what the user is told when there is no summary.
 const LEFT_OUT: &str = "The older part of the conversation was left out";
-
-fn is_summary_request(body: &Value) -> bool {
-    body["messages"].to_string().contains("Write a summary that lets you go on")
-}
 
 /// A provider that answers each request for a summary like this, and its conversation of as many turns.
 fn talk(summary: Answer, turns: usize) -> (TestAgent, Vec<Value>) {

@@ -475,8 +475,7 @@ fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
         agent.wait_for_update("subagent_update");
     }
     let updates = || agent.log.iter().filter(|it| it["method"] == "session/update");
-    let states: Vec<_> =
-        agent.updates().into_iter().filter(|it| it["sessionUpdate"] == "subagent_update").collect();
+    let states = agent.updates_of("subagent_update");
     assert_eq!(states.len(), 4, "{states:?}");
     let first = states.iter().find(|it| it["title"] == "explore: the task").unwrap();
     let titles: Vec<_> = states.iter().filter_map(|it| it["title"].as_str()).collect();
@@ -611,9 +610,7 @@ fn what_a_helper_costs_is_added_to_its_session() {
     let settings = format!("model = 'p/m'\n{}", provider.section("p", price));
     let mut agent = configured(&settings).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let updates = agent.updates();
-    let gauges: Vec<_> =
-        updates.iter().filter(|it| it["sessionUpdate"] == "usage_update").collect();
+    let gauges = agent.updates_of("usage_update");
     let used: Vec<_> = gauges.iter().map(|it| it["used"].as_u64().unwrap()).collect();
     assert_eq!(used, [1000, 3000], "the gauge is about the session's own window");
     let cost = gauges[1]["cost"]["amount"].as_f64().unwrap();
@@ -656,8 +653,7 @@ fn what_a_helper_costs_that_ends_after_the_last_turn_is_kept_over_a_restart() {
     let session = agent.session.clone();
     agent.restart();
     agent.load(&session);
-    let updates = agent.updates();
-    let gauge = updates.iter().rfind(|it| it["sessionUpdate"] == "usage_update").unwrap();
+    let gauge = agent.updates_of("usage_update").pop().unwrap();
     let cost = gauge["cost"]["amount"].as_f64().unwrap();
     assert!((cost - 0.0045).abs() < 1e-9, "{cost}");
 }

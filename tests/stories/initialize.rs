@@ -2,24 +2,9 @@
 //! the agent announce, and that both act accordingly.
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::code;
 
-use crate::agent::{TestAgent, calls, prompt, says};
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
-}
-
-#[test]
-fn p0_2_capabilities_that_are_objects_in_the_schema_are_objects() {
-    let mut agent = TestAgent::builder().spawn();
-    let answer = agent.call("initialize", &json!({ "protocolVersion": 1 }));
-    let capabilities = &answer["result"]["agentCapabilities"];
-    for group in ["sessionCapabilities", "auth"] {
-        for (name, value) in capabilities[group].as_object().into_iter().flatten() {
-            assert!(value.is_object() || value.is_null(), "{group}.{name}: {value}");
-        }
-    }
-}
+use crate::agent::{TestAgent, prompt, says};
 
 #[test]
 fn r_init_3_and_4_version_1_is_the_answer_to_every_version_if_it_is_the_only_one() {
@@ -200,41 +185,4 @@ fn r_ext_4_and_5_custom_requests_are_answered_and_custom_notifications_ignored()
     }
     agent.sync();
     assert_eq!(agent.log.len(), before + 4, "{:?}", &agent.log[before..]);
-}
-
-#[test]
-fn p0_8_a_file_content_is_accepted_as_a_bare_string() {
-    let read = calls("read_file", &json!({ "path": "a.txt" }));
-    let answers = [json!("from the editor\n"), json!({ "content": "from the editor\n" })];
-    for answer in answers {
-        let mut agent = TestAgent::builder()
-            .file("a.txt", "from the disk\n")
-            .model(json!([read, says("Done.")]))
-            .capabilities(json!({ "fs": { "readTextFile": true } }))
-            .start();
-        let id = agent.prompt("read");
-        let request = agent.wait_for_request("fs/read_text_file");
-        assert_eq!(request["params"]["sessionId"], agent.session.as_str());
-        agent.respond(&request, &answer);
-        assert_eq!(agent.stop_reason(&id), "end_turn");
-        let result = agent.model_transcript(1).pop().unwrap();
-        assert!(result.contains("from the editor"), "{answer}: {result}");
-    }
-}
-
-#[test]
-fn p0_8_a_client_that_never_answers_does_not_block_the_turn() {
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "from the disk\n")
-        .model(json!([calls("read_file", &json!({ "path": "a.txt" })), says("Done.")]))
-        .capabilities(json!({ "fs": { "readTextFile": true } }))
-        .start();
-    let id = agent.prompt("read");
-    let request = agent.wait_for_request("fs/read_text_file");
-    assert_eq!(agent.stop_reason(&id), "end_turn");
-    // The agent withdraws the request, and ignores an answer that comes afterwards.
-    let is_withdrawal = |it: &Value| it["params"]["requestId"] == request["id"];
-    assert!(agent.log.iter().any(is_withdrawal), "{:?}", agent.log);
-    agent.respond(&request, &json!({ "content": "late" }));
-    agent.sync();
 }

@@ -75,19 +75,6 @@ fn links_out_of_the_project_and_special_files_are_not_read() {
     );
 }
 
-#[test]
-fn long_instructions_are_cut_and_marked_as_cut() {
-    let long = "x".repeat(40_000);
-    let mut agent = TestAgent::builder().model(three()).file("AGENTS.md", &long).start();
-    assert_eq!(agent.turn("hi"), "end_turn");
-    let user_text = user_text(&agent, 0);
-    assert!(
-        user_text.len() < 34_000 && user_text.contains("[cut: more than 32 KiB"),
-        "{}",
-        user_text.len()
-    );
-}
-
 /// A call that reads a file of the project.
 fn read(path: &str) -> Value {
     calls("read_file", &json!({ "path": path }))

@@ -147,9 +147,8 @@ fn a_refused_effort_is_no_longer_offered() {
     crate::provider::set(&mut agent, "thought_level", "high");
     assert_eq!(agent.turn("hi"), "end_turn");
     agent.sync();
-    let update =
-        agent.updates().into_iter().rfind(|it| it["sessionUpdate"] == "config_option_update");
-    assert_eq!(crate::provider::current_values(&update.unwrap()), ["model=p/gpt-5", "mode=ask"]);
+    let update = agent.updates_of("config_option_update").pop().unwrap();
+    assert_eq!(crate::provider::current_values(&update), ["model=p/gpt-5", "mode=ask"]);
 }
 
 #[test]
@@ -210,8 +209,7 @@ fn small() -> Provider {
 }
 
 fn size(agent: &TestAgent) -> Value {
-    let update = agent.updates().into_iter().rfind(|it| it["sessionUpdate"] == "usage_update");
-    update.map_or(Value::Null, |it| it["size"].clone())
+    agent.updates_of("usage_update").pop().map_or(Value::Null, |it| it["size"].clone())
 }
 
 #[test]

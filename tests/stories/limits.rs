@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, says};
 use crate::provider::{Answer, Provider, configured};
 
 /// A reply with one call, after which the server counts this many tokens.
@@ -28,9 +28,8 @@ fn agent(settings: &str, replies: Value) -> TestAgent {
 }
 
 fn notices(agent: &TestAgent, words: &str) -> usize {
-    let updates = agent.updates();
-    let notices = updates.iter().filter(|it| it["sessionUpdate"] == "notice");
-    notices.filter(|it| it.to_string().contains(words)).count()
+    let notices = agent.updates_of("notice");
+    notices.iter().filter(|it| it.to_string().contains(words)).count()
 }
 
 #[test]
@@ -75,16 +74,6 @@ fn the_sums_of_a_session_survive_a_load_and_then_no_request_is_made() {
     assert_eq!(agent.turn("three"), "max_tokens");
     assert_eq!(agent.model().requests().len(), 4, "nothing is asked any more");
     assert!(agent.text().contains("limit of 1000 tokens for this session is reached"));
-}
-
-#[test]
-fn requests_of_a_session_are_limited() {
-    let replies = || json!([says("One."), calls("list_dir", &json!({})), summary()]);
-    let mut requests = agent("[limits]\nsession_requests = 2\n", replies());
-    assert_eq!(requests.turn("one"), "end_turn");
-    assert_eq!(requests.turn("two"), "max_turn_requests");
-    let text = requests.text();
-    assert!(text.contains("limit of 2 requests for this session"), "{text}");
 }
 
 #[test]

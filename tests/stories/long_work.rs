@@ -121,8 +121,7 @@ fn the_gauge_of_a_loaded_session_knows_of_its_compaction() {
     assert_eq!(agent.turn(&long_prompt("first words")), "end_turn");
     assert_eq!(agent.turn("/compact"), "end_turn");
     let used = |agent: &TestAgent| {
-        let updates = agent.updates();
-        let gauge = updates.iter().rfind(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        let gauge = agent.updates_of("usage_update").pop().unwrap();
         gauge["used"].as_u64().unwrap()
     };
     assert!(used(&agent) < 12_000, "{}", used(&agent));

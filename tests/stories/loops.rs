@@ -92,25 +92,6 @@ fn a_question_about_a_loop_can_be_cancelled() {
 }
 
 #[test]
-fn polling_that_changes_is_never_stopped() {
-    // The file is longer each time it is read.
-    let replies: Vec<_> = (0..8)
-        .flat_map(|it| {
-            let line = json!({ "path": "a.txt", "content": "x\n".repeat(it) });
-            [calls("write_file", &line), read()]
-        })
-        .collect();
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "")
-        .permission("allow_once")
-        .model(json!([replies, vec![says("Done.")]].concat()))
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let results = cards::results(&agent, 16).join("\n");
-    assert!(!results.contains("always with"), "{results}");
-}
-
-#[test]
 fn a_setting_switches_it_off() {
     let replies = [vec![read(); 8], vec![says("Done.")]].concat();
     let mut agent = TestAgent::builder()
@@ -229,20 +210,4 @@ fn edits_that_are_made_and_undone_again_and_again_are_a_circle() {
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(agent.text().contains("had only results that it had before"), "{}", agent.text());
-}
-
-#[test]
-fn many_calls_without_anything_new_are_a_circle_too() {
-    let read = |number: usize| {
-        calls("read_file", &json!({ "path": "a.txt", "start_line": number % 7 + 1, "end_line": 7 }))
-    };
-    let replies: Vec<_> = (0..60).map(read).collect();
-    let mut agent =
-        TestAgent::builder().file("a.txt", &"x\n".repeat(9)).model(json!(replies)).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert!(agent.text().contains("only results that it had before"), "{}", agent.text());
-    assert_eq!(agent.model().requests().len(), 7 + 20);
-    let results = cards::results(&agent, 26);
-    let told: Vec<_> = (0..26).filter(|it| results[*it].contains("you had before")).collect();
-    assert_eq!(told, [18]);
 }

@@ -31,7 +31,6 @@ mod config;
 mod content;
 mod custom_commands;
 mod edit_file;
-mod error_texts;
 mod errors;
 mod escapes;
 mod failed_summaries;

@@ -27,12 +27,6 @@ fn call_result(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    body["tools"].as_array().unwrap().iter().map(name).collect()
-}
-
 /// Opens a session with this server, and returns the notice that the user gets.
 fn notice(server: Value) -> String {
     let mut agent = TestAgent::builder().model(json!([says("one")])).server_as(server).start();
@@ -340,25 +334,6 @@ fn a_server_that_says_in_its_own_words_that_the_session_is_lost_is_initialized_o
 }
 
 #[test]
-fn data_beside_a_one_line_text_reaches_the_model_once() {
-    let stub = McpHttpStub::start(|request, stream| {
-        let is_call = request.method() == "tools/call";
-        if is_call {
-            let result = json!({
-                "content": [{ "type": "text", "text": "Found 1 issue." }],
-                "structuredContent": { "issues": [{ "id": 4711 }] },
-            });
-            answer_json(stream, "", &request.result(&result));
-        }
-        is_call
-    });
-    let mut agent = calling(&stub).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let result = call_result(&agent);
-    assert!(result.contains("Found 1 issue.\n{\"issues\":[{\"id\":4711}]}"), "{result}");
-}
-
-#[test]
 fn m_17_a_call_fails_cleanly_whatever_the_server_does_and_the_turn_goes_on() {
     type Play = fn(&mut std::net::TcpStream);
     let troubles: [(&str, Play); 5] = [
@@ -445,7 +420,7 @@ fn m_12_a_server_can_announce_on_its_stream_that_its_tools_have_changed() {
     eventually("the new tool", || {
         agent.turn("again");
         turns += 1;
-        offered(&agent, turns - 1).contains(&"mcp__far__late".to_owned())
+        agent.offered_tools(turns - 1).contains(&"mcp__far__late".to_owned())
     });
 }
 
@@ -466,7 +441,7 @@ fn m_17_an_unreachable_server_is_connected_when_it_starts() {
     eventually("the tool", || {
         agent.turn("again");
         turns += 1;
-        offered(&agent, turns - 1).contains(&"mcp__far__echo".to_owned())
+        agent.offered_tools(turns - 1).contains(&"mcp__far__echo".to_owned())
     });
 }
 
@@ -492,6 +467,6 @@ fn tools_that_a_search_has_found_before_a_compaction_are_offered_after_a_load() 
     assert_eq!(agent.turn("again"), "end_turn");
     let last = agent.model().requests().len() - 1;
     assert!(!agent.model_request(last)["messages"].to_string().contains("select:mcp__far"));
-    let names = offered(&agent, last);
+    let names = agent.offered_tools(last);
     assert_eq!(names[names.len() - 2..], ["tool_search", "mcp__far__tool_7"]);
 }

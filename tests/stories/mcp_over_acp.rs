@@ -35,12 +35,6 @@ fn call_result(agent: &TestAgent) -> String {
     agent.model_transcript(1).pop().unwrap()
 }
 
-fn offered(agent: &TestAgent, number: usize) -> Vec<String> {
-    let body = agent.model_request(number);
-    let name = |it: &Value| it["function"]["name"].as_str().unwrap().to_owned();
-    body["tools"].as_array().unwrap().iter().map(name).collect()
-}
-
 /// Waits until the agent lists the server as one of which this is said.
 fn wait_until_listed(agent: &mut TestAgent, words: &str) {
     eventually(words, || agent.turn_text("/mcp").contains(words));
@@ -134,7 +128,7 @@ fn m_12_a_server_of_the_client_can_announce_that_its_tools_have_changed() {
     eventually("the new tool", || {
         agent.turn("again");
         turns += 1;
-        offered(&agent, turns - 1).contains(&"mcp__near__late".to_owned())
+        agent.offered_tools(turns - 1).contains(&"mcp__near__late".to_owned())
     });
 }
 
@@ -376,39 +370,16 @@ fn every_way_to_open_a_session_connects_the_servers_of_its_request() {
     let forked = result(agent.call("session/fork", &params));
     agent.session = forked["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(offered(&agent, 1).contains(&ECHO.to_owned()));
+    assert!(agent.offered_tools(1).contains(&ECHO.to_owned()));
     for (number, method) in [(2, "session/resume"), (3, "session/load")] {
         result(agent.call(method, &params));
         agent.session.clone_from(&session);
         assert_eq!(agent.turn("go"), "end_turn");
-        assert!(offered(&agent, number).contains(&ECHO.to_owned()), "{method}");
+        assert!(agent.offered_tools(number).contains(&ECHO.to_owned()), "{method}");
     }
     // The first session was closed when it was opened again.
     agent.wait_for_hosted_cancel(&subscription);
     assert_eq!(agent.hosted_requests("server/discover").len(), 4);
-}
-
-#[test]
-fn many_tools_of_a_server_of_the_client_are_found_by_a_search() {
-    let names: Vec<_> = (0..50).map(|it| format!("tool_{it}")).collect();
-    let mut agent = TestAgent::builder()
-        .server_as(hosted_server("near"))
-        .hosting(move |params| {
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            answer_well(params, &names)
-        })
-        .model(json!([
-            calls("tool_search", &json!({ "query": "tool_17" })),
-            calls("mcp__near__tool_17", &json!({ "text": "hi" })),
-            says("done"),
-        ]))
-        .permission("allow_once")
-        .start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert!(offered(&agent, 0).contains(&"tool_search".to_owned()));
-    assert!(offered(&agent, 1).contains(&"mcp__near__tool_17".to_owned()));
-    let received = agent.model_transcript(2).pop().unwrap();
-    assert!(received.contains(r#"{"text":"hi"}"#), "{received}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! provider that does not answer the request for its models blocks nothing else.
 
 use serde_json::{Value, json};
+use turnwright_testing::session_requests::code;
 
 use crate::agent::{TestAgent, prompt};
 use crate::provider::{
@@ -13,14 +14,6 @@ use crate::provider::{
 fn two(provider: &Provider) -> String {
     let second = "[providers.p.model.b]\nquirks = { effort = 'reasoning_effort' }";
     format!("model = 'p/a'\n{}", provider.section("p", &format!("models = ['a', 'b']\n{second}")))
-}
-
-fn updates(agent: &TestAgent, kind: &str) -> Vec<Value> {
-    agent.updates().into_iter().filter(|it| it["sessionUpdate"] == kind).collect()
-}
-
-fn code(answer: &Value) -> i64 {
-    answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}"))
 }
 
 #[test]
@@ -57,20 +50,20 @@ fn r_cfg_3_a_change_is_answered_with_all_options_and_announced_once() {
         ("thought_level", "high", vec!["model=p/b", "thought_level=high", "mode=ask"]),
         ("mode", "plan", vec!["model=p/b", "thought_level=high", "mode=plan"]),
     ] {
-        let before = updates(&agent, "config_option_update").len();
+        let before = agent.updates_of("config_option_update").len();
         let answer = set(&mut agent, setting, value);
         assert_eq!(current_values(&answer["result"]), expected);
-        let announced = updates(&agent, "config_option_update");
+        let announced = agent.updates_of("config_option_update");
         assert_eq!(announced.len(), before + 1, "{announced:?}");
         assert_eq!(announced[before]["configOptions"], answer["result"]["configOptions"]);
         // Setting the same value again announces nothing.
         let again = set(&mut agent, setting, value);
         assert_eq!(again["result"], answer["result"]);
-        assert_eq!(updates(&agent, "config_option_update").len(), before + 1);
+        assert_eq!(agent.updates_of("config_option_update").len(), before + 1);
     }
     assert_eq!(agent.turn("hi"), "end_turn");
     assert_eq!(
-        updates(&agent, "config_option_update").len(),
+        agent.updates_of("config_option_update").len(),
         3,
         "a turn must not change the options"
     );
@@ -83,14 +76,14 @@ fn r_cfg_5_the_mode_and_its_option_stay_consistent() {
     let provider = Provider::of(&[]);
     let mut agent = configured(&two(&provider)).start();
     set(&mut agent, "mode", "plan");
-    assert_eq!(updates(&agent, "current_mode_update")[0]["currentModeId"], "plan");
+    assert_eq!(agent.updates_of("current_mode_update")[0]["currentModeId"], "plan");
     let params = json!({ "sessionId": agent.session, "modeId": "ask" });
     assert!(agent.call("session/set_mode", &params)["result"].is_object());
     agent.sync();
-    let announced = updates(&agent, "config_option_update");
+    let announced = agent.updates_of("config_option_update");
     assert_eq!(announced.len(), 2, "{announced:?}");
     assert_eq!(current_values(&announced[1]), ["model=p/a", "mode=ask"]);
-    assert_eq!(updates(&agent, "current_mode_update").len(), 2);
+    assert_eq!(agent.updates_of("current_mode_update").len(), 2);
 }
 
 #[test]
@@ -117,7 +110,7 @@ fn r_cfg_6_and_r_err_5_an_unknown_option_or_value_is_refused_and_changes_nothing
     }
     let params = json!({ "sessionId": "nobody", "configId": "mode", "value": "plan" });
     assert_eq!(code(&agent.call("session/set_config_option", &params)), -32002);
-    assert_eq!(updates(&agent, "config_option_update"), [json!(null); 0]);
+    assert_eq!(agent.updates_of("config_option_update"), [json!(null); 0]);
     assert_eq!(
         current_values(&set(&mut agent, "mode", "ask")["result"]),
         ["model=p/a", "mode=ask"]
@@ -130,7 +123,7 @@ fn the_older_method_for_the_model_sets_the_same_option() {
     let mut agent = configured(&two(&provider)).start();
     let params = json!({ "sessionId": agent.session, "modelId": "p/b" });
     assert_eq!(agent.call("session/set_model", &params)["result"], json!({}));
-    let announced = updates(&agent, "config_option_update");
+    let announced = agent.updates_of("config_option_update");
     assert_eq!(current_values(&announced[0])[0], "model=p/b");
     for (session, model, expected) in [("nobody", "p/a", -32002), ("", "nobody/a", -32602)] {
         let session = if session.is_empty() { &agent.session } else { session };
@@ -204,7 +197,7 @@ fn a_server_without_a_list_is_asked_once_and_nobody_is_told() {
         agent.session = agent.new_session();
     }
     assert_eq!(provider.list_request_count(), 1);
-    assert_eq!(updates(&agent, "config_option_update"), [json!(null); 0]);
+    assert_eq!(agent.updates_of("config_option_update"), [json!(null); 0]);
     assert_eq!(notices(&agent), "");
 }
 
@@ -335,7 +328,7 @@ fn the_list_of_models_is_requested_once_and_kept_for_the_next_process() {
     assert_eq!(agent.text(), expected);
     assert_eq!(agent.turn("/models"), "end_turn");
     assert_eq!(agent.text(), expected.repeat(2));
-    let announced = updates(&agent, "config_option_update");
+    let announced = agent.updates_of("config_option_update");
     assert_eq!(announced.len(), 1, "{announced:?}");
     assert_eq!(choices(&announced[0], "model"), ["p/a", "p/b", "p/c"]);
     let home = agent.home().to_owned();

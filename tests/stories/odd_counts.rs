@@ -5,23 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, configured};
+use crate::provider::{Answer, Provider, configured, is_summary_request, tokens};
 
 /// A part of what the user is told of a server that reads only a part of each request.
 const CUT: &str = "seems to have cut the prompt";
-
-fn text(body: &Value) -> String {
-    body["messages"].to_string()
-}
-
-fn is_summary_request(body: &Value) -> bool {
-    text(body).contains("Write a summary that lets you go on")
-}
-
-/// The tokens of a request.
-fn tokens(body: &Value) -> u64 {
-    (text(body).len() + body["tools"].to_string().len()) as u64 / 4
-}
 
 /// A provider whose usage for the request with this number, from 0, is made by `usage` of the true count.
 fn counting(usage: impl Fn(usize, u64) -> Value + Send + Sync + 'static) -> Provider {
@@ -49,9 +36,8 @@ fn prompt(number: usize, tokens: usize) -> String {
 
 /// The sizes of the window that the client was told, one after each answer.
 fn sizes(agent: &TestAgent) -> Vec<u64> {
-    let updates = agent.updates();
-    let usage = updates.iter().filter(|it| it["sessionUpdate"] == "usage_update");
-    usage.map(|it| it["size"].as_u64().unwrap()).collect()
+    let usage = agent.updates_of("usage_update");
+    usage.iter().map(|it| it["size"].as_u64().unwrap()).collect()
 }
 
 /// The number of tools in each request that is none for a summary.

@@ -53,17 +53,6 @@ fn one_wrong_hunk_prevents_all_changes() {
 }
 
 #[test]
-fn an_invalid_patch_is_reported_with_its_line() {
-    let builder = TestAgent::builder().file("a", "one\n");
-    let (agent, result) = cards::run(builder, "apply_patch", &patch("*** Update File: a\none\n"));
-    assert!(
-        result.starts_with("The patch makes no sense: line 3: each line of a hunk"),
-        "{result}"
-    );
-    assert_eq!(agent.read("a"), "one\n");
-}
-
-#[test]
 fn a_file_that_cannot_be_written_reverts_the_files_before_it() {
     // The last part needs a folder `new`, but the first part creates a file of that name.
     let body = "*** Add File: new\n+x\n*** Update File: a\n-one\n+1\n*** Add File: new/below\n+y\n";

@@ -1,15 +1,11 @@
 //! Permission requests (R-PERM): which calls need one, which answers allow a call, and which
 //! answers are remembered.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use turnwright_testing::cards;
 use turnwright_testing::questions::{ask, last_result};
 
-use crate::agent::{TestAgent, calls, says};
-
-fn exec(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
-}
+use crate::agent::{TestAgent, calls, runs, says};
 
 #[test]
 fn r_perm_1_and_2_a_permission_request_shows_the_call_and_offers_all_options() {
@@ -38,7 +34,7 @@ fn r_perm_1_and_2_a_permission_request_shows_the_call_and_offers_all_options() {
 fn r_perm_2_a_permission_request_shows_the_whole_command() {
     let mut agent = TestAgent::builder().start();
     let command = "echo one\necho two \u{202e}# hidden\u{1b}[2K";
-    let (id, question) = ask(&mut agent, exec(command));
+    let (id, question) = ask(&mut agent, runs(command));
     let call = &question["params"]["toolCall"];
     let expected = "echo one\necho two \\u{202e}# hidden\\u{1b}[2K";
     assert_eq!(call["title"], expected);
@@ -55,7 +51,7 @@ fn r_perm_2_a_permission_request_shows_the_whole_command() {
 fn r_perm_3_nothing_happens_before_the_answer() {
     let mut agent = TestAgent::builder().file("a.txt", "old").start();
     let replies = [
-        exec("touch mark"),
+        runs("touch mark"),
         calls("write_file", &json!({ "path": "a.txt", "content": "new" })),
         calls("write_file", &json!({ "path": "deep/folder/b.txt", "content": "new" })),
     ];
@@ -79,7 +75,7 @@ fn r_perm_3_nothing_happens_before_the_answer() {
 fn r_perm_4_a_rejection_fails_the_call_and_the_turn_goes_on() {
     for option in ["reject_once", "reject_always"] {
         let mut agent = TestAgent::builder().start();
-        let (id, question) = ask(&mut agent, exec("touch mark"));
+        let (id, question) = ask(&mut agent, runs("touch mark"));
         agent.choose(&question, option);
         assert_eq!(agent.stop_reason(&id), "end_turn");
         cards::check(&agent);
@@ -143,13 +139,13 @@ fn r_perm_6_only_a_selected_allow_option_allows_the_call() {
     ];
     let mut agent = TestAgent::builder().start();
     for answer in answers {
-        let (id, question) = ask(&mut agent, exec("touch mark"));
+        let (id, question) = ask(&mut agent, runs("touch mark"));
         agent.respond(&question, &answer);
         assert_eq!(agent.stop_reason(&id), "end_turn", "{answer}");
         assert!(!agent.path("mark").exists(), "{answer} has allowed the call");
         assert!(last_result(&agent).contains("not executed"), "{}", last_result(&agent));
     }
-    let (id, question) = ask(&mut agent, exec("touch mark"));
+    let (id, question) = ask(&mut agent, runs("touch mark"));
     agent.refuse(&question, -32603, "the dialog crashed");
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert!(!agent.path("mark").exists(), "an error has allowed the call");

@@ -156,21 +156,3 @@ fn a_buffer_that_changed_in_the_editor_is_not_written() {
     assert!(!cards::requests(&agent).contains(&"fs/write_text_file".to_owned()));
     assert_eq!(agent.read("a.txt"), "disk\n");
 }
-
-#[test]
-fn an_allow_after_the_cancel_executes_nothing() {
-    let mut agent = TestAgent::builder().start();
-    for reply in [calls("exec", &json!({ "command": "touch mark" })), write("mark", "overwrite")] {
-        agent.model().push(reply).unwrap();
-        let id = agent.prompt("go");
-        let question = agent.wait_for_request("session/request_permission");
-        agent.cancel();
-        assert_eq!(agent.stop_reason(&id), "cancelled");
-        agent.choose(&question, "allow_once");
-        agent.sync();
-        agent.model().push(says("Fine.")).unwrap();
-        assert_eq!(agent.turn("anything else?"), "end_turn");
-        assert!(!agent.path("mark").exists());
-    }
-    cards::check(&agent);
-}

@@ -5,11 +5,6 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, calls, says};
 
-fn plans(agent: &TestAgent) -> Vec<Value> {
-    let updates = agent.updates();
-    updates.into_iter().filter(|it| it["sessionUpdate"] == "plan").collect()
-}
-
 fn step(content: &str, status: &str) -> Value {
     json!({ "content": content, "status": status, "priority": "medium" })
 }
@@ -25,7 +20,7 @@ fn r_plan_1_to_4_each_update_has_the_whole_plan_and_steps_can_change() {
         .model(json!([plan(&first), plan(&second), plan(&third), says("Done.")]))
         .start();
     assert_eq!(agent.turn("three steps"), "end_turn");
-    let shown: Vec<_> = plans(&agent).iter().map(|it| it["entries"].clone()).collect();
+    let shown: Vec<_> = agent.updates_of("plan").iter().map(|it| it["entries"].clone()).collect();
     assert_eq!(shown, [first, second, third]);
     assert!(cards::ids(&agent).is_empty(), "a plan must have no card");
     assert_eq!(cards::requests(&agent), [""; 0], "a plan needs no permission");
@@ -40,11 +35,10 @@ fn a_client_that_knows_plans_with_an_id_gets_one_that_each_update_replaces() {
         .model(json!([plan("look"), plan("change"), says("Done.")]))
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(plans(&agent).is_empty());
-    let updates = agent.updates();
-    let shown = updates.iter().filter(|it| it["sessionUpdate"] == "plan_update");
+    assert!(agent.updates_of("plan").is_empty());
     let items = |content: &str| json!({ "type": "items", "planId": "plan", "entries": [step(content, "pending")] });
-    let shown: Vec<_> = shown.map(|it| it["plan"].clone()).collect();
+    let shown = agent.updates_of("plan_update");
+    let shown: Vec<_> = shown.iter().map(|it| it["plan"].clone()).collect();
     assert_eq!(shown, [items("look"), items("change")]);
 }
 
@@ -58,7 +52,11 @@ fn a_plan_may_leave_out_status_and_priority_or_come_as_text() {
         let replies = json!([calls("plan", &json!({ "entries": entries })), says("Done.")]);
         let mut agent = TestAgent::builder().model(replies).start();
         assert_eq!(agent.turn("go"), "end_turn");
-        assert_eq!(plans(&agent)[0]["entries"], json!([step("look", "pending")]), "{entries}");
+        assert_eq!(
+            agent.updates_of("plan")[0]["entries"],
+            json!([step("look", "pending")]),
+            "{entries}"
+        );
     }
 }
 
@@ -68,7 +66,7 @@ fn an_invalid_plan_is_not_shown_and_the_model_is_told() {
     let mut agent =
         TestAgent::builder().model(json!([calls("plan", &entries), says("Sorry.")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    assert!(plans(&agent).is_empty());
+    assert!(agent.updates_of("plan").is_empty());
     let results = cards::results(&agent, 1);
     assert!(results[0].contains("Invalid arguments for plan"), "{results:?}");
 }

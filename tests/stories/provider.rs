@@ -55,6 +55,39 @@ pub fn calls(name: &str, arguments: &Value) -> Answer {
     ] })])
 }
 
+/// Words of the request for a summary.
+pub const SUMMARY_REQUEST: &str = "Write a summary that lets you go on";
+
+/// Returns the text of all messages in a request.
+pub fn text(body: &Value) -> String {
+    body["messages"].to_string()
+}
+
+/// Returns whether a summary is asked for.
+pub fn is_summary_request(body: &Value) -> bool {
+    text(body).contains(SUMMARY_REQUEST)
+}
+
+/// Returns what an honest server counts in a request.
+pub fn tokens(body: &Value) -> u64 {
+    (text(body).len() + body["tools"].to_string().len()) as u64 / 4
+}
+
+/// Returns an answer to a request in which the server has counted so many tokens.
+pub fn counted(prompt_tokens: u64, answer: Answer) -> Answer {
+    let mut events = match answer {
+        Answer::Says(text) => {
+            let delta = json!({ "content": text });
+            vec![json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] })]
+        }
+        Answer::Events(events) => events,
+        other => return other,
+    };
+    let usage = json!({ "prompt_tokens": prompt_tokens, "completion_tokens": 20 });
+    events.push(json!({ "choices": [], "usage": usage }));
+    Answer::Events(events)
+}
+
 /// Returns whether a request contains the result of a call.
 pub fn has_result(body: &Value) -> bool {
     body["messages"].as_array().unwrap().iter().any(|it| it["role"] == "tool")

@@ -11,11 +11,6 @@ use crate::strict::{
     ALL, MockProvider, ProviderDialect, deepseek, gemini, glm, groq, kimi, minimax, mistral,
 };
 
-/// Whether a session can change its model to that of another provider with
-/// `session/set_config_option`. If not, all prompts go to the first provider, and tests that are
-/// only about changes are skipped.
-const CAN_SWITCH: bool = true;
-
 /// A session that can switch from one mock to another.
 struct Session {
     mocks: Vec<MockProvider>,
@@ -30,19 +25,14 @@ impl Session {
     fn start(providers: &[&'static ProviderDialect]) -> Session {
         let mocks: Vec<MockProvider> = providers.iter().map(|it| MockProvider::start(it)).collect();
         let home = turnwright_testing::temporary_folder();
-        let mut builder = TestAgent::unconfigured()
+        std::fs::create_dir(home.path().join("config")).unwrap();
+        std::fs::write(home.path().join("config/config.toml"), settings(&mocks)).unwrap();
+        let agent = TestAgent::unconfigured()
             .variable("TURNWRIGHT_HOME", home.path().to_str().unwrap())
             .file("a.txt", "alpha\n")
-            .file("b.txt", "beta\n");
-        if CAN_SWITCH {
-            std::fs::create_dir(home.path().join("config")).unwrap();
-            std::fs::write(home.path().join("config/config.toml"), settings(&mocks)).unwrap();
-        } else {
-            builder = builder
-                .variable("OPENAI_BASE_URL", &mocks[0].base_url())
-                .variable("TURNWRIGHT_MODEL", mocks[0].provider.model);
-        }
-        Session { agent: builder.start(), mocks, now: 0, _home: home }
+            .file("b.txt", "beta\n")
+            .start();
+        Session { agent, mocks, now: 0, _home: home }
     }
 
     fn mock(&self) -> &MockProvider {
@@ -51,9 +41,6 @@ impl Session {
 
     /// Switches to the model of another mock.
     fn switch(&mut self, to: usize) {
-        if !CAN_SWITCH {
-            return;
-        }
         self.now = to;
         let value = full_name(self.mocks[to].provider);
         let params =
@@ -129,7 +116,7 @@ fn story(first: &'static ProviderDialect, second: &'static ProviderDialect) {
         }
     }
     assert_eq!(session.complaints(), [""; 0]);
-    assert_eq!(session.mocks[1].requests().is_empty(), !CAN_SWITCH);
+    assert!(!session.mocks[1].requests().is_empty());
 }
 
 #[test]
@@ -171,9 +158,6 @@ fn ten_turns_with_groq_and_then_with_glm() {
 /// and the first must still accept its own.
 #[test]
 fn each_model_accepts_the_messages_of_each_other_model() {
-    if !CAN_SWITCH {
-        return;
-    }
     let pairs = ALL.iter().flat_map(|from| ALL.iter().map(move |to| (*from, *to)));
     let mut failures = Vec::new();
     for (from, to) in pairs.filter(|(from, to)| from.name != to.name) {
@@ -196,9 +180,6 @@ fn each_model_accepts_the_messages_of_each_other_model() {
 /// first.
 #[test]
 fn one_session_switches_from_each_model_to_each_other() {
-    if !CAN_SWITCH {
-        return;
-    }
     let mut session = Session::start(&ALL);
     session.read(0, BOTH).unwrap();
     let count = ALL.len();

@@ -259,13 +259,6 @@ fn a_large_source_file_is_shown_as_an_outline_unless_lines_are_requested() {
 }
 
 #[test]
-fn a_missing_file_is_found_by_its_name_in_another_folder() {
-    let builder = TestAgent::builder().file("src/deep/parser.rs", "").file("src/other.rs", "");
-    let (_, result) = cards::run(builder, "read_file", &json!({ "path": "lib/parser.rs" }));
-    assert!(result.ends_with("Similar names: src/deep/parser.rs"), "{result}");
-}
-
-#[test]
 fn a_file_with_one_very_long_line_is_returned_with_a_hint() {
     let builder = TestAgent::builder().file("min.js", &"x".repeat(300_000));
     let (_, result) = cards::run(builder, "read_file", &json!({ "path": "min.js" }));

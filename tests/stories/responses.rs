@@ -65,9 +65,8 @@ fn the_cost_that_the_server_reports_is_shown() {
     });
     let mut agent = start(&server);
     assert_eq!(agent.turn("hi"), "end_turn");
-    let updates = agent.updates();
-    let costs = updates.iter().filter(|update| update["sessionUpdate"] == "usage_update");
-    let costs: Vec<_> = costs.map(|update| &update["cost"]["amount"]).collect();
+    let gauges = agent.updates_of("usage_update");
+    let costs: Vec<_> = gauges.iter().map(|update| &update["cost"]["amount"]).collect();
     assert_eq!(costs, [0.25]);
 }
 
@@ -81,7 +80,9 @@ fn a_turn_with_a_call_sends_the_reasoning_back() {
     assert_eq!(agent.turn("What does a.txt say?"), "end_turn");
     assert_eq!(agent.text(), "It says one.");
     assert_eq!(agent.thoughts(), "I should look.");
-    let body = server.body(1);
+    let (first, body) = (server.body(0), server.body(1));
+    assert!(server.requests()[0].starts_with("POST /v1/responses "), "{:?}", server.requests());
+    assert_eq!(first["store"], false, "{first}");
     let input = body["input"].as_array().unwrap();
     let kinds: Vec<_> = input.iter().map(|it| it["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["message", "reasoning", "function_call", "function_call_output"]);

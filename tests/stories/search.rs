@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
@@ -15,16 +15,6 @@ fn project() -> TestAgentBuilder {
         .file("build/out.rs", "fn built() {}\n")
         .file("app.log", "run\n")
         .file("README.md", "Run it.\n")
-}
-
-/// Runs a turn with one call for each of these arguments, and returns the results.
-fn each(agent: &mut TestAgent, tool: &str, all: &[Value]) -> Vec<String> {
-    let one = |arguments: &Value| {
-        agent.model().push(calls(tool, arguments)).unwrap();
-        agent.model().push(says("Seen.")).unwrap();
-        cards::turn(agent)
-    };
-    all.iter().map(one).collect()
 }
 
 #[test]
@@ -64,7 +54,7 @@ fn grep_accepts_a_path_a_glob_and_match_options() {
         json!({ "pattern": "^run", "hidden": true }),
     ];
     assert_eq!(
-        each(&mut agent, "grep", &all),
+        cards::run_each(&mut agent, "grep", &all),
         [
             "src/run.rs:1: pub fn run() {\nsrc/run.rs:4: // run again\n[2 matches in 1 file]\n",
             "README.md:1: Run it.\n[1 match in 1 file]\n",
@@ -93,7 +83,7 @@ fn grep_without_a_match_explains_possible_reasons() {
         json!({ "pattern": "x", "glob": "[" }),
         json!({ "pattern": "" }),
     ];
-    let results = each(&mut agent, "grep", &all);
+    let results = cards::run_each(&mut agent, "grep", &all);
     assert_eq!(results[0], "No match in 3 files searched.\n");
     assert_eq!(
         results[1],
@@ -121,7 +111,7 @@ fn grep_with_many_matches_returns_consecutive_pages() {
     let mut seen = Vec::new();
     let mut arguments = json!({ "pattern": "hit" });
     loop {
-        let result = each(&mut agent, "grep", &[arguments.clone()]).remove(0);
+        let result = cards::run_each(&mut agent, "grep", &[arguments.clone()]).remove(0);
         assert!(result.contains("[251 matches in 2 files"), "{result}");
         seen.extend(result.lines().filter_map(|it| it.split(": hit ").nth(1)).map(str::to_owned));
         let Some((_, next)) = result.split_once("offset=") else { break };
@@ -130,7 +120,7 @@ fn grep_with_many_matches_returns_consecutive_pages() {
     let all: Vec<_> = (0..=250).map(|it| it.to_string()).collect();
     assert_eq!(seen, all);
     let late = json!({ "pattern": "hit", "offset": 999 });
-    let result = each(&mut agent, "grep", &[late]).remove(0);
+    let result = cards::run_each(&mut agent, "grep", &[late]).remove(0);
     assert_eq!(result, "[offset=999 is after the end: 251 matches in 2 files]\n");
 }
 
@@ -149,7 +139,7 @@ fn grep_shows_decoded_lines_and_names_what_is_not_text() {
         json!({ "pattern": "config", "path": "logo.png" }),
     ];
     assert_eq!(
-        each(&mut agent, "grep", &all),
+        cards::run_each(&mut agent, "grep", &all),
         [
             "src/gbk.py:1: # 读取配置文件\nsrc/gbk.py:3: # 然后返回结果\n[2 matches in 1 file]\n\
              [not all bytes could be decoded, matches may be missing: broken.log]\n",
@@ -164,7 +154,7 @@ fn searching_does_not_reveal_the_content_of_files_with_secrets() {
     let builder = project().file("server.pem", "run hunter2\n").file(".env", "run hunter2\n");
     let mut agent = builder.start();
     let all = [json!({ "pattern": "run", "hidden": true }), json!({ "pattern": "hunter2" })];
-    for result in each(&mut agent, "grep", &all) {
+    for result in cards::run_each(&mut agent, "grep", &all) {
         assert!(!result.contains("hunter2"), "{result}");
         assert!(result.contains("that may hold secrets"), "{result}");
     }
@@ -186,7 +176,7 @@ fn searching_the_whole_disk_is_refused() {
     for path in ["/", "../.."] {
         for (tool, name) in [("grep", "pattern"), ("find_files", "glob")] {
             let arguments = json!({ name: "x", "path": path });
-            let result = each(&mut agent, tool, &[arguments]).remove(0);
+            let result = cards::run_each(&mut agent, tool, &[arguments]).remove(0);
             assert!(result.contains("is too much to look through"), "{tool} {path}: {result}");
         }
     }
@@ -203,7 +193,7 @@ fn find_files_shows_sorted_paths_and_their_number() {
         json!({ "glob": "mod.rs", "path": "src" }),
     ];
     assert_eq!(
-        each(&mut agent, "find_files", &all),
+        cards::run_each(&mut agent, "find_files", &all),
         [
             "src/deep/mod.rs\nsrc/main.rs\nsrc/run.rs\n[3 files]\n",
             "src/main.rs\nsrc/run.rs\n[2 files]\n",
@@ -231,7 +221,7 @@ fn find_files_without_a_match_explains_possible_reasons() {
         json!({ "glob": " " }),
     ];
     assert_eq!(
-        each(&mut agent, "find_files", &all),
+        cards::run_each(&mut agent, "find_files", &all),
         [
             "No match among 3 files.\n",
             "No match among 3 files.\n1 hidden or ignored file matches: set hidden=true to \
@@ -254,7 +244,7 @@ fn find_files_with_many_results_returns_consecutive_pages() {
     let mut seen = 0;
     for (offset, lines) in [(0, 200), (200, 200), (400, 50)] {
         let arguments = json!({ "glob": "f*", "offset": offset });
-        let result = each(&mut agent, "find_files", &[arguments]).remove(0);
+        let result = cards::run_each(&mut agent, "find_files", &[arguments]).remove(0);
         let names: Vec<_> = result.lines().filter(|it| it.starts_with('f')).collect();
         assert_eq!((names.len(), names[0]), (lines, format!("f{seen:03}").as_str()));
         assert!(result.contains("[450 files"), "{result}");
@@ -267,7 +257,7 @@ fn list_dir_leaves_out_ignored_entries_and_counts_them() {
     let mut agent = project().file("node_modules/a/x.js", "").start();
     let all = [json!({}), json!({ "path": "build" }), json!({ "depth": 1, "hidden": true })];
     assert_eq!(
-        each(&mut agent, "list_dir", &all),
+        cards::run_each(&mut agent, "list_dir", &all),
         [
             "README.md (8 B)\nnode_modules/ (1 entry)\nsrc/\nsrc/main.rs (25 B)\n\
              src/run.rs (41 B)\n[2 ignored entries not shown]\n",
@@ -277,7 +267,7 @@ fn list_dir_leaves_out_ignored_entries_and_counts_them() {
     );
     let card = cards::card(&agent, 0);
     assert_eq!((&card["title"], &card["kind"]), (&json!("List ."), &json!("read")));
-    let missing = each(&mut agent, "list_dir", &[json!({ "path": "scr" })]).remove(0);
+    let missing = cards::run_each(&mut agent, "list_dir", &[json!({ "path": "scr" })]).remove(0);
     assert_eq!(missing, "scr does not exist. Similar names: src");
 }
 
@@ -288,7 +278,7 @@ fn searching_does_not_hang_on_a_fifo() {
     let mut agent = project().start();
     crate::agent::make_fifo(&agent.path("fifo"));
     let all = [json!({ "pattern": "run\\(" }), json!({ "pattern": "x", "path": "fifo" })];
-    let results = each(&mut agent, "grep", &all);
+    let results = cards::run_each(&mut agent, "grep", &all);
     assert!(results[0].contains("[2 matches in 2 files]"), "{results:?}");
     assert_eq!(results[1], "fifo is neither a file nor a folder.");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_testing::cancellation::hangs;
 use turnwright_testing::session_requests::{
-    code, conversation, open, opening_params, result, session_params, status,
+    code, conversation, open, opening_params, replayed_prompts, result, session_params, status,
 };
 
 use crate::agent::{TestAgent, calls, says};
@@ -57,9 +57,7 @@ fn r_load_4_a_load_keeps_the_ids_of_messages() {
     let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
     agent.turn("first");
     let ids = |agent: &TestAgent, kind: &str| -> Vec<Value> {
-        let updates = agent.updates();
-        let of_kind = updates.iter().filter(|it| it["sessionUpdate"] == kind);
-        of_kind.map(|it| it["messageId"].clone()).collect()
+        agent.updates_of(kind).iter().map(|it| it["messageId"].clone()).collect()
     };
     let live = ids(&agent, "agent_message_chunk");
     agent.restart();
@@ -273,10 +271,8 @@ fn the_resume_command_lists_the_sessions_of_the_folder_and_continues_a_copy() {
         agent.session.clone_from(session);
         let id = agent.request("session/load", &opening_params(&agent, session));
         result(agent.answer_to(&id));
-        let words = agent.updates();
-        let words = words.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
-        let words: Vec<_> = words.map(|it| it["content"]["text"].clone()).collect();
-        assert_eq!(words.last(), Some(&json!(last)), "{words:?}");
+        let words = replayed_prompts(&agent);
+        assert_eq!(words.last().unwrap(), last, "{words:?}");
         assert!(words.len() <= 2, "{words:?}");
     }
 }

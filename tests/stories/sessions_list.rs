@@ -17,12 +17,6 @@ fn ids(sessions: &[Value]) -> Vec<String> {
     sessions.iter().map(|it| it["sessionId"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns the updates about the session itself.
-fn infos(agent: &TestAgent) -> Vec<Value> {
-    let updates = agent.updates();
-    updates.into_iter().filter(|it| it["sessionUpdate"] == "session_info_update").collect()
-}
-
 #[test]
 fn r_list_1_a_list_may_be_empty_and_all_parameters_are_optional() {
     let mut agent = TestAgent::builder().initialize();
@@ -130,11 +124,11 @@ fn r_info_1_the_first_prompt_sets_the_title_once_and_a_command_sets_none() {
     let key = "sk-test-0123456789";
     let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
     agent.turn("/status");
-    assert_eq!(infos(&agent), [Value::Null; 0]);
+    assert_eq!(agent.updates_of("session_info_update"), [Value::Null; 0]);
     let text = format!("\n## Fix the **build** with {key}\nand more");
     let id = agent.prompt(&text);
     agent.stop_reason(&id);
-    let sent = infos(&agent);
+    let sent = agent.updates_of("session_info_update");
     assert_eq!(sent.len(), 1, "{sent:?}");
     let title = sent[0]["title"].as_str().unwrap();
     assert!(title.starts_with("Fix the build with [hidden:"), "{title}");
@@ -143,33 +137,12 @@ fn r_info_1_the_first_prompt_sets_the_title_once_and_a_command_sets_none() {
     let info = position(&|it| it["params"]["update"]["sessionUpdate"] == "session_info_update");
     assert!(info < position(&|it| it["id"] == id && it.get("method").is_none()));
     agent.turn("Something else");
-    assert_eq!(infos(&agent).len(), 1);
+    assert_eq!(agent.updates_of("session_info_update").len(), 1);
     agent.restart();
     assert_eq!(list(&mut agent, &json!({}))[0]["title"], title);
     let session = agent.session.clone();
     result(open(&mut agent, "session/load", &session));
-    assert_eq!(infos(&agent)[0]["title"], title);
-}
-
-#[test]
-fn r_info_1_a_first_prompt_that_begins_with_an_attachment_has_a_sensible_title() {
-    let text = |it: &str| json!({ "type": "text", "text": it });
-    let uri = "file:///ws/src/lib.rs?symbol=run#L2:3";
-    let link = json!({ "type": "resource_link", "name": "lib.rs", "uri": uri });
-    let file = json!({ "type": "resource", "resource": { "uri": uri, "text": "fn run() {}" } });
-    for (blocks, title) in [
-        (json!([link, text(" explain this")]), "explain this"),
-        (json!([text("Fix "), link, text(" now")]), "Fix lib.rs now"),
-        (json!([text("[@lib.rs](file:///ws/src/lib.rs#L2:3) explain")]), "@lib.rs explain"),
-        (json!([text(&format!("{uri} is odd"))]), "lib.rs is odd"),
-        (json!([link]), "lib.rs"),
-        (json!([file]), "lib.rs"),
-    ] {
-        let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
-        let params = json!({ "sessionId": agent.session, "prompt": blocks });
-        result(agent.call("session/prompt", &params));
-        assert_eq!(infos(&agent)[0]["title"], title, "{blocks}");
-    }
+    assert_eq!(agent.updates_of("session_info_update")[0]["title"], title);
 }
 
 #[test]
@@ -182,7 +155,7 @@ fn r_title_1_a_title_that_is_set_after_the_first_prompt_is_kept() {
     agent.stop_reason(&prompted);
     result(agent.answer_to(&titled));
     agent.sync();
-    let sent = infos(&agent);
+    let sent = agent.updates_of("session_info_update");
     assert_eq!(sent.last().unwrap()["title"], "mine", "{sent:?}");
     assert_eq!(list(&mut agent, &json!({}))[0]["title"], "mine");
 }

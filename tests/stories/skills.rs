@@ -125,42 +125,6 @@ fn a_skill_that_was_loaded_by_a_refused_prompt_can_be_loaded_again() {
 }
 
 #[test]
-fn notes_and_skills_are_announced_within_limits_and_in_the_first_message_only() {
-    let mut builder = TestAgent::builder().model(json!([says("One."), says("Two.")]));
-    if turnwright_testing::lacks_under_wine("notes and skills that are read in two seconds") {
-        return;
-    }
-    // More of each than fits into 8 KiB.
-    for number in 0..40 {
-        let head = format!("name: s{number:03}\ndescription: {}", "what it does ".repeat(70));
-        builder = builder
-            .file(
-                &format!(".agents/skills/s{number:03}/SKILL.md"),
-                &format!("---\n{head}\n---\nx\n"),
-            )
-            .file(&format!(".turnwright/memory/p{number:03}.md"), &"# Note of words ".repeat(60))
-            .own_file(&format!("config/memory/u{number:03}.md"), &"# Note of words ".repeat(60));
-    }
-    let mut agent = builder.start();
-    for prompt in ["hi", "more"] {
-        assert_eq!(agent.turn(prompt), "end_turn");
-    }
-    let messages = agent.model_request(1)["messages"].as_array().unwrap().clone();
-    let text = |it: &Value| it["content"].as_str().unwrap_or_default().to_owned();
-    let of_user: Vec<_> = messages.iter().filter(|it| it["role"] == "user").map(text).collect();
-    assert_eq!(of_user.len(), 2);
-    assert!(of_user[0].contains("s000") && of_user[0].contains("project/p000"), "{}", of_user[0]);
-    assert!(of_user[0].len() < 8 * 1024 + 8 * 1024 + 2 * 1024, "{} bytes", of_user[0].len());
-    let notes = of_user[0].matches("/p0").count() + of_user[0].matches("/u0").count();
-    assert!(notes < 80, "{notes} notes");
-    let rest = of_user[1].clone() + &text(&messages[0]);
-    assert!(
-        !rest.contains("s000") && !rest.contains("p000"),
-        "the notes or skills were announced again: {rest}"
-    );
-}
-
-#[test]
 fn the_list_of_skills_names_what_was_skipped_and_why() {
     let mut agent = TestAgent::builder()
         .file(

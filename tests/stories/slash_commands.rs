@@ -10,7 +10,7 @@ use crate::agent::{TestAgent, prompt, says};
 const ANNOUNCEMENT: &str = "available_commands_update";
 
 fn announcements(agent: &TestAgent) -> usize {
-    agent.updates().iter().filter(|it| it["sessionUpdate"] == ANNOUNCEMENT).count()
+    agent.updates_of(ANNOUNCEMENT).len()
 }
 
 #[test]

@@ -5,28 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, configured, says};
+use crate::provider::{Answer, Provider, configured, counted, is_summary_request, says};
 
 const WINDOW: u64 = 4_096;
 
 /// What a server counts in a text. Small models have short tokens.
 fn tokens(text: &str) -> u64 {
     text.len() as u64 * 10 / 34
-}
-
-/// Returns an answer with the counts of the server.
-fn counted(body: &Value, answer: Answer) -> Answer {
-    let mut events = match answer {
-        Answer::Says(text) => {
-            let delta = json!({ "content": text });
-            vec![json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] })]
-        }
-        Answer::Events(events) => events,
-        other => return other,
-    };
-    let usage = json!({ "prompt_tokens": tokens(&body.to_string()), "completion_tokens": 20 });
-    events.push(json!({ "choices": [], "usage": usage }));
-    Answer::Events(events)
 }
 
 /// A server with one model that answers by `answer` and refuses what does not fit into the window.
@@ -39,7 +24,7 @@ fn small(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Provider 
                 format!("the request exceeds the available context size ({WINDOW}): {count}"),
             );
         }
-        counted(body, answer(body))
+        counted(count, answer(body))
     })
 }
 
@@ -58,10 +43,6 @@ fn messages(body: &Value) -> &[Value] {
 
 fn last_text(body: &Value) -> &str {
     messages(body).last().unwrap()["content"].as_str().unwrap()
-}
-
-fn is_summary_request(body: &Value) -> bool {
-    last_text(body).contains("Write a summary that lets you go on")
 }
 
 /// Reads the file that the prompt names, and then says what was read.

@@ -6,29 +6,16 @@ use std::io::{Seek, SeekFrom, Write};
 use std::process::Command;
 
 use rusqlite::{Connection, Row};
-use serde_json::{Value, json};
+use serde_json::json;
 use turnwright_testing::eventually;
 #[cfg(unix)]
 use turnwright_testing::process_waits;
+use turnwright_testing::session_requests::{open, replayed_prompts};
 
 use crate::agent::{TestAgent, TestAgentBuilder, says};
 
 fn agent() -> TestAgentBuilder {
     TestAgent::builder().model(json!([says("one"), says("two"), says("three")]))
-}
-
-fn load(agent: &mut TestAgent, session: &str) -> Value {
-    let params = json!({ "sessionId": session, "cwd": agent.workspace(), "mcpServers": [] });
-    agent.call("session/load", &params)
-}
-
-/// Returns the beginnings of the user's prompts in a conversation that was loaded.
-fn replayed(agent: &TestAgent) -> Vec<String> {
-    let updates = agent.updates();
-    let users = updates.iter().filter(|it| it["sessionUpdate"] == "user_message_chunk");
-    users
-        .filter_map(|it| Some(it["content"]["text"].as_str()?.chars().take(20).collect()))
-        .collect()
 }
 
 /// Writes everything from the write-ahead log into the database.
@@ -50,25 +37,27 @@ fn a_locked_store_is_reported_and_waiting_entries_are_stored_later() {
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(agent.turn("third"), "end_turn");
     let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["first", "second", "third"]);
+    open(&mut agent, "session/load", &session);
+    assert_eq!(replayed_prompts(&agent), ["first", "second", "third"]);
 }
 
 #[test]
 fn a_damaged_store_is_moved_aside_and_reported_with_its_path() {
-    let garbage = "this is no database\n".repeat(1000);
-    let mut agent = agent().own_file("state/sessions.db", &garbage).start();
-    assert_eq!(agent.turn("hello"), "end_turn");
-    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
-    let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["hello"]);
-    let files = std::fs::read_dir(agent.home().join("state")).unwrap().map(|it| it.unwrap().path());
-    let kept = files.filter(|it| it.to_string_lossy().contains("damaged-"));
-    let kept: Vec<_> = kept.map(|it| std::fs::read_to_string(it).unwrap()).collect();
-    assert_eq!(kept, [garbage]);
-    #[cfg(unix)]
-    nobody_else_can_read_state(&agent);
+    for garbage in [&*"this is no database\n".repeat(1000), "short"] {
+        let mut agent = agent().own_file("state/sessions.db", garbage).start();
+        assert_eq!(agent.turn("hello"), "end_turn");
+        assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
+        let session = agent.session.clone();
+        open(&mut agent, "session/load", &session);
+        assert_eq!(replayed_prompts(&agent), ["hello"]);
+        let files = std::fs::read_dir(agent.home().join("state")).unwrap();
+        let kept = files.map(|it| it.unwrap().path());
+        let kept = kept.filter(|it| it.to_string_lossy().contains("damaged-"));
+        let kept: Vec<_> = kept.map(|it| std::fs::read_to_string(it).unwrap()).collect();
+        assert_eq!(kept, [garbage]);
+        #[cfg(unix)]
+        nobody_else_can_read_state(&agent);
+    }
 }
 
 /// Windows has no mode bits: the folder of a user is closed to others as a whole.
@@ -80,26 +69,6 @@ fn nobody_else_can_read_state(agent: &TestAgent) {
     let open = String::from_utf8(list.stdout).unwrap();
     let exposed = open.lines().filter(|it| it.contains("/state/"));
     assert_eq!(exposed.count(), 0, "other users can read some of these files: {open}");
-}
-
-#[test]
-fn a_store_that_is_overwritten_while_the_agent_runs_is_moved_aside() {
-    let mut agent = agent().start();
-    assert_eq!(agent.turn("hello"), "end_turn");
-    let path = agent.home().join("state/sessions.db");
-    let other = Connection::open(&path).unwrap();
-    truncate_log(&other);
-    let length = std::fs::metadata(&path).unwrap().len();
-    std::fs::write(&path, vec![0xA5; usize::try_from(length).unwrap()]).unwrap();
-    // Windows renames no file that another program has open.
-    #[cfg(windows)]
-    drop(other);
-    let session = agent.session.clone();
-    // Nothing of it can be read.
-    load(&mut agent, &session);
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("go on"), "end_turn");
-    assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
 }
 
 #[test]
@@ -117,8 +86,8 @@ fn a_session_is_loaded_whole_although_an_index_is_damaged() {
     file.seek(SeekFrom::Start((page - 1) * 4096)).unwrap();
     file.write_all(&[0xA5; 4096]).unwrap();
     let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["hello"]);
+    open(&mut agent, "session/load", &session);
+    assert_eq!(replayed_prompts(&agent), ["hello"]);
     assert_eq!(agent.turn("go on"), "end_turn");
     assert!(agent.thoughts().contains("sessions.db.damaged-"), "{}", agent.thoughts());
     assert!(!agent.thoughts().contains("Incomplete"), "{}", agent.thoughts());
@@ -136,7 +105,7 @@ fn a_store_of_a_newer_program_is_left_alone() {
     assert_eq!(agent.turn("hello"), "end_turn");
     assert!(agent.thoughts().contains("made by a newer turnwright"), "{}", agent.thoughts());
     let session = agent.session.clone();
-    load(&mut agent, &session);
-    assert_eq!(replayed(&agent), ["hello"]);
+    open(&mut agent, "session/load", &session);
+    assert_eq!(replayed_prompts(&agent), ["hello"]);
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }

@@ -3,11 +3,7 @@
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, says};
-
-fn write(path: &str, content: &str) -> Value {
-    calls("write_file", &json!({ "path": path, "content": content }))
-}
+use crate::agent::{TestAgent, calls, says, writes};
 
 /// The card after a turn with this call, of a client that gives this answer to each question.
 fn card_of(call: &Value, answer: &'static str) -> (TestAgent, Value) {
@@ -35,7 +31,7 @@ fn diff_and(agent: &TestAgent, text: &str) -> Value {
 
 #[test]
 fn a_rejected_edit_says_so_and_keeps_its_diff() {
-    let (mut agent, card) = card_of(&write("a.txt", "new\n"), "reject_once");
+    let (mut agent, card) = card_of(&writes("a.txt", "new\n"), "reject_once");
     assert_eq!(card["status"], "failed");
     assert_eq!(card["content"], diff_and(&agent, "Rejected"));
     assert_eq!(card["rawOutput"], json!({ "message": "Rejected" }));
@@ -48,8 +44,10 @@ fn a_rejected_edit_says_so_and_keeps_its_diff() {
 
 #[test]
 fn a_cancelled_edit_says_so_and_keeps_its_diff() {
-    let mut agent =
-        TestAgent::builder().file("a.txt", "old\n").model(json!([write("a.txt", "new\n")])).start();
+    let mut agent = TestAgent::builder()
+        .file("a.txt", "old\n")
+        .model(json!([writes("a.txt", "new\n")]))
+        .start();
     let id = agent.prompt("go");
     agent.wait_for_request("session/request_permission");
     agent.cancel();
@@ -61,7 +59,7 @@ fn a_cancelled_edit_says_so_and_keeps_its_diff() {
 fn an_edit_that_fails_says_why_and_keeps_its_diff() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "old\n")
-        .model(json!([write("a.txt", "new\n"), says("Done.")]))
+        .model(json!([writes("a.txt", "new\n"), says("Done.")]))
         .start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
@@ -113,7 +111,7 @@ fn a_file_that_cannot_be_read_fails_with_a_sentence() {
 #[test]
 fn a_card_begins_with_everything_that_complete_arguments_tell() {
     for (path, title) in [("b.txt", "Create b.txt"), ("a.txt", "Edit a.txt")] {
-        let (agent, card) = card_of(&write(path, "new\n"), "allow_once");
+        let (agent, card) = card_of(&writes(path, "new\n"), "allow_once");
         let first = first_update(&agent);
         let location = json!([{ "path": agent.path(path), "line": 1 }]);
         assert_eq!((&first["title"], &card["title"]), (&json!(title), &json!(title)));

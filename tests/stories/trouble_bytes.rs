@@ -1,5 +1,5 @@
-//! Answers that are split in unusual ways: how the bytes of an answer are cut into reads and lines
-//! changes nothing. Bytes without an end are tested in `tests/it`.
+//! Answers in unusual forms of HTTP. How lines and events are cut is tested with the recorded streams of
+//! `tests/corpus.rs`, and bytes without an end in `tests/it`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,9 +11,7 @@ use flate2::write::GzEncoder;
 use serde_json::json;
 use turnwright_testing::cancellation::NEXT;
 use turnwright_testing::model_failures::failure;
-use turnwright_testing::raw_server::{
-    RawServer, text_event, text_stream, write_head, write_stream,
-};
+use turnwright_testing::raw_server::{RawServer, text_stream, write_head};
 
 use crate::agent::{LIMIT, TestAgent};
 
@@ -34,18 +32,6 @@ fn check(play: impl Fn(&mut TcpStream) + Send + Sync + 'static) {
 }
 
 #[test]
-fn r_turn_12_an_answer_that_comes_byte_by_byte_is_read_correctly() {
-    check(|stream| {
-        stream.set_nodelay(true).unwrap();
-        write_head(stream);
-        for byte in text_stream(WORDS).as_bytes() {
-            // The write fails once the client has read `[DONE]`.
-            stream.write_all(&[*byte]).ok();
-        }
-    });
-}
-
-#[test]
 fn r_turn_12_an_answer_in_chunks_that_split_characters_is_read_correctly() {
     check(|stream| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
@@ -57,24 +43,6 @@ fn r_turn_12_an_answer_in_chunks_that_split_characters_is_read_correctly() {
             stream.write_all(b"\r\n").ok();
         }
         stream.write_all(b"0\r\n\r\n").ok();
-    });
-}
-
-#[test]
-fn r_turn_12_every_kind_of_line_end_is_accepted() {
-    check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r\n")));
-    check(|stream| write_stream(stream, &text_stream(WORDS).replace('\n', "\r")));
-}
-
-#[test]
-fn r_turn_12_comments_blank_lines_byte_order_marks_and_missing_spaces_are_accepted() {
-    check(|stream| write_stream(stream, &format!(": wait\n\n\n{}", text_stream(WORDS))));
-    check(|stream| write_stream(stream, &format!("\u{feff}{}", text_stream(WORDS))));
-    check(|stream| write_stream(stream, &text_stream(WORDS).replace("data: ", "data:")));
-    check(|stream| write_stream(stream, text_stream(WORDS).trim_end()));
-    check(|stream| {
-        let named = text_stream(WORDS).replace("data: ", "id: 7\nretry: 1\nevent: message\ndata: ");
-        write_stream(stream, &named);
     });
 }
 
@@ -103,24 +71,6 @@ fn r_turn_12_a_compressed_answer_that_was_not_asked_for_is_read_correctly() {
     assert_eq!(agent.text(), WORDS);
     let request = server.requests()[0].to_lowercase();
     assert!(request.contains("\r\naccept-encoding: identity\r\n"), "{request}");
-}
-
-#[test]
-fn r_turn_12_a_stream_that_ends_inside_a_character_is_an_interrupted_answer() {
-    let server = RawServer::start(|number, stream| {
-        if number > 0 {
-            return write_stream(stream, &text_stream(WORDS));
-        }
-        let event = text_event("sch\u{f6}n");
-        let end = event.find('\u{f6}').unwrap() + 1;
-        write_stream(stream, &text_event("Sehr "));
-        stream.write_all(&event.as_bytes()[..end]).ok();
-    });
-    let mut agent = start(&server);
-    assert_eq!(agent.turn("one"), "end_turn");
-    assert_eq!(agent.text(), format!("Sehr {WORDS}"));
-    let body = server.body(1);
-    assert_eq!(body["messages"].as_array().unwrap().len(), 4, "{body}");
 }
 
 #[test]

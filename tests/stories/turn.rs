@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{LIMIT, TestAgent, calls, prompt, says};
+use crate::agent::{LIMIT, TestAgent, calls, says};
 
 /// Returns a step that sends an event with this delta.
 fn delta(delta: &Value) -> Value {
@@ -14,10 +14,9 @@ fn delta(delta: &Value) -> Value {
 }
 
 fn message_ids(agent: &TestAgent) -> Vec<String> {
-    let updates = agent.updates();
-    let chunks = updates.iter().filter(|it| it["sessionUpdate"] == "agent_message_chunk");
-    let mut ids: Vec<String> =
-        chunks.map(|it| it["messageId"].as_str().expect("a messageId").to_owned()).collect();
+    let chunks = agent.updates_of("agent_message_chunk");
+    let id = |it: &Value| it["messageId"].as_str().expect("a messageId").to_owned();
+    let mut ids: Vec<String> = chunks.iter().map(id).collect();
     ids.dedup();
     ids
 }
@@ -203,8 +202,7 @@ fn r_turn_9_usage_is_shown_when_the_window_is_known_and_never_exceeds_it() {
             .model(json!([[{ "text": "Hi." }, { "usage": usage }]]))
             .start();
         assert_eq!(agent.turn("hi"), "end_turn");
-        let updates = agent.updates();
-        let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        let shown = &agent.updates_of("usage_update")[0];
         assert_eq!((&shown["used"], &shown["size"]), (&json!(used), &json!(3000)));
     }
 }
@@ -218,8 +216,7 @@ fn r_turn_9_usage_is_shown_also_where_the_window_or_the_count_is_not_known() {
     {
         let mut agent = builder.start();
         assert_eq!(agent.turn("hi"), "end_turn");
-        let updates = agent.updates();
-        let shown = updates.iter().find(|it| it["sessionUpdate"] == "usage_update").unwrap();
+        let shown = &agent.updates_of("usage_update")[0];
         assert_eq!(shown["size"], size);
         let used = shown["used"].as_u64().unwrap();
         assert!(if size == 128_000 { used == 9 } else { used > 1_000 && used < 3_000 }, "{shown}");
@@ -232,87 +229,6 @@ fn r_turn_10_later_prompts_build_on_earlier_ones() {
     agent.turn("first");
     agent.turn("second");
     assert_eq!(agent.model_transcript(1), ["user first", "assistant One.", "user second"]);
-}
-
-#[test]
-fn r_turn_10_sessions_do_not_share_their_history() {
-    let mut agent = TestAgent::builder().model(json!([says("One."), says("Two.")])).start();
-    agent.turn("first");
-    agent.session = agent.new_session();
-    agent.turn("second");
-    assert_eq!(agent.model_transcript(1), ["user second"]);
-}
-
-#[test]
-fn r_turn_12_a_failure_of_the_model_is_an_error_and_the_next_prompt_works() {
-    let half = json!({ "text": "Half" });
-    let failures = [
-        json!([{ "status": 400, "body": { "error": { "message": "no such thing" } } }]),
-        json!([{ "status": 401, "body": { "error": { "message": "bad key" } } }]),
-        json!([half, { "raw": "data: {\"choices\": [oops\n\n" }, { "done": false }]),
-        json!([half, { "error": { "message": "no such thing", "code": 400 } }]),
-    ];
-    let call = json!({ "call": { "name": "exec", "arguments": "{\"comm" } });
-    let cuts = [
-        json!([half, { "cut": true }]),
-        json!([half, { "end": "eof" }]),
-        json!([half, { "error": { "message": "overloaded", "code": 500 } }]),
-        json!([call, { "cut": true }]),
-    ];
-    // Failures that may be temporary are retried three times.
-    let replies = failures.into_iter().map(|it| json!([it, says("Better.")]));
-    let replies =
-        replies.chain(cuts.into_iter().map(|it| json!([it, it, it, it, says("Better.")])));
-    for replies in replies {
-        let failure = replies[0].clone();
-        let mut agent = TestAgent::builder().model(replies).start();
-        let id = agent.prompt("go");
-        let answer = agent.answer_to(&id);
-        let error = &answer["error"];
-        assert!(error["code"].is_i64(), "no error after {failure}: {answer}");
-        assert!(error["message"].as_str().is_some_and(|it| it.len() > 10), "{answer}");
-        assert!(error["data"]["kind"].is_string(), "{answer}");
-        assert!(!answer.to_string().contains("sk-test"), "{answer}");
-        cards::check(&agent);
-        assert_eq!(agent.turn("again"), "end_turn", "after {failure}");
-        assert!(agent.text().ends_with("Better."), "after {failure}");
-    }
-}
-
-#[test]
-fn r_turn_12_a_busy_provider_is_asked_again_and_the_user_sees_why() {
-    let busy = json!([{ "status": 429, "headers": { "Retry-After": "0" }, "body": "busy" }]);
-    let mut agent = TestAgent::builder().model(json!([busy, says("Now.")])).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert_eq!(agent.text(), "Now.");
-    assert!(agent.thoughts().contains("429"), "{}", agent.thoughts());
-}
-
-#[test]
-fn r_turn_15_an_empty_prompt_is_refused_and_the_session_goes_on() {
-    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
-    let params = json!({ "sessionId": agent.session, "prompt": [] });
-    let answer = agent.call("session/prompt", &params);
-    assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    assert_eq!(agent.turn("hi"), "end_turn");
-    assert_eq!(agent.model_transcript(0), ["user hi"]);
-}
-
-#[test]
-fn a_prompt_to_an_unknown_session_is_an_error() {
-    let mut agent = TestAgent::builder().start();
-    let answer = agent.call("session/prompt", &prompt("no-such-session", "hi"));
-    assert_eq!(answer["error"]["code"], -32002, "{answer}");
-}
-
-#[test]
-fn the_first_request_is_small() {
-    let mut agent = TestAgent::builder().model(json!([says("Hello.")])).start();
-    agent.turn("hi");
-    let request = agent.model_request(0).to_string();
-    // The folder for temporary files may have a long name.
-    let size = request.len() - agent.workspace().as_os_str().len();
-    assert!(size <= 8 * 1024, "the first request has {size} bytes besides the name of the folder");
 }
 
 #[test]

@@ -7,11 +7,7 @@ use std::fs;
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-use crate::agent::{TestAgent, calls, says};
-
-fn write(path: &str, content: &str) -> Value {
-    calls("write_file", &json!({ "path": path, "content": content }))
-}
+use crate::agent::{TestAgent, calls, says, writes};
 
 #[test]
 fn commands_about_earlier_turns_say_when_there_are_none() {
@@ -88,7 +84,7 @@ fn rewind_with_files_takes_back_what_was_undone_and_redone() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "0\n")
         .permission("allow_once")
-        .model(json!([write("a.txt", "1\n"), says("One."), write("a.txt", "2\n"), says("Two.")]))
+        .model(json!([writes("a.txt", "1\n"), says("One."), writes("a.txt", "2\n"), says("Two.")]))
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");
@@ -100,22 +96,11 @@ fn rewind_with_files_takes_back_what_was_undone_and_redone() {
 }
 
 #[test]
-fn undo_says_that_there_are_fewer_turns_than_asked_for() {
-    let mut agent = TestAgent::builder()
-        .permission("allow_once")
-        .model(json!([write("a.txt", "1\n"), says("One.")]))
-        .start();
-    assert_eq!(agent.turn("first"), "end_turn");
-    let output = agent.turn_text("/undo 99");
-    assert!(output.contains("No earlier turn has file changes to undo."), "{output}");
-}
-
-#[test]
 fn redo_after_undo_and_rewind_redoes_the_later_one_first() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "0\n")
         .permission("allow_once")
-        .model(json!([write("a.txt", "1\n"), says("One."), write("a.txt", "2\n"), says("Two.")]))
+        .model(json!([writes("a.txt", "1\n"), says("One."), writes("a.txt", "2\n"), says("Two.")]))
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");
@@ -143,7 +128,7 @@ fn undo_restores_files_shows_a_card_and_tells_the_model() {
                 "edit_file",
                 &json!({ "path": "a.txt", "edits": [{ "old_text": "old", "new_text": "new" }] })
             ),
-            write("made/b.txt", "made\n"),
+            writes("made/b.txt", "made\n"),
             calls("delete_path", &json!({ "path": "gone.txt" })),
             says("Done."),
             says("I see."),
@@ -171,26 +156,11 @@ fn undo_restores_files_shows_a_card_and_tells_the_model() {
 }
 
 #[test]
-fn a_change_by_the_user_is_a_conflict_and_is_kept() {
-    let mut agent = TestAgent::builder()
-        .file("a.txt", "1\n")
-        .file("b.txt", "1\n")
-        .permission("allow_once")
-        .model(json!([write("a.txt", "2\n"), write("b.txt", "2\n"), says("Done.")]))
-        .start();
-    assert_eq!(agent.turn("change both"), "end_turn");
-    fs::write(agent.path("a.txt"), "the user's\n").unwrap();
-    let output = agent.turn_text("/undo");
-    assert!(output.contains("* `a.txt` – it was changed since"), "{output}");
-    assert_eq!((agent.read("a.txt"), agent.read("b.txt")), ("the user's\n".into(), "1\n".into()));
-}
-
-#[test]
 fn rewind_with_files_restores_the_files_and_the_conversation() {
     let mut agent = TestAgent::builder()
         .file("a.txt", "0\n")
         .permission("allow_once")
-        .model(json!([write("a.txt", "1\n"), says("One."), write("a.txt", "2\n"), says("Two."),]))
+        .model(json!([writes("a.txt", "1\n"), says("One."), writes("a.txt", "2\n"), says("Two."),]))
         .start();
     assert_eq!(agent.turn("first"), "end_turn");
     assert_eq!(agent.turn("second"), "end_turn");

@@ -12,8 +12,7 @@ use crate::provider::{Answer, Provider, calls, configured, has_result, plain, sa
 
 /// Returns the updates of the gauge, which shows the use of the context window.
 fn gauges(agent: &TestAgent) -> Vec<Value> {
-    let updates = agent.updates().into_iter();
-    updates.filter(|it| it["sessionUpdate"] == "usage_update").collect()
+    agent.updates_of("usage_update")
 }
 
 /// Returns an answer with text, followed by these chunks.
@@ -42,85 +41,23 @@ fn shown(chunks: Vec<Value>) -> (Value, Value) {
     (gauge["used"].clone(), gauge["_meta"]["turnwright/cachedTokens"].clone())
 }
 
+/// The corpus of recorded streams has the other dialects.
 #[test]
-fn usage_is_found_in_every_dialect_and_the_last_one_counts() {
-    let none = json!(null);
-    let counted =
-        |input: u64, output: u64| json!({ "prompt_tokens": input, "completion_tokens": output });
-    let with = |fields: Value| {
-        let mut all = counted(100, 20);
-        for (name, value) in fields.as_object().unwrap() {
-            all[name] = value.clone();
-        }
-        all
+fn what_comes_from_the_cache_is_a_part_of_what_the_gauge_shows() {
+    let with = |mut usage: Value, input: u64| {
+        usage["prompt_tokens"] = json!(input);
+        usage["completion_tokens"] = json!(20);
+        usage
     };
-    let in_choice = json!({ "choices": [
-        { "index": 0, "delta": {}, "finish_reason": "stop", "usage": counted(100, 20) }
-    ] });
-    let hits =
-        json!({ "prompt_cache_hit_tokens": 60, "prompt_tokens_details": { "cached_tokens": 0 } });
-    let apart = json!({
-        "input_tokens": 10, "output_tokens": 20, "cache_read_input_tokens": 60,
-        "cache_creation_input_tokens": 30,
-    });
-    let table = [
-        ("the last chunk", vec![finish(), usage(&counted(100, 20))], 120, none.clone()),
-        ("Moonshot", vec![in_choice], 120, none.clone()),
-        (
-            "several chunks",
-            vec![
-                usage(&counted(100, 1)),
-                usage(&counted(100, 9)),
-                finish(),
-                usage(&counted(100, 20)),
-            ],
-            120,
-            none.clone(),
-        ),
-        (
-            "MiniMax",
-            vec![usage(&json!({})), usage(&counted(100, 20)), usage(&json!({})), finish()],
-            120,
-            none,
-        ),
-        (
-            "OpenAI",
-            vec![
-                finish(),
-                usage(&with(json!({ "prompt_tokens_details": { "cached_tokens": 60 } }))),
-            ],
-            120,
-            json!(60),
-        ),
-        ("DeepSeek", vec![finish(), usage(&with(hits))], 120, json!(60)),
-        (
-            "Moonshot's cache",
-            vec![finish(), usage(&with(json!({ "cached_tokens": 60 })))],
-            120,
-            json!(60),
-        ),
-        ("Anthropic", vec![finish(), usage(&apart)], 120, json!(60)),
-        (
-            "Anthropic behind a gateway",
-            vec![
-                finish(),
-                usage(&json!({
-                    "prompt_tokens": 10, "completion_tokens": 20, "cache_read_input_tokens": 60,
-                    "cache_creation_input_tokens": 30,
-                })),
-            ],
-            120,
-            json!(60),
-        ),
-        (
-            "a gateway that counts as OpenAI does",
-            vec![finish(), usage(&with(json!({ "cache_read_input_tokens": 60 })))],
-            120,
-            json!(60),
-        ),
-    ];
-    for (name, chunks, used, cached) in table {
-        assert_eq!(shown(chunks), (json!(used), cached), "{name}");
+    let openai = json!({ "prompt_tokens_details": { "cached_tokens": 60 } });
+    let within = json!({ "cache_read_input_tokens": 60 });
+    let apart = json!({ "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30 });
+    for (name, counted) in [
+        ("OpenAI", with(openai, 100)),
+        ("Anthropic behind a gateway", with(apart, 10)),
+        ("a gateway that counts as OpenAI does", with(within, 100)),
+    ] {
+        assert_eq!(shown(vec![finish(), usage(&counted)]), (json!(120), json!(60)), "{name}");
     }
 }
 
@@ -201,15 +138,7 @@ fn assert_cost(gauge: &Value, expected: f64) {
 #[test]
 fn the_cost_that_the_server_reports_wins_over_the_estimate() {
     let price = "[providers.p.model.m]\nprice = { input = 2.0, output = 10.0 }";
-    for (reported, expected) in [
-        (json!(0.25), 0.25),
-        (json!("0.25"), 0.25),
-        (json!(0), 0.0),
-        (json!(-1), 0.003),
-        (json!("NaN"), 0.003),
-        (json!(1e12), 0.003),
-        (Value::Null, 0.003),
-    ] {
+    for (reported, expected) in [(json!(0.25), 0.25), (json!(0), 0.0), (json!(-1), 0.003)] {
         let counted = json!({ "prompt_tokens": 1000, "completion_tokens": 100, "cost": reported });
         let provider = Provider::answering(move |_| with_chunks(&[finish(), usage(&counted)]));
         let settings = format!("model = 'p/m'\n{}", provider.section("p", price));

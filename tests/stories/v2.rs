@@ -20,12 +20,6 @@ fn write(path: &str) -> Value {
     calls("write_file", &json!({ "path": path, "content": "new\n" }))
 }
 
-/// The updates of a kind.
-fn updates_of(agent: &TestAgent, kind: &str) -> Vec<Value> {
-    let updates = agent.updates().into_iter();
-    updates.filter(|it| it["sessionUpdate"] == kind).collect()
-}
-
 /// What the client was told of turns, questions and prompts, a word each.
 fn lifecycle(agent: &TestAgent) -> Vec<String> {
     let words = agent.log.iter().filter_map(|message| {
@@ -179,14 +173,14 @@ fn v2_prompt_is_answered_when_it_is_a_message_and_the_state_tells_the_rest() {
     let answer = result(agent.answer_to(&id));
     assert_eq!(agent.stop_reason(&id), "end_turn");
     assert_eq!(lifecycle(&agent), ["running", "said hi", "inserted", "idle end_turn"]);
-    let said = &updates_of(&agent, "user_message")[0];
+    let said = &agent.updates_of("user_message")[0];
     assert_eq!(said["messageId"], answer["messageId"]);
     assert_eq!(said["content"], json!([{ "type": "text", "text": "hi" }]), "nothing of ours");
     let ids: Vec<_> = ["agent_thought_chunk", "agent_message_chunk"]
-        .map(|kind| updates_of(&agent, kind)[0]["messageId"].clone())
+        .map(|kind| agent.updates_of(kind)[0]["messageId"].clone())
         .into();
     assert!(ids.iter().all(|it| it.is_string() && *it != answer["messageId"]), "{ids:?}");
-    let idle = updates_of(&agent, "state_update").pop().unwrap();
+    let idle = agent.updates_of("state_update").pop().unwrap();
     assert_eq!(
         (&idle["usage"]["inputTokens"], &idle["usage"]["outputTokens"]),
         (&json!(10), &json!(5))
@@ -263,7 +257,7 @@ fn v2_prompt_errors_after_the_insertion_end_the_turn_and_errors_before_it_are_an
     let id = agent.prompt("hi");
     assert_eq!(agent.stop_reason(&id), "error");
     assert_eq!(lifecycle(&agent), ["running", "said hi", "inserted", "idle error"]);
-    let error = updates_of(&agent, "state_update").pop().unwrap()["error"].take();
+    let error = agent.updates_of("state_update").pop().unwrap()["error"].take();
     assert_eq!(error["code"], -32603);
     assert!(error["message"].as_str().unwrap().contains("no such thing"), "{error}");
     assert_eq!(agent.turn("again"), "end_turn");
@@ -321,8 +315,8 @@ fn v2_tool_calls_are_upserts_and_edits_have_changes_and_a_patch() {
         .permission("allow_once")
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let updates = updates_of(&agent, "tool_call_update");
-    assert!(updates_of(&agent, "tool_call").is_empty());
+    let updates = agent.updates_of("tool_call_update");
+    assert!(agent.updates_of("tool_call").is_empty());
     let first = &updates[0];
     assert_eq!((&first["name"], &first["kind"]), (&json!("write_file"), &json!("edit")));
     let mut statuses: Vec<_> = updates.iter().filter_map(|it| it["status"].as_str()).collect();
@@ -370,7 +364,7 @@ fn v2_permission_has_a_title_and_a_subject_and_only_a_known_yes_counts() {
         assert_eq!(params["title"], "Create x");
         let subject = &params["subject"];
         assert_eq!(subject["type"], "tool_call");
-        let card = &updates_of(&agent, "tool_call_update")[0];
+        let card = &agent.updates_of("tool_call_update")[0];
         assert_eq!(subject["toolCall"]["toolCallId"], card["toolCallId"]);
         assert_eq!(subject["toolCall"]["content"][0]["changes"][0]["operation"], "add");
         assert_eq!(params["options"][0]["kind"], "allow_once");
@@ -429,7 +423,7 @@ fn v2_modes_are_configuration_options() {
     // A change of another origin is told.
     assert_eq!(agent.turn("/mode ask"), "end_turn");
     agent.sync();
-    let told = updates_of(&agent, "config_option_update");
+    let told = agent.updates_of("config_option_update");
     assert_eq!(mode(told.last().unwrap()), "ask");
 }
 
@@ -441,7 +435,7 @@ fn v2_resume_replays_with_the_same_ids_and_tells_the_state() {
     let message = result(agent.answer_to(&id))["messageId"].clone();
     agent.stop_reason(&id);
     let session = agent.session.clone();
-    let live = updates_of(&agent, "agent_message_chunk")[0]["messageId"].clone();
+    let live = agent.updates_of("agent_message_chunk")[0]["messageId"].clone();
     agent.restart();
 
     let cwd = json!(agent.workspace());
@@ -463,10 +457,10 @@ fn v2_resume_replays_with_the_same_ids_and_tells_the_state() {
     assert!(at("user_message_chunk") < at("tool_call_update"));
     assert!(at("tool_call_update") < at("agent_message_chunk"));
     assert_eq!(kinds(&agent).last().unwrap(), "state_update", "the last before the answer");
-    assert_eq!(updates_of(&agent, "state_update")[0]["state"], "idle");
-    assert_eq!(updates_of(&agent, "user_message_chunk")[0]["messageId"], message);
-    assert_eq!(updates_of(&agent, "agent_message_chunk")[0]["messageId"], live);
-    let card = updates_of(&agent, "tool_call_update").pop().unwrap();
+    assert_eq!(agent.updates_of("state_update")[0]["state"], "idle");
+    assert_eq!(agent.updates_of("user_message_chunk")[0]["messageId"], message);
+    assert_eq!(agent.updates_of("agent_message_chunk")[0]["messageId"], live);
+    let card = agent.updates_of("tool_call_update").pop().unwrap();
     assert_eq!(card["content"][0]["changes"][0]["operation"], "add");
     assert_eq!(agent.turn("and now?"), "end_turn");
 }
@@ -538,14 +532,14 @@ fn v2_plans_commands_and_notices_have_their_forms() {
     let limited = json!([{ "status": 429, "headers": { "Retry-After": "1" }, "body": {} }]);
     let mut agent = v2().model(json!([plan, limited, says("Done.")])).start();
     assert_eq!(agent.turn("go"), "end_turn");
-    let shown = updates_of(&agent, "plan_update");
+    let shown = agent.updates_of("plan_update");
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0]["plan"], json!({ "type": "items", "planId": "plan", "entries": entries }));
-    let commands = updates_of(&agent, "available_commands_update")[0].clone();
+    let commands = agent.updates_of("available_commands_update")[0].clone();
     let steer = commands["availableCommands"].as_array().unwrap();
     let steer = steer.iter().find(|it| it["name"] == "compact").unwrap();
     assert_eq!((&steer["type"], &steer["input"]["type"]), (&json!("command"), &json!("text")));
-    let notices = updates_of(&agent, "notice");
+    let notices = agent.updates_of("notice");
     assert!(notices.iter().any(|it| it["severity"] == "info"), "{notices:?}");
 }
 
@@ -561,7 +555,7 @@ fn v2_words_for_a_running_turn_are_messages_of_it() {
     agent.choose(&question, "allow_once");
     let message = result(agent.answer_to(&steered))["messageId"].clone();
     assert_eq!(agent.stop_reason(&first), "end_turn");
-    let said = updates_of(&agent, "user_message");
+    let said = agent.updates_of("user_message");
     let texts: Vec<_> = said.iter().map(|it| it["content"][0]["text"].clone()).collect();
     assert_eq!(texts, ["go", "use tabs", "and no spaces"]);
     assert_eq!(said[1]["messageId"], message);
@@ -572,7 +566,7 @@ fn v2_words_for_a_running_turn_are_messages_of_it() {
         "sessionId": agent.session, "cwd": agent.workspace(), "replayFrom": { "type": "start" },
     });
     result(agent.call("session/resume", &params));
-    assert_eq!(updates_of(&agent, "user_message_chunk")[1]["messageId"], message);
+    assert_eq!(agent.updates_of("user_message_chunk")[1]["messageId"], message);
 }
 
 #[test]
@@ -597,7 +591,7 @@ fn v2_content_chunks_show_each_line_of_a_file_once_while_the_model_writes_it() {
     assert_eq!(agent.turn("go"), "end_turn");
     let updates = agent.updates();
     let first = updates.iter().find_map(|it| it["content"][0]["patch"]["text"].as_str()).unwrap();
-    let chunks = updates_of(&agent, "tool_call_content_chunk");
+    let chunks = agent.updates_of("tool_call_content_chunk");
     assert!(!chunks.is_empty());
     let further = chunks.iter().map(|it| it["content"]["patch"]["text"].as_str().unwrap());
     let mut written = String::new();

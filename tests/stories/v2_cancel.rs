@@ -11,14 +11,10 @@ use turnwright_testing::raw_server::wait_for_the_end;
 use turnwright_testing::session_requests::{code, result};
 use turnwright_testing::{assert_gone, is_alive};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, runs, says};
 
 fn v2(replies: Value) -> TestAgentBuilder {
     TestAgent::builder().v2().model(replies)
-}
-
-fn exec(command: &str) -> Value {
-    calls("exec", &json!({ "command": command }))
 }
 
 /// The requests that cancel a part of the turn.
@@ -77,7 +73,7 @@ fn assert_not_asleep(time: &str) {
 #[test]
 fn v2_cancel_call_ends_a_command_and_the_turn_goes_on() {
     let command = &begin_and_sleep("608.1");
-    let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
+    let mut agent = v2(json!([runs(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
     wait_for_sleep(&agent, "608.1");
@@ -98,7 +94,7 @@ fn v2_cancel_call_ends_a_command_and_the_turn_goes_on() {
 
 #[test]
 fn v2_cancel_call_withdraws_the_question_of_a_call_that_waits_for_it() {
-    let mut agent = v2(json!([exec("touch x"), says("Then not.")])).start();
+    let mut agent = v2(json!([runs("touch x"), says("Then not.")])).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     let call = question["params"]["subject"]["toolCall"]["toolCallId"].clone();
@@ -185,7 +181,7 @@ fn v2_cancel_call_ends_a_call_of_an_mcp_server() {
 fn v2_cancel_call_of_a_helper_ends_what_the_helper_does_and_asks() {
     let task = json!({ "description": "try", "prompt": "the task", "type": "general" });
     let replies = json!([
-        { "when": "the task", "steps": exec("touch x") },
+        { "when": "the task", "steps": runs("touch x") },
         calls("agent", &task),
         says("Then not."),
     ]);
@@ -208,7 +204,7 @@ fn v2_cancel_call_twice_is_accepted_twice_until_the_call_is_final() {
     } else {
         "trap '' TERM; while true; do sleep 608.3; done".to_owned()
     };
-    let mut agent = v2(json!([exec(&command), says("Done.")])).permission("allow_once").start();
+    let mut agent = v2(json!([runs(&command), says("Done.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
     wait_for_sleep(&agent, "608.3");
@@ -224,7 +220,7 @@ fn v2_cancel_call_twice_is_accepted_twice_until_the_call_is_final() {
 #[test]
 fn v2_cancel_of_what_does_not_run_is_refused() {
     let command = if cfg!(windows) { "type nul >x" } else { "touch x" };
-    let mut agent = v2(json!([exec(command), says("Done.")])).start();
+    let mut agent = v2(json!([runs(command), says("Done.")])).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     assert_eq!(code(&cancel_call(&mut agent, &json!("call-77"))), -32602);
@@ -248,7 +244,7 @@ fn v2_cancel_of_what_does_not_run_is_refused() {
 fn v2_cancel_call_that_races_with_its_end_gets_one_result() {
     let command = if cfg!(windows) { "ping -n 1 127.0.0.1 >nul" } else { "sleep 0.02" };
     for delay in [0, 2, 5, 10, 20, 40] {
-        let mut agent = v2(json!([exec(command), says("Done.")])).permission("allow_once").start();
+        let mut agent = v2(json!([runs(command), says("Done.")])).permission("allow_once").start();
         let id = agent.prompt("go");
         let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
         std::thread::sleep(Duration::from_millis(delay));
@@ -276,7 +272,7 @@ fn v2_cancel_call_that_races_with_its_end_gets_one_result() {
 #[test]
 fn v2_cancel_call_is_replayed_once_as_cancelled() {
     let command = &begin_and_sleep("608.4");
-    let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
+    let mut agent = v2(json!([runs(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let call = agent.wait_for_status("in_progress")["toolCallId"].clone();
     wait_for_sleep(&agent, "608.4");
@@ -299,7 +295,7 @@ fn v2_cancel_call_is_replayed_once_as_cancelled() {
 #[test]
 fn v2_cancel_terminal_stops_its_command_and_leaves_the_call_to_the_result() {
     let command = &begin_and_sleep("608.5");
-    let mut agent = v2(json!([exec(command), says("Then not.")])).permission("allow_once").start();
+    let mut agent = v2(json!([runs(command), says("Then not.")])).permission("allow_once").start();
     let id = agent.prompt("go");
     let opened = agent.wait_for_update("terminal_update");
     assert_eq!(opened["capabilities"], json!({ "cancel": {} }));

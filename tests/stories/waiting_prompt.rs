@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use turnwright_testing::scripted_model::Recorded;
 
 use crate::agent::{TestAgent, TestAgentBuilder, says};
-
-const SUMMARY_REQUEST: &str = "Write a summary that lets you go on";
+use crate::provider::SUMMARY_REQUEST;
 /// A PNG that ends with a few zeros.
 const PNG_BASE64: &str = "iVBORw0KGgoAAAAA";
 

@@ -48,16 +48,6 @@ fn page(site: &RawServer, path: &str) -> Value {
     json!({ "url": format!("http://{}{path}", site.host()) })
 }
 
-/// Fetches these pages one after the other in one session, and returns the results.
-fn fetch_all(agent: &mut TestAgent, all: &[Value]) -> Vec<String> {
-    let fetch = |arguments: &Value| {
-        agent.model().push(calls("web_fetch", arguments)).unwrap();
-        agent.model().push(says("Fetched.")).unwrap();
-        cards::turn(agent)
-    };
-    all.iter().map(fetch).collect()
-}
-
 #[test]
 fn a_page_is_converted_to_markdown_and_marked_as_untrusted() {
     let site = site();
@@ -93,7 +83,7 @@ fn the_permission_request_shows_the_whole_url_and_allow_always_covers_its_host()
     assert_eq!(site.requests().len(), 0);
     agent.choose(&question, "allow_always");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    fetch_all(&mut agent, &[page(&site, "/page"), page(&site, "/long")]);
+    cards::run_each(&mut agent, "web_fetch", &[page(&site, "/page"), page(&site, "/long")]);
     assert_eq!(cards::questions(&agent), 1);
     assert_eq!(site.requests().len(), 3);
 }
@@ -105,9 +95,9 @@ fn an_answer_for_one_host_does_not_cover_another() {
     let builder = TestAgent::builder().own_file("config/config.toml", &settings);
     let mut agent = builder.model(json!([])).permission("allow_always").start();
     let all = [page(&one, "/page"), page(&one, "/missing"), page(&other, "/page")];
-    fetch_all(&mut agent, &all);
+    cards::run_each(&mut agent, "web_fetch", &all);
     assert_eq!(cards::questions(&agent), 2);
-    fetch_all(&mut agent, &all);
+    cards::run_each(&mut agent, "web_fetch", &all);
     assert_eq!(cards::questions(&agent), 2);
 }
 
@@ -136,17 +126,17 @@ fn a_host_that_is_not_public_is_refused_without_a_permission_request() {
     let mut all: Vec<_> = urls.map(|it| json!({ "url": it })).collect();
     all.push(json!({ "url": "localhost:3000" }));
     all.push(page(&site, "/page"));
-    for (result, arguments) in fetch_all(&mut agent, &all).iter().zip(&all) {
+    for (result, arguments) in cards::run_each(&mut agent, "web_fetch", &all).iter().zip(&all) {
         assert!(result.contains("in `[web]` of the settings"), "{arguments}: {result}");
     }
     let others =
         ["file:///etc/passwd", "ftp://example.com/", "gopher://example.com/", "ws://example.com/"];
     let mut others: Vec<_> = others.iter().map(|it| json!({ "url": it })).collect();
-    for result in fetch_all(&mut agent, &others) {
+    for result in cards::run_each(&mut agent, "web_fetch", &others) {
         assert!(result.contains("not an http or https URL"), "{result}");
     }
     others = vec![json!({ "url": "http://user:secret@example.com/" })];
-    for result in fetch_all(&mut agent, &others) {
+    for result in cards::run_each(&mut agent, "web_fetch", &others) {
         assert!(result.contains("password") && !result.contains("secret@"), "{result}");
     }
     let failed = |it: usize| cards::card(&agent, it)["status"] == "failed";
@@ -158,17 +148,17 @@ fn a_host_that_is_not_public_is_refused_without_a_permission_request() {
 fn a_long_page_is_continued_without_another_request() {
     let site = site();
     let mut agent = allowing(&site).model(json!([])).permission("allow_always").start();
-    let first = fetch_all(&mut agent, &[page(&site, "/long")]).remove(0);
+    let first = cards::run_each(&mut agent, "web_fetch", &[page(&site, "/long")]).remove(0);
     let (shown, more) = first.rsplit_once("</untrusted>\n[continue with offset=").unwrap();
     let offset: usize = more.trim_end_matches("]\n").parse().unwrap();
     let last: usize = shown.trim_end().rsplit(' ').next().unwrap().parse().unwrap();
     let mut next = page(&site, "/long");
     next["offset"] = offset.into();
-    let second = fetch_all(&mut agent, &[next.clone()]).remove(0);
+    let second = cards::run_each(&mut agent, "web_fetch", &[next.clone()]).remove(0);
     assert!(second.contains(&format!("\">\nline {}\n", last + 1)), "{}", &second[..200]);
     assert_eq!((site.requests().len(), cards::questions(&agent)), (1, 1));
     next["offset"] = 9_000_000.into();
-    let after = fetch_all(&mut agent, &[next]).remove(0);
+    let after = cards::run_each(&mut agent, "web_fetch", &[next]).remove(0);
     assert!(after.contains("after the end"), "{after}");
 }
 
@@ -177,7 +167,7 @@ fn a_redirect_to_another_host_is_reported_but_not_followed() {
     let site = site();
     let mut agent = allowing(&site).model(json!([])).permission("allow_once").start();
     let all = ["/away", "/cloud", "/missing"].map(|it| page(&site, it));
-    let results = fetch_all(&mut agent, &all);
+    let results = cards::run_each(&mut agent, "web_fetch", &all);
     assert!(results[0].contains("not followed: https://other.example/new"), "{}", results[0]);
     assert!(results[1].contains("169.254.169.254 is a link-local address"), "{}", results[1]);
     assert!(results[2].contains("| 404]") && results[2].contains("no such page"), "{}", results[2]);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent::TestAgent;
-use crate::provider::{Answer, Provider, calls, configured};
+use crate::provider::{Provider, calls, configured, counted, is_summary_request, text, tokens};
 
 /// The number of lines of each file.
 const LINES: usize = 160;
@@ -15,19 +15,6 @@ fn content(file: usize, width: usize) -> String {
         format!("{start}{}\n", "word ".repeat((width - start.len()) / 5))
     };
     (0..LINES).map(line).collect()
-}
-
-fn text(body: &Value) -> String {
-    body["messages"].to_string()
-}
-
-fn is_summary_request(body: &Value) -> bool {
-    text(body).contains("Write a summary that lets you go on")
-}
-
-/// The count of an honest server for a request.
-fn tokens(body: &Value) -> u64 {
-    (text(body).len() + body["tools"].to_string().len()) as u64 / 4
 }
 
 /// True if all lines of a file are in the conversation.
@@ -47,22 +34,8 @@ fn reader(files: usize) -> Provider {
         } else {
             crate::provider::says("All are seen.")
         };
-        counted(body, answer)
+        counted(tokens(body), answer)
     })
-}
-
-fn counted(body: &Value, answer: Answer) -> Answer {
-    let mut events = match answer {
-        Answer::Says(text) => {
-            let delta = json!({ "content": text });
-            vec![json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] })]
-        }
-        Answer::Events(events) => events,
-        other => return other,
-    };
-    let usage = json!({ "prompt_tokens": tokens(body), "completion_tokens": 20 });
-    events.push(json!({ "choices": [], "usage": usage }));
-    Answer::Events(events)
 }
 
 fn agent(provider: &Provider, window: u64, files: usize, width: usize) -> TestAgent {

@@ -53,6 +53,7 @@ fn each_line_gets_what_json_rpc_prescribes() {
         // −32600
         ("5", "refused null -32600"),
         ("\"x\"", "refused null -32600"),
+        ("null", "refused null -32600"),
         ("[]", "refused null -32600"),
         ("[1]", "refused null -32600"),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"a"}]"#, "refused null -32600"),
@@ -61,11 +62,14 @@ fn each_line_gets_what_json_rpc_prescribes() {
         (r#"{"id":1}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, "refused 1 -32600"),
+        (r#"{"jsonrpc":"2.0","id":1,"method":null}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":5}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, "refused 1 -32600"),
         (r#"{"id":1,"method":"a"}"#, "refused 1 -32600"),
         (r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#, "refused null -32600"),
         (r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#, "refused null -32600"),
+        (r#"{"jsonrpc":"2.0","id":[8],"method":"a"}"#, "refused null -32600"),
+        (r#"{"jsonrpc":"2.0","id":true,"method":"a"}"#, "refused null -32600"),
         (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, "refused null -32600"),
         // These must not be answered.
         ("", "ignored"),

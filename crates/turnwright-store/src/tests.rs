@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
 use crate::writer::cleanup::run_cleanup;
@@ -190,22 +190,6 @@ async fn a_full_backlog_drops_the_oldest_writes() {
 }
 
 #[tokio::test]
-async fn another_program_that_locks_the_store_is_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path());
-    let log = session(&store, "s").await;
-    let other = Connection::open(folder.path().join(DATABASE_FILE)).unwrap();
-    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    note(&log, "a");
-    log.flush().ended().await;
-    let notices = log.take_notices();
-    assert!(notices[0].contains("Close the other program"), "{notices:?}");
-    other.execute_batch("COMMIT").unwrap();
-    store.flush().await.unwrap();
-    assert_eq!(notes(&store, "s").await.unwrap(), "a");
-}
-
-#[tokio::test]
 async fn a_store_that_cannot_even_be_opened_is_waited_for_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(DATABASE_FILE);
@@ -252,23 +236,6 @@ fn damaged(folder: &Path) -> Vec<String> {
             name.contains("damaged") && !name.ends_with("-wal") && !name.ends_with("-shm")
         })
         .collect()
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_is_moved_aside() {
-    for bytes in [&b"this is no database at all, and long enough".repeat(100)[..], b"short"] {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(DATABASE_FILE), bytes).unwrap();
-        let store = Store::new(folder.path());
-        let log = session(&store, "s").await;
-        note(&log, "a");
-        store.flush().await.unwrap();
-        let notices = log.take_notices();
-        assert!(notices.len() == 1 && notices[0].contains("sessions.db.damaged-"), "{notices:?}");
-        assert_eq!(notes(&store, "s").await.unwrap(), "a");
-        let aside = damaged(folder.path());
-        assert_eq!(fs::read(folder.path().join(&aside[0])).unwrap(), bytes, "{aside:?}");
-    }
 }
 
 #[tokio::test]
@@ -497,32 +464,6 @@ async fn the_write_ahead_log_is_emptied_while_nothing_is_written() {
     note(&log, "2");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "s").await.unwrap(), "12");
-}
-
-/// Prints how long opening takes: `cargo test --lib what_opening_costs -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints a measurement"]
-fn what_opening_costs() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(DATABASE_FILE);
-    drop(database::open_writer(Some(&path)).unwrap());
-    let _open = database::open_writer(Some(&path)).unwrap();
-    let time = |what: &str, work: &dyn Fn()| {
-        let mut all: Vec<Duration> = (0..100)
-            .map(|_| {
-                let begun = Instant::now();
-                work();
-                begun.elapsed()
-            })
-            .collect();
-        all.sort();
-        eprintln!("{what}: median {:?}, longest {:?}", all[50], all[99]);
-    };
-    time("writer", &|| drop(database::open_writer(Some(&path)).unwrap()));
-    time("reader", &|| {
-        let connection = database::open_reader(&path, Journal::WriteAhead).unwrap();
-        assert_eq!(count(&connection, "sessions"), 0);
-    });
 }
 
 /// The shared memory of a write-ahead log cannot be opened where a folder has its name.

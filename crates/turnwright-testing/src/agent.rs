@@ -132,6 +132,19 @@ impl<T: Transport> TestAgent<T> {
         messages.iter().skip(1).map(summarize_model_message).collect()
     }
 
+    /// Returns the names of the tools that the n-th request to the model offers, counted from 0.
+    pub fn offered_tools(&self, number: usize) -> Vec<String> {
+        let body = self.model_request(number);
+        let tools = body["tools"].as_array().map_or(&[][..], Vec::as_slice);
+        tools.iter().map(|it| it["function"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Returns those of them that are of MCP servers.
+    pub fn server_tools(&self, number: usize) -> Vec<String> {
+        let tools = self.offered_tools(number).into_iter();
+        tools.filter(|it| it.starts_with("mcp__")).collect()
+    }
+
     /// Returns the folder of the workspace.
     pub fn workspace(&self) -> &Path {
         self.workspace.path()
@@ -400,6 +413,11 @@ impl<T: Transport> TestAgent<T> {
         updates.map(|it| it["params"]["update"].clone()).collect()
     }
 
+    /// Returns the updates of this kind of the current session.
+    pub fn updates_of(&self, kind: &str) -> Vec<Value> {
+        self.updates().into_iter().filter(|it| it["sessionUpdate"] == kind).collect()
+    }
+
     /// Returns the model's text as the user sees it.
     pub fn text(&self) -> String {
         self.chunk_text("agent_message_chunk")
@@ -411,9 +429,8 @@ impl<T: Transport> TestAgent<T> {
     }
 
     fn chunk_text(&self, kind: &str) -> String {
-        let updates = self.updates();
-        let chunks = updates.iter().filter(|it| it["sessionUpdate"] == kind);
-        chunks.filter_map(|it| it["content"]["text"].as_str()).collect()
+        let chunks = self.updates_of(kind);
+        chunks.iter().filter_map(|it| it["content"]["text"].as_str()).collect()
     }
 
     /// Returns all received messages, one line each, with consecutive text chunks joined.

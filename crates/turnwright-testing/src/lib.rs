@@ -49,7 +49,7 @@ pub use process_waits::LIMIT;
 pub use programs::{copy_program, write_program};
 pub use programs::{example_program, lacks_under_wine};
 pub use raw_server::closed_port;
-pub use replies::{calls, prompt, says};
+pub use replies::{calls, prompt, runs, says, writes};
 pub use temporary_folder::temporary_folder;
 pub use transport::child::{ChildAgent, Program};
 pub use transport::thread::{InProcessServer, ThreadAgent};

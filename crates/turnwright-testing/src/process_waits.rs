@@ -57,16 +57,12 @@ fn poll_until<T>(limit: Duration, mut poll: impl FnMut() -> Option<T>) -> Option
 }
 
 /// Closes the process's stdin, and reads its output until every process that holds it open has ended.
-pub fn wait_with_output(child: Child) -> Output {
-    output_within(child, LIMIT)
-}
-
-fn output_within(mut child: Child, limit: Duration) -> Output {
+pub fn wait_with_output(mut child: Child) -> Output {
     drop(child.stdin.take());
     let (stdout, stderr) = (child.stdout.take().map(reading), child.stderr.take().map(reading));
     let status = wait(&mut child);
     let read = |source: Option<Receiver<Vec<u8>>>| {
-        let bytes = source.map_or(Ok(Vec::new()), |it| it.recv_timeout(limit));
+        let bytes = source.map_or(Ok(Vec::new()), |it| it.recv_timeout(LIMIT));
         bytes.unwrap_or_else(|_| {
             let processes = processes_of_this_run().map(describe).collect::<String>();
             panic!("the process has ended ({status}), but one of these holds its output open:\n{processes}")
@@ -151,48 +147,5 @@ impl Input {
             Some(process) => give_up(process, "it does not read its stdin"),
             None => panic!("the agent does not read its input"),
         })
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-    use crate::waits::{eventually, is_alive, run_mark};
-
-    /// Runs `test` and returns the message of its panic.
-    fn failure(test: impl FnOnce()) -> String {
-        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).unwrap_err();
-        *failed.downcast::<String>().unwrap()
-    }
-
-    #[test]
-    fn a_process_that_exceeds_the_limit_is_killed_and_reported_with_its_descendants() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 609.1 & wait"]).envs([run_mark()]).stdin(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        eventually("the process to start", || is_alive("sleep\x00609.1"));
-        let message = failure(|| {
-            wait_within(&mut child, Duration::ZERO);
-        });
-        assert!(
-            message.contains("sh -c sleep 609.1 & wait") && message.contains(": sleep 609.1"),
-            "{message}"
-        );
-        eventually("all processes to end", || !is_alive("sleep\x00609.1"));
-        wait(&mut child);
-    }
-
-    #[test]
-    fn a_process_that_holds_the_output_of_an_ended_process_open_is_reported() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 609.2 & echo $! >&2"]).envs([run_mark()]).stdout(Stdio::piped());
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let number = child.stderr.take().unwrap();
-        let mut line = String::new();
-        io::BufRead::read_line(&mut io::BufReader::new(number), &mut line).unwrap();
-        eventually("the process to start", || is_alive("sleep\x00609.2"));
-        let message = failure(|| drop(output_within(child, Duration::from_millis(1))));
-        assert!(message.contains(": sleep 609.2"), "{message}");
-        crate::process_report::kill(line.trim().parse().unwrap()).unwrap();
     }
 }

@@ -16,3 +16,13 @@ pub fn says(text: &str) -> Value {
 pub fn calls(name: &str, arguments: &Value) -> Value {
     json!([{ "call": { "name": name, "arguments": arguments } }])
 }
+
+/// Returns a reply of the model that runs a command.
+pub fn runs(command: &str) -> Value {
+    calls("exec", &json!({ "command": command }))
+}
+
+/// Returns a reply of the model that writes a file.
+pub fn writes(path: &str, content: &str) -> Value {
+    calls("write_file", &json!({ "path": path, "content": content }))
+}

@@ -80,6 +80,13 @@ pub fn conversation<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
     lines.collect()
 }
 
+/// Returns the beginnings of the user's prompts in a conversation that was loaded.
+pub fn replayed_prompts<T: Transport>(agent: &TestAgent<T>) -> Vec<String> {
+    let users = agent.updates_of("user_message_chunk");
+    let texts = users.iter().filter_map(|it| it["content"]["text"].as_str());
+    texts.map(|it| it.chars().take(20).collect()).collect()
+}
+
 /// Changes the mode of the current session.
 pub fn set_mode<T: Transport>(agent: &mut TestAgent<T>, mode: &str) {
     let params = json!({ "sessionId": agent.session, "modeId": mode });

@@ -37,13 +37,3 @@ fn in_letters(mut number: u32, width: usize) -> String {
     }
     text
 }
-
-#[test]
-fn names_consist_of_the_letters_and_differ() {
-    let folders: Vec<_> = (0..100).map(|_| temporary_folder()).collect();
-    for folder in &folders {
-        let name = folder.path().file_name().unwrap().to_str().unwrap();
-        assert!(name.strip_prefix(".tmp").unwrap().chars().all(|it| LETTERS.contains(&it)));
-    }
-    assert_eq!((in_letters(0, 2), in_letters(8, 2)), ("JJ".to_owned(), "QK".to_owned()));
-}

@@ -113,18 +113,3 @@ fn has_word(text: &str, word: &str) -> bool {
         !continues(before.chars().next_back()) && !continues(after.chars().next())
     })
 }
-
-#[test]
-fn a_word_is_not_found_in_a_longer_one() {
-    for (text, word, is_there) in [
-        ("sleep\x007391\0", "7391", true),
-        ("sh\0-c\0sleep 7391; true\0", "7391", true),
-        ("sleep\x0073910391\0", "7391", false),
-        ("sleep\x0027391\0", "7391", false),
-        ("sleep\x00607.41\0", "sleep\x00607.4", false),
-        ("sleep\x00613.1\0", "sleep\x00613", false),
-        ("sleep 73910391; sleep 7391", "7391", true),
-    ] {
-        assert_eq!(has_word(text, word), is_there, "{word} in {text:?}");
-    }
-}

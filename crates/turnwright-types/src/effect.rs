@@ -444,6 +444,7 @@ mod tests {
     #[test]
     fn text_cannot_close_its_fence_and_an_escaped_name_is_one_line() {
         assert_eq!(fenced("a\n```\nb"), "````\na\n```\nb\n````");
+        assert_eq!(fenced("```\n~~~~~~"), "````\n```\n~~~~~~\n````");
         assert_eq!(escape_hidden_line("a\n\u{202e}b"), "a\\n\\u{202e}b");
     }
 

@@ -113,14 +113,14 @@ fn card_view(row: &CallRow, conversation: &Conversation) -> (Option<CallView>, b
     // A panic in a tool must not lose the conversation.
     let looking = AssertUnwindSafe(|| {
         let mut prepared = tool.prepare(arguments).ok()?;
-        prepared.locate(&conversation.env);
-        let is_edit = prepared.effects().iter().all(|effect| {
+        let plan = prepared.plan(&conversation.env);
+        let is_edit = plan.effects.iter().all(|effect| {
             matches!(
                 effect,
                 Effect::Read(_) | Effect::Write(_) | Effect::Delete(_) | Effect::SessionState
             )
         });
-        Some((prepared.view(conversation.env.files.roots()), is_edit))
+        Some((plan.view, is_edit))
     });
     match std::panic::catch_unwind(looking).ok().flatten() {
         Some((view, is_edit)) => (first.map(|_| view), is_edit),

@@ -5,10 +5,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::tools::{ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_workspace::files::Roots;
+use turnwright_types::effect::{CallView, ToolKind};
 
 #[derive(Debug)]
 struct SampleTool;
@@ -59,12 +58,9 @@ impl Tool for SampleTool {
     type Args = SampleArgs;
     type Preview = ();
 
-    fn view(&self, _: &SampleArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        CallView { title: Self::PENDING_TITLE.to_owned(), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &SampleArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        Vec::new()
+    fn plan(&self, _: &mut SampleArgs, _: &mut CallSite<'_>) -> CallPlan {
+        let title = Self::PENDING_TITLE.to_owned();
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, _: SampleArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {

@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::live_output;
 use crate::tools::shown_argument::{COMMAND, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
-use turnwright_policy::permission::{DeniedPaths, Pass};
+use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
 use turnwright_policy::shell::{self, Script};
 use turnwright_sandbox::SessionNetwork;
 use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
-    Uncertainty, escape_hidden, escape_hidden_line, fenced, fenced_command,
+    escape_hidden, escape_hidden_line, fenced, fenced_command,
 };
 use turnwright_types::entities::without_entities;
 use turnwright_types::patience::sleep_until;
@@ -78,18 +78,9 @@ pub(in crate::tools) struct ExecArgs {
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,
-    /// Why the command may run more than its words tell; set by [`Tool::inspect`].
+    /// True if it concerns more files than can be judged one by one; set by [`Tool::plan`].
     #[serde(skip)]
-    uncertainty: Option<Uncertainty>,
-    /// The files that the line edits, if it does nothing else; set by [`Tool::inspect`].
-    #[serde(skip)]
-    edits: Option<Vec<ResolvedPath>>,
-    /// The tracked files with secrets that git would show; set by [`Tool::inspect`].
-    #[serde(skip)]
-    secrets_shown_by_git: Vec<ResolvedPath>,
-    /// The files at and below what the line names that rules restrict; set by [`Tool::inspect`].
-    #[serde(skip)]
-    restricted: RestrictedFiles,
+    has_too_many_files: bool,
     /// The command line, parsed once for each call, when its folder is known.
     #[serde(skip)]
     script: OnceLock<Arc<Script>>,
@@ -98,6 +89,25 @@ pub(in crate::tools) struct ExecArgs {
 impl ExecArgs {
     fn script(&self) -> &Arc<Script> {
         self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
+    }
+
+    /// Parses the line for the folder in which it runs, unless that was done.
+    fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
+        if self.script.get().is_some() {
+            return;
+        }
+        let sent = command::parse_line(&self.command, folder, roots);
+        let is_coded = sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
+        let plain = without_entities(&self.command).filter(|_| is_coded);
+        let script = match plain {
+            Some(line) => {
+                let script = command::parse_line(&line, folder, roots);
+                self.command = line;
+                script
+            }
+            None => sent,
+        };
+        self.script = OnceLock::from(Arc::new(script));
     }
 
     fn named_paths(&self) -> Vec<CommandPath> {
@@ -148,77 +158,24 @@ impl Tool for Exec {
         paths.map(PathArgument::of_existing).collect()
     }
 
-    fn paths(&self, args: &mut ExecArgs, env: &ToolEnv) -> Vec<PathBuf> {
-        let workdir = PathBuf::from(args.workdir());
-        let roots = env.files.roots();
-        args.escalate.expand_home(env.shared.process.folders.home.as_deref());
-        let folder = roots.resolve(&workdir);
-        if args.script.get().is_none() {
-            let sent = command::parse_line(&args.command, &folder, roots);
-            let is_coded = sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
-            let plain = without_entities(&args.command).filter(|_| is_coded);
-            let script =
-                plain.as_ref().map_or(sent, |line| command::parse_line(line, &folder, roots));
-            args.command = plain.unwrap_or_else(|| std::mem::take(&mut args.command));
-            args.script = OnceLock::from(Arc::new(script));
-        }
-        let named = args.named_paths();
-        std::iter::once(workdir).chain(named.iter().map(|place| place.path().to_owned())).collect()
-    }
-
-    fn inspect(&self, args: &mut ExecArgs, targets: &[ResolvedPath], env: &ToolEnv) {
-        let Some(workdir) = targets.first() else { return };
-        let script = args.script();
-        let roots = env.files.roots();
+    fn plan(&self, args: &mut ExecArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let env = site.env;
+        let roots = site.roots();
         let rules = env.shared.rules.get();
         rules.look_at_sandbox();
-        let restricted = DeniedPaths::restricted(&rules);
-        let files = RestrictedFiles::of_command(script, &workdir.path, roots, &rules);
-        let secrets_shown_by_git =
-            command::secrets_shown_by_git(script, &workdir.path, roots, &restricted);
-        let line = (&**script, args.command.as_str());
-        let environment = &env.shared.command_environment;
-        let edits = command::edited_files(script, &workdir.path, roots);
-        let uncertainty = command::uncertainty_of(line, &workdir.path, environment, &restricted);
-        args.uncertainty = uncertainty;
-        let refusal = args.escalate.refusal_of_paths(
-            targets.get(1..).unwrap_or_default(),
-            &env.shared.confinement,
-            roots,
-            &rules,
-        );
+        args.escalate.expand_home(env.shared.process.folders.home.as_deref());
+        let workdir = site.resolve(PathBuf::from(args.workdir()));
+        args.parse(&workdir, roots);
+        let named = args.named_paths();
+        let targets: Vec<_> =
+            named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
+        let refusal =
+            args.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
         args.escalate.refusal = args.escalate.refusal.take().or(refusal);
-        args.secrets_shown_by_git = secrets_shown_by_git;
-        args.edits = edits;
-        args.restricted = files;
-    }
-
-    fn view(&self, args: &ExecArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let elsewhere = targets.iter().take(1).filter(|target| roots.display_path(target) != ".");
-        CallView {
-            title: match args.command.trim() {
-                "" => Self::PENDING_TITLE.to_owned(),
-                _ => escape_hidden(&args.command),
-            },
-            kind: Self::KIND,
-            locations: elsewhere
-                .map(|target| Location { path: roots.client_path(target), line: None })
-                .collect(),
-        }
-    }
-
-    fn effects(&self, args: &ExecArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        let Some((workdir, targets)) = targets.split_first() else { return Vec::new() };
-        let touched = args.named_paths().into_iter().zip(targets.iter().cloned());
-        let mut command =
-            ShellCommand::new(&args.command, &workdir.path, Arc::clone(args.script()));
-        command.uncertainty.clone_from(&args.uncertainty);
-        command.reads.clone_from(&args.secrets_shown_by_git);
-        command.edits.clone_from(&args.edits);
-        let (changes, reads) = args.restricted.split();
-        command.changes = changes;
-        command.reads.extend(reads);
-        command::effects(command, workdir, &args.escalate, touched)
+        let command = inspect(args, &workdir, &rules, env);
+        let effects =
+            command::effects(command, &workdir, &args.escalate, named.into_iter().zip(targets));
+        CallPlan { view: view(args, &workdir, roots), effects }
     }
 
     async fn preview(
@@ -239,7 +196,7 @@ impl Tool for Exec {
         if cfg!(unix) && args.script().commands.iter().any(writes_to_nul) {
             return Err(NUL_IS_A_FILE.into());
         }
-        if args.restricted.is_incomplete {
+        if args.has_too_many_files {
             return Err(TOO_MANY_FILES.into());
         }
         if let Some(refusal) = &args.escalate.refusal {
@@ -297,17 +254,10 @@ impl Tool for Exec {
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
-        let waiting = async {
-            if in_background {
-                job.wait_until_quiet(QUIET_PERIOD).await;
-            } else {
-                job.wait_for_end().await;
-            }
-        };
         tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => job.stop(),
-            () = waiting => {}
+            () = wait_for(&job, in_background) => {}
             () = sleep_until(Instant::now() + limit) => {}
             () = live.follow(&job) => {}
         }
@@ -330,6 +280,42 @@ impl Tool for Exec {
     }
 }
 
+/// The command with the facts about it that only the disk tells. Blocks.
+fn inspect(
+    args: &mut ExecArgs,
+    workdir: &ResolvedPath,
+    rules: &PolicyRules,
+    env: &ToolEnv,
+) -> ShellCommand {
+    let script = Arc::clone(args.script());
+    let roots = env.files.roots();
+    let denied = DeniedPaths::restricted(rules);
+    let restricted = RestrictedFiles::of_command(&script, &workdir.path, roots, rules);
+    let (changes, reads) = restricted.split();
+    args.has_too_many_files = restricted.is_incomplete;
+    let mut command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(&script));
+    command.reads = command::secrets_shown_by_git(&script, &workdir.path, roots, &denied);
+    command.reads.extend(reads);
+    command.changes = changes;
+    command.edits = command::edited_files(&script, &workdir.path, roots);
+    let line = (&*script, args.command.as_str());
+    let environment = &env.shared.command_environment;
+    command.uncertainty = command::uncertainty_of(line, &workdir.path, environment, &denied);
+    command
+}
+
+fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {
+    let title = match args.command.trim() {
+        "" => Exec::PENDING_TITLE.to_owned(),
+        _ => escape_hidden(&args.command),
+    };
+    let mut locations = Vec::new();
+    if roots.display_path(workdir) != "." {
+        locations.push(Location { path: roots.client_path(workdir), line: None });
+    }
+    CallView { title, kind: Exec::KIND, locations }
+}
+
 /// Adds what the guard has found out about a command that has ended: its changes in protected places, and the limit of
 /// the sandbox that it has met.
 pub(in crate::tools) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
@@ -350,6 +336,15 @@ fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
     let unsaved = env.files.unsaved_note(None, "commands do");
     if !unsaved.is_empty() {
         outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+    }
+}
+
+/// Waits for the end of a command, or until one in the background has nothing to say.
+async fn wait_for(job: &Job, in_background: bool) {
+    if in_background {
+        job.wait_until_quiet(QUIET_PERIOD).await;
+    } else {
+        job.wait_for_end().await;
     }
 }
 

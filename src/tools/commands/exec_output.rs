@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::exec::{self, CommandReport, finished_outcome, seconds};
-use crate::tools::{Tool, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
@@ -18,7 +18,6 @@ use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{Job, Signal};
-use turnwright_workspace::files::Roots;
 
 /// The default wait, in seconds.
 const DEFAULT_WAIT_SECS: u64 = 5;
@@ -49,10 +48,10 @@ pub(in crate::tools) struct ExecOutputArgs {
     input: Option<String>,
     #[serde(default)]
     signal: Option<SignalName>,
-    /// The job is not confined; set by [`Tool::inspect`].
+    /// The job is not confined; set by [`Tool::plan`].
     #[serde(skip)]
     is_unconfined: bool,
-    /// The job has more access than the sandbox gives; set by [`Tool::inspect`].
+    /// The job has more access than the sandbox gives; set by [`Tool::plan`].
     #[serde(skip)]
     has_extra_access: bool,
 }
@@ -102,32 +101,30 @@ impl Tool for ExecOutput {
     type Args = ExecOutputArgs;
     type Preview = ();
 
-    fn view(&self, args: &ExecOutputArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
-        let id = escape_hidden_line(&args.id());
+    fn plan(&self, args: &mut ExecOutputArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let env = site.env;
+        env.shared.rules.get().look_at_sandbox();
+        let job = args.id();
+        args.is_unconfined = env.shared.guard.is_unconfined(&job);
+        args.has_extra_access = env.shared.guard.has_extra_access(&job);
+        let id = escape_hidden_line(&job);
         let title = match (args.input(), args.signal) {
             (Some(_), _) => format!("Input to {id}"),
             (None, Some(_)) => format!("Stop {id}"),
             (None, None) => format!("Output of {id}"),
         };
-        CallView { title, kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, args: &ExecOutputArgs, _: &[ResolvedPath]) -> Vec<Effect> {
+        let view = CallView { title, kind: Self::KIND, locations: Vec::new() };
         let mut effects = Vec::new();
         if args.input().is_some() {
             effects.push(args.input_effect());
         }
         if args.signal.is_some() {
-            effects.push(Effect::Signal { job: args.id() });
+            effects.push(Effect::Signal { job });
         }
-        if effects.is_empty() { vec![Effect::SessionState] } else { effects }
-    }
-
-    fn inspect(&self, args: &mut ExecOutputArgs, _: &[ResolvedPath], env: &ToolEnv) {
-        env.shared.rules.get().look_at_sandbox();
-        let id = args.id();
-        args.is_unconfined = env.shared.guard.is_unconfined(&id);
-        args.has_extra_access = env.shared.guard.has_extra_access(&id);
+        if effects.is_empty() {
+            return CallPlan::in_session(view);
+        }
+        CallPlan { view, effects }
     }
 
     async fn preview(

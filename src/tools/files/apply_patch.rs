@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::edit_common;
 use crate::tools::shown_argument::{PATCH, ShownArgument};
-use crate::tools::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{
+    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+};
 use patch_arguments::ApplyPatchArgs;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -61,6 +63,25 @@ fn renamed_to(file: &FilePatch) -> Option<&str> {
     }
 }
 
+impl PreviewedChange for Vec<PatchStep> {
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        self.iter().flat_map(PatchStep::expected_changes).collect()
+    }
+}
+
+fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let title = match targets {
+        [] => ApplyPatch::PENDING_TITLE.to_owned(),
+        [one] => format!("Patch {}", roots.display_path(one)),
+        more => format!("Patch {} files", more.len()),
+    };
+    let locations = targets
+        .iter()
+        .map(|target| Location { path: roots.client_path(target), line: Some(1) })
+        .collect();
+    CallView { title, kind: ApplyPatch::KIND, locations }
+}
+
 impl Tool for ApplyPatch {
     const NAME: &'static str = "apply_patch";
     const KIND: ToolKind = ToolKind::Edit;
@@ -77,22 +98,11 @@ impl Tool for ApplyPatch {
         offer.prefers_patches
     }
 
-    fn view(&self, _: &ApplyPatchArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let title = match targets {
-            [] => Self::PENDING_TITLE.to_owned(),
-            [one] => format!("Patch {}", roots.display_path(one)),
-            more => format!("Patch {} files", more.len()),
-        };
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line: Some(1) })
-            .collect();
-        CallView { title, kind: Self::KIND, locations }
-    }
-
-    fn effects(&self, args: &ApplyPatchArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
+    fn plan(&self, args: &mut ApplyPatchArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        let view = view(&targets, site.roots());
         let mut effects = Vec::new();
-        let mut targets = targets.iter().cloned();
+        let mut targets = targets.into_iter();
         for file in args.files() {
             let Some(place) = targets.next() else { break };
             if let Some(to) = renamed_to(file).and_then(|_| targets.next()) {
@@ -104,7 +114,7 @@ impl Tool for ApplyPatch {
                 effects.push(Effect::Write(place));
             }
         }
-        effects
+        CallPlan { view, effects }
     }
 
     async fn preview(
@@ -143,14 +153,6 @@ impl Tool for ApplyPatch {
         Ok((steps, content))
     }
 
-    fn expected_changes<'a>(
-        &self,
-        steps: &'a Vec<PatchStep>,
-        _: &'a [ResolvedPath],
-    ) -> Vec<ExpectedChange<'a>> {
-        steps.iter().flat_map(PatchStep::expected_changes).collect()
-    }
-
     async fn run(
         &self,
         args: ApplyPatchArgs,
@@ -177,8 +179,7 @@ impl Tool for ApplyPatch {
             }
         }
         delete_set_aside(&steps, files).await;
-        let mut outcome =
-            patch_outcome(self.view(&args, &[], files.roots()), &steps, files.roots());
+        let mut outcome = patch_outcome(view(&[], files.roots()), &steps, files.roots());
         if !args.left_out.is_empty() {
             outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
         }

@@ -1,13 +1,11 @@
 //! `delete_path`: removes a file, a link or a folder.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::tools::shown_argument::{PATH, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
@@ -40,23 +38,10 @@ impl Tool for DeletePath {
         vec![PathArgument::of_existing(&mut args.path)]
     }
 
-    fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
-        roots.resolve_entry(&path)
-    }
-
-    fn view(&self, _: &DeletePathArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let title = targets
-            .first()
-            .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line: None })
-            .collect();
-        CallView { title, kind: Self::KIND, locations }
-    }
-
-    fn effects(&self, _: &DeletePathArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Delete).collect()
+    fn plan(&self, args: &mut DeletePathArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_entries(self.path_arguments(args));
+        let view = view(&targets, site.roots());
+        CallPlan { view, effects: targets.into_iter().map(Effect::Delete).collect() }
     }
 
     async fn preview(
@@ -138,7 +123,7 @@ impl Tool for DeletePath {
             (true, count) => format!(" (a folder with {count} files)"),
         };
         let text = format!("Deleted {}{what}.", args.path);
-        let mut view = self.view(&args, std::slice::from_ref(target), files.roots());
+        let mut view = view(std::slice::from_ref(target), files.roots());
         if surveyed.is_folder {
             view.title.push_str(&format!(" ({gone} files)"));
         }
@@ -154,6 +139,17 @@ impl Tool for DeletePath {
             images: Vec::new(),
         }
     }
+}
+
+fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let title = targets
+        .first()
+        .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
+    let locations = targets
+        .iter()
+        .map(|target| Location { path: roots.client_path(target), line: None })
+        .collect();
+    CallView { title, kind: DeletePath::KIND, locations }
 }
 
 /// The list of the deleted entries, for the card.

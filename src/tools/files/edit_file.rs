@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::edit_common;
 use crate::tools::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
-use crate::tools::{OfferContext, PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{
+    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
@@ -76,11 +78,21 @@ fn text_edit(old: &str, new: &str, replace_all: Option<bool>) -> TextEdit {
 /// The edit as computed for the preview.
 #[derive(Debug, Default)]
 pub(in crate::tools) struct PlannedEdit {
+    /// The file.
+    place: PathBuf,
     before: Option<FileText>,
     applied: AppliedEdits,
     /// The lines that were changed since the model read the file, if the quoted text is still
     /// there.
     changed: Option<Vec<(usize, usize)>>,
+}
+
+impl PreviewedChange for PlannedEdit {
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        let before = self.before.as_ref();
+        let after = before.map(|file| (self.applied.text.as_str(), file.encoding));
+        vec![ExpectedChange { path: &self.place, before, after }]
+    }
 }
 
 impl Tool for EditFile {
@@ -106,12 +118,9 @@ impl Tool for EditFile {
         }
     }
 
-    fn view(&self, _: &EditFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        view(targets, roots, None)
-    }
-
-    fn effects(&self, _: &EditFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Write).collect()
+    fn plan(&self, args: &mut EditFileArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::writing(view(&targets, site.roots(), None), targets)
     }
 
     async fn preview(
@@ -160,18 +169,8 @@ impl Tool for EditFile {
             }
             (Err(refusal), _) => return Err(refusal.explain(&args.path, of).into()),
         };
-        Ok((PlannedEdit { before: Some(before), applied, changed }, vec![diff]))
-    }
-
-    fn expected_changes<'a>(
-        &self,
-        planned: &'a PlannedEdit,
-        targets: &'a [ResolvedPath],
-    ) -> Vec<ExpectedChange<'a>> {
-        let before = planned.before.as_ref();
-        let after = before.map(|file| (planned.applied.text.as_str(), file.encoding));
-        let paths = targets.iter().map(|target| &target.path);
-        paths.map(|path| ExpectedChange { path, before, after }).collect()
+        let place = target.path.clone();
+        Ok((PlannedEdit { place, before: Some(before), applied, changed }, vec![diff]))
     }
 
     async fn run(
@@ -181,7 +180,7 @@ impl Tool for EditFile {
         pass: &Pass,
         ctx: &ToolCtx,
     ) -> ToolOutcome {
-        let PlannedEdit { before, applied, changed } = planned;
+        let PlannedEdit { before, applied, changed, .. } = planned;
         let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
             return ToolOutcome::failed("Nothing was written: there is no permission for it.");
         };

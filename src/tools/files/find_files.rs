@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use crate::tools::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -54,16 +54,9 @@ impl Tool for FindFiles {
         vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn view(&self, args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        search_common::search_view(
-            &format!("Find {}", search_common::title_pattern(&args.glob)),
-            targets,
-            roots,
-        )
-    }
-
-    fn effects(&self, _: &FindFilesArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Read).collect()
+    fn plan(&self, args: &mut FindFilesArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::reading(view(args, &targets, site.roots()), targets)
     }
 
     async fn preview(
@@ -99,7 +92,7 @@ impl Tool for FindFiles {
             None => Ok(find(&scope, wanted, stop)),
         };
         match search_common::run_search(ctx, search).await {
-            Ok(Ok(names)) => report(self, &args, target, names, ctx),
+            Ok(Ok(names)) => report(&args, target, names, ctx),
             Ok(Err(why)) => {
                 let name = args.path.as_deref().unwrap_or(".");
                 ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
@@ -109,8 +102,12 @@ impl Tool for FindFiles {
     }
 }
 
+fn view(args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let glob = search_common::title_pattern(&args.glob);
+    search_common::search_view(&format!("Find {glob}"), targets, roots)
+}
+
 fn report(
-    tool: &FindFiles,
     args: &FindFilesArgs,
     target: &ResolvedPath,
     names: FileList,
@@ -127,7 +124,7 @@ fn report(
         "searched": names.files_seen,
         "truncated": names.next_offset.is_some() || names.is_incomplete,
     });
-    let mut view = tool.view(args, std::slice::from_ref(target), roots);
+    let mut view = view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&format!(" ({})", names.total));
     let hits = names.files.iter().take(search_common::MAX_LOCATIONS);
     let locations: Vec<_> =

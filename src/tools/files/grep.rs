@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use crate::tools::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -75,16 +75,9 @@ impl Tool for Grep {
         vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn view(&self, args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        search_common::search_view(
-            &format!("Search \"{}\"", search_common::title_pattern(&args.pattern)),
-            targets,
-            roots,
-        )
-    }
-
-    fn effects(&self, _: &GrepArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Read).collect()
+    fn plan(&self, args: &mut GrepArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::reading(view(args, &targets, site.roots()), targets)
     }
 
     async fn preview(
@@ -117,7 +110,7 @@ impl Tool for Grep {
             None => grep(&scope, &query, stop).map_err(GrepError::Pattern),
         };
         match search_common::run_search(ctx, search).await {
-            Ok(Ok(found)) => report(self, &args, target, &found, ctx),
+            Ok(Ok(found)) => report(&args, target, &found, ctx),
             Ok(Err(GrepError::Location(why))) => {
                 ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
             }
@@ -129,13 +122,17 @@ impl Tool for Grep {
     }
 }
 
+fn view(args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let pattern = search_common::title_pattern(&args.pattern);
+    search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
+}
+
 enum GrepError {
     Location(&'static str),
     Pattern(String),
 }
 
 fn report(
-    tool: &Grep,
     args: &GrepArgs,
     target: &ResolvedPath,
     found: &GrepResult,
@@ -150,7 +147,7 @@ fn report(
     text.push_str(&notes_after(found));
     text.push_str(&garbled_note(found, target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
-    let mut view = tool.view(args, std::slice::from_ref(target), roots);
+    let mut view = view(args, std::slice::from_ref(target), roots);
     view.title.push_str(&match (found.matches, args.files_only) {
         (0, _) => " (no match)".to_owned(),
         (_, Some(true)) => format!(" ({})", count(found.files_with_matches, "file", "files")),

@@ -6,13 +6,12 @@ use serde_json::json;
 
 use super::search_common::{self, count};
 use crate::tools::shown_argument::{PATH, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_workspace::files::FileError;
-use turnwright_workspace::files::Roots;
 use turnwright_workspace::files::display;
 use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
@@ -46,7 +45,9 @@ impl Tool for ListDir {
         vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn view(&self, _: &ListDirArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    fn plan(&self, args: &mut ListDirArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        let roots = site.roots();
         let locations = targets
             .iter()
             .map(|target| Location { path: roots.client_path(target), line: None })
@@ -54,11 +55,7 @@ impl Tool for ListDir {
         let title = targets.first().map_or(Self::PENDING_TITLE.to_owned(), |target| {
             format!("List {}", roots.display_path(target))
         });
-        CallView { title, kind: Self::KIND, locations }
-    }
-
-    fn effects(&self, _: &ListDirArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Read).collect()
+        CallPlan::reading(CallView { title, kind: Self::KIND, locations }, targets)
     }
 
     async fn run(&self, args: ListDirArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {

@@ -1,16 +1,14 @@
 //! `move_path`: moves or renames a file, a folder or a link.
 
-use std::path::PathBuf;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_workspace::files::{EntryInfo, FileError, Roots};
+use turnwright_workspace::files::{EntryInfo, FileError};
 
 #[derive(Debug)]
 pub(in crate::tools) struct MovePath;
@@ -36,32 +34,26 @@ impl Tool for MovePath {
         vec![PathArgument::of_existing(&mut args.from), PathArgument::of_any(&mut args.to)]
     }
 
-    fn resolve_path(&self, path: PathBuf, roots: &Roots) -> ResolvedPath {
-        roots.resolve_entry(&path)
-    }
-
-    fn view(&self, _: &MovePathArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let title = match targets {
-            [from, to] => format!("Move {} → {}", roots.display_path(from), roots.display_path(to)),
-            _ => Self::PENDING_TITLE.to_owned(),
-        };
+    fn plan(&self, args: &mut MovePathArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_entries(self.path_arguments(args));
+        let roots = site.roots();
         let locations = targets
             .iter()
             .map(|target| Location { path: roots.client_path(target), line: None })
             .collect();
-        CallView { title, kind: Self::KIND, locations }
-    }
-
-    fn effects(&self, _: &MovePathArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        match targets {
-            // A move makes the contents readable at a new path, so it counts as reading them.
-            [from, to] => vec![
-                Effect::Delete(from.clone()),
-                Effect::Write(to.clone()),
-                Effect::Read(from.clone()),
-            ],
-            _ => Vec::new(),
-        }
+        let [from, to] = targets.as_slice() else {
+            let title = Self::PENDING_TITLE.to_owned();
+            let view = CallView { title, kind: Self::KIND, locations };
+            return CallPlan { view, effects: Vec::new() };
+        };
+        let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
+        // A move makes the contents readable at a new path, so it counts as reading them.
+        let effects = vec![
+            Effect::Delete(from.clone()),
+            Effect::Write(to.clone()),
+            Effect::Read(from.clone()),
+        ];
+        CallPlan { view: CallView { title, kind: Self::KIND, locations }, effects }
     }
 
     async fn preview(

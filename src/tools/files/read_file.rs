@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::list_dir;
 use crate::tools::shown_argument::{PATH, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use show::{MAX_CALL_BYTES, ShownText};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -111,36 +111,9 @@ impl Tool for ReadFile {
         true
     }
 
-    fn view(&self, args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        let title = match targets {
-            [] => Self::PENDING_TITLE.to_owned(),
-            [one] => match args.range() {
-                (Some(start), None) if start < 0 => {
-                    format!(
-                        "Read {} (last {} lines)",
-                        roots.display_path(one),
-                        start.unsigned_abs()
-                    )
-                }
-                (Some(start), Some(end)) => {
-                    format!("Read {}:{start}-{end}", roots.display_path(one))
-                }
-                (Some(start), None) => format!("Read {}:{start}", roots.display_path(one)),
-                _ => format!("Read {}", roots.display_path(one)),
-            },
-            several => format!("Read {} files", several.len()),
-        };
-        let line =
-            args.start_line.and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0);
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line })
-            .collect();
-        CallView { title, kind: Self::KIND, locations }
-    }
-
-    fn effects(&self, _: &ReadFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Read).collect()
+    fn plan(&self, args: &mut ReadFileArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::reading(view(args, &targets, site.roots()), targets)
     }
 
     async fn run(&self, args: ReadFileArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -164,6 +137,27 @@ impl Tool for ReadFile {
         }
         report.finish(&args)
     }
+}
+
+fn view(args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let title = match targets {
+        [] => ReadFile::PENDING_TITLE.to_owned(),
+        [one] => match args.range() {
+            (Some(start), None) if start < 0 => {
+                format!("Read {} (last {} lines)", roots.display_path(one), start.unsigned_abs())
+            }
+            (Some(start), Some(end)) => {
+                format!("Read {}:{start}-{end}", roots.display_path(one))
+            }
+            (Some(start), None) => format!("Read {}:{start}", roots.display_path(one)),
+            _ => format!("Read {}", roots.display_path(one)),
+        },
+        several => format!("Read {} files", several.len()),
+    };
+    let line = args.start_line.and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0);
+    let locations =
+        targets.iter().map(|target| Location { path: roots.client_path(target), line }).collect();
+    CallView { title, kind: ReadFile::KIND, locations }
 }
 
 /// The result of reading a path.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::edit_common;
 use crate::tools::shown_argument::{CONTENT, PATH, ShownArgument};
-use crate::tools::{PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -33,7 +33,7 @@ pub(in crate::tools) struct WriteFileArgs {
     content: String,
     #[serde(default)]
     mode: WriteMode,
-    /// There is no such file yet; set by [`Tool::inspect`].
+    /// There is no such file yet; set by [`Tool::plan`].
     #[serde(skip)]
     is_new: bool,
 }
@@ -58,8 +58,18 @@ enum WriteMode {
 
 #[derive(Debug, Default)]
 pub(in crate::tools) struct PlannedWrite {
+    /// The file.
+    place: PathBuf,
     before: Option<FileText>,
     after: String,
+}
+
+impl PreviewedChange for PlannedWrite {
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        let before = self.before.as_ref();
+        let encoding = before.map(|text| text.encoding).unwrap_or_default();
+        vec![ExpectedChange { path: &self.place, before, after: Some((&self.after, encoding)) }]
+    }
 }
 
 impl Tool for WriteFile {
@@ -74,16 +84,11 @@ impl Tool for WriteFile {
         vec![PathArgument::of_any(&mut args.path)]
     }
 
-    fn view(&self, args: &WriteFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-        view(args.verb(), targets, roots)
-    }
-
-    fn inspect(&self, args: &mut WriteFileArgs, targets: &[ResolvedPath], _: &ToolEnv) {
-        args.is_new = targets.first().is_some_and(|target| !target.path.exists());
-    }
-
-    fn effects(&self, _: &WriteFileArgs, targets: &[ResolvedPath]) -> Vec<Effect> {
-        targets.iter().cloned().map(Effect::Write).collect()
+    fn plan(&self, args: &mut WriteFileArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        args.is_new =
+            site.may_look() && targets.first().is_some_and(|target| !target.path.exists());
+        CallPlan::writing(view(args.verb(), &targets, site.roots()), targets)
     }
 
     async fn preview(
@@ -110,18 +115,8 @@ impl Tool for WriteFile {
         let mode = args.mode;
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode));
-        work.await.map_err(|error| error.to_string())?
-    }
-
-    fn expected_changes<'a>(
-        &self,
-        planned: &'a PlannedWrite,
-        targets: &'a [ResolvedPath],
-    ) -> Vec<ExpectedChange<'a>> {
-        let before = planned.before.as_ref();
-        let after =
-            Some((planned.after.as_str(), before.map(|text| text.encoding).unwrap_or_default()));
-        targets.iter().map(|target| ExpectedChange { path: &target.path, before, after }).collect()
+        let (planned, diff) = work.await.map_err(|error| error.to_string())??;
+        Ok((PlannedWrite { place: target.path.clone(), ..planned }, diff))
     }
 
     async fn run(
@@ -151,7 +146,7 @@ impl Tool for WriteFile {
         let bytes = now.text.len();
         let path = ctx.env.files.roots().client_path(target);
         let work = spawn_blocking(move || {
-            let PlannedWrite { before, after } = planned;
+            let PlannedWrite { before, after, .. } = planned;
             let diff = edit_common::whole_file_diff(
                 path,
                 before.as_ref().map(|before| before.text.as_str()),
@@ -203,7 +198,7 @@ fn plan_write(
         (None, _) => content,
     };
     let diff = edit_common::whole_file_diff(path, old, &after);
-    Ok((PlannedWrite { before, after }, vec![diff]))
+    Ok((PlannedWrite { before, after, ..PlannedWrite::default() }, vec![diff]))
 }
 
 /// The error for content that contains a placeholder such as `// ... existing code ...`.

@@ -7,15 +7,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::tools::{AnyTool, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome};
+use crate::tools::{
+    AnyTool, CallPlan, CallSite, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome,
+};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
-};
+use turnwright_types::effect::{CallContent, CallView, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
-use turnwright_workspace::files::Roots;
 
 /// The number of tools that a search returns by words and by `select:`.
 const MAX_FOUND: usize = 5;
@@ -53,13 +52,10 @@ impl Tool for ToolSearch {
         spec.description.push_str(&overview(&self.0.index()));
     }
 
-    fn view(&self, args: &ToolSearchArgs, _: &[ResolvedPath], _: &Roots) -> CallView {
+    fn plan(&self, args: &mut ToolSearchArgs, _: &mut CallSite<'_>) -> CallPlan {
         let what = text::cut(escape_hidden_line(args.query.trim()), 100);
-        CallView { title: format!("Search tools: {what}"), kind: Self::KIND, locations: Vec::new() }
-    }
-
-    fn effects(&self, _: &ToolSearchArgs, _: &[ResolvedPath]) -> Vec<Effect> {
-        vec![Effect::SessionState]
+        let title = format!("Search tools: {what}");
+        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
     }
 
     async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {

@@ -96,10 +96,7 @@ mod tests {
     use std::sync::Arc;
 
     use turnwright_llm::{Endpoint, ModelSettings, Protocol, RemoteModel};
-    use turnwright_testing::LIMIT;
-    use turnwright_testing::raw_server::{
-        RawServer, text_event, text_stream, wait_for_the_end, write_stream,
-    };
+    use turnwright_testing::raw_server::{RawServer, text_event, write_stream};
     use turnwright_types::message::{History, Message, StopReason};
     use turnwright_types::update::Update;
 
@@ -215,23 +212,5 @@ mod tests {
                 assert!(!start.is_empty() && limit < 25_000, "{start:?} {beat:?}");
             }
         }
-    }
-
-    #[tokio::test]
-    async fn a_server_that_never_answers_is_asked_once_and_the_next_prompt_is_answered() {
-        let server = RawServer::start(|number, stream| match number {
-            0 => wait_for_the_end(stream),
-            _ => write_stream(stream, &text_stream("Hello.")),
-        });
-        let fixture = turn_fixture(Vec::new(), false, None);
-        set_limit(&fixture, &server, Duration::from_millis(1_500));
-        let done = fixture.turn(History::default()).run().await;
-        assert!(is_silent(&done.result), "{:?}", done.result);
-        assert_eq!(server.requests().len(), 1);
-        let text = done.result.unwrap_err().to_string();
-        assert!(text.contains(&server.host()) && text.contains("`silence_seconds`"), "{text}");
-        set_limit(&fixture, &server, LIMIT);
-        let done = fixture.turn(done.history).run().await;
-        assert!(matches!(done.result, Ok(StopReason::EndTurn)), "{:?}", done.result);
     }
 }

@@ -2,7 +2,6 @@
 //! affect each other run concurrently; the results keep the order of the calls.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -10,8 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::admission_queue::AdmissionTicket;
 use super::cancellable_calls::CallTokens;
 use super::cards::{failed_update, final_update, settled_call};
-use super::hidden_secrets;
-use super::results::{CallResult, CallResults};
+use super::results::CallResults;
 use super::runner::{CANCELLED, CallEnd, PendingCall};
 use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::loop_guard::LoopQuestion;
@@ -21,7 +19,7 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{CallUpdate, ToolCallStatus};
+use turnwright_types::update::ToolCallStatus;
 
 /// The calls that are queued or running, by their index in the answer.
 type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
@@ -37,8 +35,8 @@ impl Turn {
             match self.queue_call(call).await {
                 Ok((call, ticket)) => {
                     all_invalid = false;
-                    let effects = call.effects().unwrap_or_default();
-                    let paths = self.conversation.told.folders().new_paths(&effects);
+                    let effects = &call.plan.effects;
+                    let paths = self.conversation.told.folders().new_paths(effects);
                     if !paths.is_empty() {
                         new_paths.push((index, paths));
                     }
@@ -46,29 +44,26 @@ impl Turn {
                     running.push(run.map(move |end| (index, end)).boxed());
                 }
                 // The turn goes on and the model can correct the call (R-TOOL-14).
-                Err(refusal) => self.refuse(&mut results, index, CallEnd::from(refusal)).await,
+                Err(refusal) => self.settle(&mut results, index, refusal.into()).await,
             }
         }
         let mut cancelled = Vec::new();
         let mut touched = Vec::new();
         while let Some((index, end)) = running.next().await {
-            match end {
-                CallEnd::Ran { outcome, took, is_cancelled } => {
-                    let of_call = new_paths.extract_if(.., |(at, _)| *at == index);
-                    touched.extend(of_call.flat_map(|(_, paths)| paths));
-                    let update =
-                        self.settle(&mut results, index, &outcome, is_cancelled, Some(took));
-                    if let Some((update, _)) = update {
-                        self.cards.finish(update);
-                    }
-                }
-                end if self.cancel.is_cancelled() => cancelled.push((index, end)),
-                end => self.refuse(&mut results, index, end).await,
+            let has_run = end.has_run();
+            if has_run {
+                let of_call = new_paths.extract_if(.., |(at, _)| *at == index);
+                touched.extend(of_call.flat_map(|(_, paths)| paths));
+            }
+            if has_run || !self.cancel.is_cancelled() {
+                self.settle(&mut results, index, end).await;
+            } else {
+                cancelled.push((index, end));
             }
         }
         cancelled.sort_by_key(|(index, _)| *index);
         for (index, end) in cancelled {
-            self.refuse(&mut results, index, end).await;
+            self.settle(&mut results, index, end).await;
         }
         let asked = self.push_results(results, touched, all_invalid).await;
         let questions = self.conversation.env.take_open_questions();
@@ -124,7 +119,7 @@ impl Turn {
         let outcome = ToolOutcome::refused(why.clone());
         let is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
-            let settled = self.settled(call, &outcome, is_cancelled, None);
+            let settled = self.settled(call, &outcome, is_cancelled);
             self.conversation.log().finish_call(&call.id, settled).in_background();
         }
         if !calls.is_empty() {
@@ -160,9 +155,8 @@ impl Turn {
         let turn = self.helper.as_ref().map_or(&self.cancel, |helper| &helper.session_turn);
         let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());
-        let pending = self.runner.prepare(call.id, tool, arguments, tokens)?;
-        let (mut pending, ticket) = self.runner.enqueue(pending).await?;
-        let view = pending.located_view()?;
+        let (mut pending, ticket) = self.runner.enqueue(call.id, tool, arguments, tokens).await?;
+        let view = pending.card_view();
         if pending.view.is_some() {
             self.cards.set_view(&pending.id, &view);
             pending.view = Some(view);
@@ -171,57 +165,30 @@ impl Turn {
         Ok((pending, ticket))
     }
 
-    /// Gives a call that has not run its result. Its card keeps what it shows, and gets its final status
-    /// once the result is stored.
-    async fn refuse(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
-        let (is_cancelled, refusal, shown) = match end {
-            CallEnd::NotRun(refusal, shown) => (self.cancel.is_cancelled(), refusal, shown),
-            CallEnd::Cancelled(refusal, shown) => (true, refusal, shown),
-            CallEnd::Ran { .. } => return,
-        };
-        let mut outcome = ToolOutcome::refused(refusal);
-        hidden_secrets::hide(&mut outcome);
-        outcome.content.splice(..0, shown);
-        if let Some((update, settled)) = self.settle(results, index, &outcome, is_cancelled, None) {
-            self.conversation.log().finish_call(&update.id, settled).in_background();
+    /// Gives a call its result, unless it has one already. Its card gets its final status once the
+    /// result is stored.
+    async fn settle(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
+        let CallEnd { outcome, is_cancelled, last } = end;
+        let Some(call) = results.settle(index, &outcome) else { return };
+        let mut last = if let Some(last) = last {
+            last
+        } else {
+            let is_cancelled = is_cancelled || self.cancel.is_cancelled();
+            let settled = self.settled(call, &outcome, is_cancelled);
+            let last = final_update(&call.id, &settled);
+            self.conversation.log().finish_call(&call.id, settled).in_background();
             self.conversation.log().flush().written().await;
-            self.cards.finish(update);
-        }
-    }
-
-    /// Gives a call its result. Returns its last update and what is stored of it, unless it has a
-    /// result already.
-    fn settle(
-        &self,
-        results: &mut CallResults,
-        index: usize,
-        outcome: &ToolOutcome,
-        is_cancelled: bool,
-        took: Option<Duration>,
-    ) -> Option<(CallUpdate, CallOutcome)> {
-        let result = CallResult {
-            ok: outcome.ok,
-            text: outcome.text.clone(),
-            images: outcome.images.clone(),
+            last
         };
-        let call = results.settle(index, result)?;
-        let settled = self.settled(call, outcome, is_cancelled, took);
-        let mut update = final_update(&call.id, &settled);
-        update.view.clone_from(&outcome.view);
-        update.content = Some(outcome.content.clone());
-        Some((update, settled))
+        last.view = outcome.view;
+        last.content = Some(outcome.content);
+        self.cards.finish(last);
     }
 
-    /// The outcome of a call as it is stored.
-    fn settled(
-        &self,
-        call: &ToolCall,
-        outcome: &ToolOutcome,
-        is_cancelled: bool,
-        took: Option<Duration>,
-    ) -> CallOutcome {
+    /// The outcome of a call that has not run as it is stored.
+    fn settled(&self, call: &ToolCall, outcome: &ToolOutcome, is_cancelled: bool) -> CallOutcome {
         let known = self.conversation.tools.find(&call.name);
         let name = known.as_ref().map_or(call.name.as_str(), |tool| tool.name());
-        settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), took)
+        settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), None)
     }
 }

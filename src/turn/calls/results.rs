@@ -1,20 +1,7 @@
 //! Ensures that each call of an answer gets exactly one result.
 
-use turnwright_types::message::{Media, ToolCall, ToolMessage};
-
-/// The result of one call, as the model gets it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CallResult {
-    pub(super) ok: bool,
-    pub(in crate::turn) text: String,
-    pub(super) images: Vec<Media>,
-}
-
-impl CallResult {
-    fn not_run(reason: &str) -> CallResult {
-        CallResult { ok: false, text: reason.to_owned(), images: Vec::new() }
-    }
-}
+use crate::tools::ToolOutcome;
+use turnwright_types::message::{ToolCall, ToolMessage};
 
 /// The calls of one answer and their results. A provider rejects a history in which a call has no
 /// result, so [`CallResults::close`], which leaves none without, is the only way to get the results
@@ -22,7 +9,7 @@ impl CallResult {
 #[must_use = "close the ledger or the next request will be invalid"]
 #[derive(Debug)]
 pub(super) struct CallResults {
-    entries: Vec<(ToolCall, Option<CallResult>)>,
+    entries: Vec<(ToolCall, Option<ToolMessage>)>,
 }
 
 impl CallResults {
@@ -32,10 +19,15 @@ impl CallResults {
 
     /// Sets the result of a call unless it has one: a tool that finishes while it is being
     /// cancelled may report twice. Returns the call if the result was set.
-    pub(super) fn settle(&mut self, number: usize, result: CallResult) -> Option<&ToolCall> {
+    pub(super) fn settle(&mut self, number: usize, outcome: &ToolOutcome) -> Option<&ToolCall> {
         match self.entries.get_mut(number) {
             Some((call, slot)) if slot.is_none() => {
-                *slot = Some(result);
+                *slot = Some(ToolMessage {
+                    text: outcome.text.clone(),
+                    ok: outcome.ok,
+                    images: outcome.images.clone(),
+                    ..unanswered(call)
+                });
                 Some(call)
             }
             _ => None,
@@ -45,15 +37,19 @@ impl CallResults {
     /// Returns the results in the order of the calls; calls without a result get this reason.
     pub(super) fn close(self, reason: &str) -> impl Iterator<Item = ToolMessage> {
         self.entries.into_iter().map(move |(call, result)| {
-            let result = result.unwrap_or_else(|| CallResult::not_run(reason));
-            ToolMessage {
-                call: call.id,
-                provider_id: call.provider_id,
-                name: call.name,
-                text: result.text,
-                ok: result.ok,
-                images: result.images,
-            }
+            result.unwrap_or_else(|| ToolMessage { text: reason.to_owned(), ..unanswered(&call) })
         })
+    }
+}
+
+/// The result of a call that has not run, without a reason.
+fn unanswered(call: &ToolCall) -> ToolMessage {
+    ToolMessage {
+        call: call.id.clone(),
+        provider_id: call.provider_id.clone(),
+        name: call.name.clone(),
+        text: String::new(),
+        ok: false,
+        images: Vec::new(),
     }
 }

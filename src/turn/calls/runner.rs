@@ -1,5 +1,16 @@
-//! Runs tool calls: parse → locate → judge → preview → ask → run → record. The calls of a turn and
-//! those of MCP clients take the same way; only the caller differs ([`CallOrigin`]).
+//! Runs tool calls. The calls of a turn and those of MCP clients take the same steps; only the caller
+//! differs ([`CallOrigin`]):
+//!
+//! 1. Parse the arguments.
+//! 2. Plan the call: how it is shown, and what it may touch.
+//! 3. Queue it behind the calls that came before.
+//! 4. Wait until no earlier call can affect it. If it had to wait, plan it again.
+//! 5. Judge the plan. What is denied ends here.
+//! 6. Preview the change that it would make.
+//! 7. Ask the user, if it needs a yes.
+//! 8. After a yes, plan it again. It runs only if the plan still has the effects that were allowed.
+//! 9. Run it, and record the files that it changes.
+//! 10. Settle it: its outcome is stored before anybody sees it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cancellable_calls::CallTokens;
-use super::cards::{abridged_arguments, settled_call};
+use super::cards::{abridged_arguments, final_update, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
 use crate::outside::Keeping;
-use crate::tools::{AnyTool, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
@@ -56,7 +67,7 @@ pub(in crate::turn) enum CallOrigin {
     McpClient,
 }
 
-/// A call with valid arguments that has not run yet.
+/// A call that is planned and has not run yet.
 pub(in crate::turn) struct PendingCall {
     pub(super) id: CallId,
     pub(super) name: String,
@@ -65,25 +76,61 @@ pub(in crate::turn) struct PendingCall {
     arguments: Option<Value>,
     placeholders: FoundPlaceholders,
     pub(super) prepared: Box<dyn PreparedCall>,
+    /// How it is shown and what it may touch.
+    pub(in crate::turn) plan: CallPlan,
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
     pub(in crate::turn) view: Option<CallView>,
 }
 
 /// How a call has ended.
-pub(in crate::turn) enum CallEnd {
-    /// It has run, and its result is stored.
-    Ran { outcome: ToolOutcome, took: Duration, is_cancelled: bool },
-    /// It was denied or impossible, and has not run. Its card keeps this content.
-    NotRun(ToolRefusal, Vec<CallContent>),
-    /// The same for one that the user has cancelled.
-    Cancelled(ToolRefusal, Vec<CallContent>),
+pub(in crate::turn) struct CallEnd {
+    pub(in crate::turn) outcome: ToolOutcome,
+    pub(in crate::turn) is_cancelled: bool,
+    /// The last update of its card, made from the outcome as it is stored; `None` if the call has not
+    /// run, in which case nothing is stored yet.
+    pub(in crate::turn) last: Option<CallUpdate>,
 }
 
 impl From<ToolRefusal> for CallEnd {
     fn from(refusal: ToolRefusal) -> CallEnd {
-        CallEnd::NotRun(refusal, Vec::new())
+        CallEnd::not_run(refusal, Vec::new())
     }
+}
+
+impl CallEnd {
+    pub(super) fn has_run(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// A call that was denied, impossible or cancelled. Its card keeps the change that was planned.
+    fn not_run(why: ToolRefusal, planned: Vec<CallContent>) -> CallEnd {
+        let mut outcome = ToolOutcome::refused(why);
+        hidden_secrets::hide(&mut outcome);
+        outcome.content.splice(..0, planned);
+        CallEnd { outcome, is_cancelled: false, last: None }
+    }
+}
+
+/// The reason why a call does not run, and the change that was planned.
+struct NotRun {
+    why: ToolRefusal,
+    planned: Vec<CallContent>,
+}
+
+impl From<ToolRefusal> for NotRun {
+    fn from(why: ToolRefusal) -> NotRun {
+        NotRun { why, planned: Vec::new() }
+    }
+}
+
+/// A judgement, and what it depends on besides the plan.
+struct Judged {
+    judgement: Judgement,
+    rules: Arc<PolicyRules>,
+    mode: Mode,
+    /// The revision of the grants.
+    grants: u64,
 }
 
 /// A call that did not run because the user cancelled.
@@ -112,14 +159,15 @@ impl CallRunner {
         CallRunner { env, grants, origin, queue, helpers: None }
     }
 
-    /// Parses the arguments.
-    pub(in crate::turn) fn prepare(
+    /// Takes a call through steps 1 to 3: parses and plans it, and adds it to the end of the queue.
+    pub(in crate::turn) async fn enqueue(
         &self,
         id: CallId,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         tokens: CallTokens,
-    ) -> Result<PendingCall, ToolRefusal> {
+    ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
+        // 1. Parse.
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
@@ -130,16 +178,21 @@ impl CallRunner {
         let helpers = self.helpers.clone();
         let CallTokens { call: cancel, turn } = tokens;
         let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, turn, helpers };
-        Ok(PendingCall { id, name, raw_input, arguments: kept, placeholders, prepared, ctx, view })
-    }
-
-    /// Resolves the call's paths and adds it to the end of the queue.
-    pub(in crate::turn) async fn enqueue(
-        &self,
-        call: PendingCall,
-    ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
-        let call = locate(call).await?;
-        let ticket = self.queue.enqueue(call.effects()?);
+        // 2. Plan.
+        let (prepared, plan) = make_plan(prepared, &ctx).await?;
+        // 3. Queue.
+        let ticket = self.queue.enqueue(plan.effects.clone());
+        let call = PendingCall {
+            id,
+            name,
+            raw_input,
+            arguments: kept,
+            placeholders,
+            prepared,
+            plan,
+            ctx,
+            view,
+        };
         Ok((call, ticket))
     }
 
@@ -147,70 +200,72 @@ impl CallRunner {
     pub(in crate::turn) async fn run(self, call: PendingCall, ticket: AdmissionTicket) -> CallEnd {
         let cancel = call.ctx.cancel.clone();
         let turn = call.ctx.turn.clone();
-        let end = self.attempt(call, ticket).await.unwrap_or_else(|end| end);
-        match end {
+        match self.attempt(call, ticket).await {
+            Ok(end) => end,
             // The text of a cancelled step about itself is of no interest.
-            CallEnd::NotRun(_, shown) if cancel.is_cancelled() => {
+            Err(NotRun { planned, .. }) if cancel.is_cancelled() => {
                 let text = if turn.is_cancelled() { CANCELLED } else { CALL_CANCELLED };
-                let why = ToolRefusal::cancelled(text);
-                CallEnd::Cancelled(why, shown)
+                let end = CallEnd::not_run(ToolRefusal::cancelled(text), planned);
+                CallEnd { is_cancelled: true, ..end }
             }
-            end => end,
+            Err(NotRun { why, planned }) => CallEnd::not_run(why, planned),
         }
     }
 
-    async fn attempt(
-        &self,
-        call: PendingCall,
-        ticket: AdmissionTicket,
-    ) -> Result<CallEnd, CallEnd> {
+    /// Takes a queued call through steps 4 to 10.
+    async fn attempt(&self, call: PendingCall, ticket: AdmissionTicket) -> Result<CallEnd, NotRun> {
         let cancel = call.ctx.cancel.clone();
+        // 4. Wait.
         let mut call = self.admit(call, &ticket).await?;
-        let needs_approval = match self.judge(call.effects()?) {
-            Judgement::Denied(denial) => return Err(self.deny(denial).into()),
-            Judgement::Allowed(_) => false,
-            Judgement::NeedsApproval(_) => true,
-        };
+        // 5. Judge.
+        let judged = self.judge(&call.plan);
+        if let Judgement::Denied(denial) = judged.judgement {
+            return Err(self.deny(denial).into());
+        }
+        // 6. Preview.
         let preview = call.preview().await?;
-        let authorised = self.authorise(&call, &preview, &ticket, needs_approval).await;
-        let planned = planned_change(&call, preview);
+        // 7. Ask.
+        let authorised = self.authorise(&call, judged, &preview, &ticket).await;
+        let planned = call.planned_change(preview);
         let (pass, was_asked) = match authorised {
             Ok(authorised) => authorised,
-            Err(refusal) => return Err(CallEnd::NotRun(refusal, planned)),
+            Err(why) => return Err(NotRun { why, planned }),
         };
         ticket.start_running(call.prepared.runs_calls());
         // A call that has not started by now never runs, even if a yes arrives late (R-CANCEL-5).
         if cancel.is_cancelled() {
-            return Err(CallEnd::NotRun(cancelled(), planned));
+            return Err(NotRun { why: cancelled(), planned });
         }
         self.audit_run(&pass);
+        // 8. and 9. Plan again, and run.
         let started = Instant::now();
         let id = call.id.clone();
         let name = call.name.clone();
         let view = call.view.clone();
         let (mut outcome, changes) = call.execute(pass, was_asked).await;
+        let took = started.elapsed();
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
             outcome.content.splice(..0, planned);
         }
-        let took = started.elapsed();
+        // 10. Settle.
         let is_cancelled = cancel.is_cancelled() && !outcome.ok;
         let settled = CallOutcome {
             file_changes: changes.files,
             file_contents: changes.contents,
             ..settled_call(&outcome, is_cancelled, (&name, view.as_ref()), Some(took))
         };
-        // The result is stored before the user sees the call as done.
+        let last = final_update(&id, &settled);
         self.env.log.finish_call(&id, settled).written().await;
-        Ok(CallEnd::Ran { outcome, took, is_cancelled })
+        Ok(CallEnd { outcome, is_cancelled, last: Some(last) })
     }
 
-    /// Waits until the call may start. Its paths are resolved again if it had to wait.
+    /// Waits until the call may start. It is planned again if it had to wait.
     async fn admit(
         &self,
         mut call: PendingCall,
         ticket: &AdmissionTicket,
-    ) -> Result<PendingCall, CallEnd> {
+    ) -> Result<PendingCall, ToolRefusal> {
         let cancel = call.ctx.cancel.clone();
         loop {
             let admission = unless_cancelled(&cancel, ticket.wait_for_admission());
@@ -222,73 +277,85 @@ impl CallRunner {
             if !has_waited {
                 return Ok(call);
             }
-            call = locate(call).await?;
-            if ticket.readmit(&call.effects()?) {
+            call = call.plan_again().await?;
+            if ticket.readmit(&call.plan.effects) {
                 return Ok(call);
             }
         }
     }
 
-    /// Judges the call now that its preview is known, and asks the user if need be. Returns the pass
-    /// and whether the user was asked.
+    fn judge(&self, plan: &CallPlan) -> Judged {
+        let rules = self.env.shared.rules.get();
+        let mode = self.env.shared.mode.get();
+        let grants = self.grants.lock();
+        let judgement = permission::judge(&rules, mode, &grants, plan.effects.clone());
+        Judged { judgement, rules, mode, grants: grants.revision() }
+    }
+
+    /// Judges a call again if that may come to something else by now.
+    fn judge_again(&self, judged: Judged, plan: &CallPlan) -> Judged {
+        let is_current = Arc::ptr_eq(&judged.rules, &self.env.shared.rules.get())
+            && judged.mode == self.env.shared.mode.get()
+            && judged.grants == self.grants.lock().revision();
+        if is_current { judged } else { self.judge(plan) }
+    }
+
+    /// Gets the pass of a call now that its preview is known, and asks the user if need be. Returns the
+    /// pass and whether the user was asked.
     async fn authorise(
         &self,
         call: &PendingCall,
+        mut judged: Judged,
         preview: &[CallContent],
         ticket: &AdmissionTicket,
-        mut needs_approval: bool,
     ) -> Result<(Pass, bool), ToolRefusal> {
-        let cancel = &call.ctx.cancel;
-        loop {
-            if needs_approval {
-                let turn = unless_cancelled(cancel, ticket.wait_to_ask());
-                turn.await.ok_or_else(cancelled)?;
-            }
+        if matches!(judged.judgement, Judgement::Allowed(_)) {
+            // The rules may have become stricter during the preview.
+            judged = self.judge_again(judged, &call.plan);
+        }
+        if matches!(judged.judgement, Judgement::NeedsApproval(_)) {
+            let turn = unless_cancelled(&call.ctx.cancel, ticket.wait_to_ask());
+            turn.await.ok_or_else(cancelled)?;
             // The answer to an earlier question may decide this call.
-            let request = match self.judge(call.effects()?) {
-                Judgement::Allowed(pass) => return Ok((pass, false)),
-                Judgement::Denied(denial) => return Err(self.deny(denial)),
-                Judgement::NeedsApproval(request) if needs_approval => request,
-                // The rules have become stricter during the preview.
-                Judgement::NeedsApproval(_) => {
-                    needs_approval = true;
-                    continue;
-                }
-            };
-            let policy = self.env.shared.rules.get();
-            let mode = self.env.shared.mode.get();
-            let content = preview.to_vec();
-            let is_bounded = request.auto_mode_allows(
-                &policy,
-                self.env.shared.mode.max_mode(),
-                &self.grants.lock(),
-            );
-            let question = catch_panic_sync(|| call.question(&request, content, &policy, mode))?;
-            let asking =
-                self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
-            let answered = unless_cancelled(cancel, asking).await;
-            let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
-            // The client says that the user has ended the turn. Its `session/cancel` may come later.
-            if matches!(answer, PermissionAnswer::Cancelled)
-                && !cancel.is_cancelled()
-                && self.origin == CallOrigin::Conversation
-            {
-                call.ctx.turn.cancel();
+            judged = self.judge_again(judged, &call.plan);
+        }
+        match judged.judgement {
+            Judgement::Allowed(pass) => Ok((pass, false)),
+            Judgement::Denied(denial) => Err(self.deny(denial)),
+            Judgement::NeedsApproval(request) => {
+                Ok((self.ask(call, request, preview.to_vec()).await?, true))
             }
-            if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
-                return Err(cancelled());
-            }
-            return Ok((self.resolve(request, answer)?, true));
         }
     }
 
-    fn judge(&self, effects: Vec<Effect>) -> Judgement {
-        permission::judge(
-            &self.env.shared.rules.get(),
-            self.env.shared.mode.get(),
-            &self.grants.lock(),
-            effects,
-        )
+    /// Asks the user about a call.
+    async fn ask(
+        &self,
+        call: &PendingCall,
+        request: ApprovalRequest,
+        content: Vec<CallContent>,
+    ) -> Result<Pass, ToolRefusal> {
+        let cancel = &call.ctx.cancel;
+        let policy = self.env.shared.rules.get();
+        let mode = self.env.shared.mode.get();
+        let max_mode = self.env.shared.mode.max_mode();
+        let is_bounded = request.auto_mode_allows(&policy, max_mode, &self.grants.lock());
+        let question = call.question(&request, content, &policy, mode);
+        let asking =
+            self.env.client.request_permission(PermissionRequest { is_bounded, ..question });
+        let answered = unless_cancelled(cancel, asking).await;
+        let answer = answered.unwrap_or(PermissionAnswer::Cancelled);
+        // The client says that the user has ended the turn. Its `session/cancel` may come later.
+        if matches!(answer, PermissionAnswer::Cancelled)
+            && !cancel.is_cancelled()
+            && self.origin == CallOrigin::Conversation
+        {
+            call.ctx.turn.cancel();
+        }
+        if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
+            return Err(cancelled());
+        }
+        self.resolve(request, answer)
     }
 
     fn resolve(
@@ -314,18 +381,32 @@ impl CallRunner {
 }
 
 impl PendingCall {
-    /// How the call is shown, now that its paths are resolved.
-    pub(super) fn located_view(&self) -> Result<CallView, ToolRefusal> {
-        let view = catch_panic_sync(|| self.prepared.view(self.ctx.env.files.roots()))?;
-        let kept = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref());
-        Ok(match kept {
+    /// The view for the card of the call, now that it is planned.
+    pub(super) fn card_view(&self) -> CallView {
+        let view = self.plan.view.clone();
+        match KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
             Some(kept) => kept.view(view),
             None => view,
-        })
+        }
     }
 
-    pub(in crate::turn) fn effects(&self) -> Result<Vec<Effect>, ToolRefusal> {
-        catch_panic_sync(|| self.prepared.effects())
+    /// Plans the call by what is on the disk now.
+    async fn plan_again(self) -> Result<PendingCall, ToolRefusal> {
+        let (prepared, plan) = make_plan(self.prepared, &self.ctx).await?;
+        Ok(PendingCall { prepared, plan, ..self })
+    }
+
+    /// Plans the call again and fails if the effects are no longer those that the user has allowed.
+    async fn plan_unchanged(self, pass: &Pass) -> Result<PendingCall, ToolRefusal> {
+        let call = self.plan_again().await?;
+        if call.plan.effects == pass.effects() { Ok(call) } else { Err(TARGETS_CHANGED.into()) }
+    }
+
+    /// The change that the call was going to make, which its card keeps if it is not made.
+    fn planned_change(&self, preview: Vec<CallContent>) -> Vec<CallContent> {
+        let kind = self.view.as_ref().map(|view| view.kind);
+        let is_change = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
+        if is_change { preview } else { Vec::new() }
     }
 
     /// Asks the tool what the call would do. Changes nothing.
@@ -342,7 +423,7 @@ impl PendingCall {
         };
         let changes = if preview.is_ok() { self.prepared.expected_changes() } else { Vec::new() };
         let is_misplaced = self.placeholders.are_misplaced(&changes);
-        if is_misplaced && !self.effects()?.iter().all(is_droppable) {
+        if is_misplaced && !self.plan.effects.iter().all(is_droppable) {
             preview = Err(hidden_secrets::refusal());
         }
         if let Some(kept) = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
@@ -360,7 +441,7 @@ impl PendingCall {
         policy: &PolicyRules,
         mode: Mode,
     ) -> PermissionRequest {
-        let mut view = self.prepared.view(self.ctx.env.files.roots());
+        let mut view = self.plan.view.clone();
         if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.facts.are_fixed()) {
             view = shown.clone();
         }
@@ -383,12 +464,14 @@ impl PendingCall {
     /// Runs the call to its outcome, also if it panics or is cancelled. Returns the outcome and the
     /// file changes.
     async fn execute(mut self, pass: Pass, was_asked: bool) -> (ToolOutcome, CallChanges) {
+        // 8. Plan again.
         if was_asked {
-            match relocate_unchanged(self, &pass).await {
+            match self.plan_unchanged(&pass).await {
                 Ok(same) => self = same,
                 Err(refusal) => return (ToolOutcome::refused(refusal), CallChanges::default()),
             }
         }
+        // 9. Run.
         let PendingCall { id, name, arguments, mut prepared, ctx, view, .. } = self;
         let kept = KeptCall::of(&ctx, &name, arguments.as_ref());
         let is_played = kept.as_ref().is_some_and(KeptCall::is_played);
@@ -442,37 +525,22 @@ impl PendingCall {
     }
 }
 
-/// The change that the call was going to make, which its card keeps if it is not made.
-fn planned_change(call: &PendingCall, preview: Vec<CallContent>) -> Vec<CallContent> {
-    let kind = call.view.as_ref().map(|view| view.kind);
-    let is_change = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
-    if is_change { preview } else { Vec::new() }
-}
-
-/// Resolves the call's paths on a blocking thread. A cancel does not wait for a disk that does not
-/// answer.
-async fn locate(call: PendingCall) -> Result<PendingCall, ToolRefusal> {
-    tracing::trace!(target: "turnwright::locate", call = call.id.as_str());
-    let PendingCall { id, name, raw_input, arguments, placeholders, mut prepared, ctx, view } =
-        call;
-    let env: Arc<ToolEnv> = Arc::clone(&ctx.env);
-    let locating = spawn_blocking(move || {
-        prepared.locate(&env);
-        prepared
+/// Plans a call on a blocking thread. A cancel does not wait for a disk that does not answer.
+async fn make_plan(
+    mut prepared: Box<dyn PreparedCall>,
+    ctx: &ToolCtx,
+) -> Result<(Box<dyn PreparedCall>, CallPlan), ToolRefusal> {
+    tracing::trace!(target: "turnwright::plan", call = ctx.call.as_str());
+    let env = Arc::clone(&ctx.env);
+    let planning = spawn_blocking(move || {
+        let plan = prepared.plan(&env);
+        (prepared, plan)
     });
-    match ctx.cancel.run_until_cancelled(locating).await {
-        Some(Ok(prepared)) => {
-            Ok(PendingCall { id, name, raw_input, arguments, placeholders, prepared, ctx, view })
-        }
+    match ctx.cancel.run_until_cancelled(planning).await {
+        Some(Ok(planned)) => Ok(planned),
         Some(Err(_)) => Err(CRASHED.into()),
         None => Err(cancelled()),
     }
-}
-
-/// Resolves the paths again and fails if the effects are no longer those that the user has allowed.
-async fn relocate_unchanged(call: PendingCall, pass: &Pass) -> Result<PendingCall, ToolRefusal> {
-    let call = locate(call).await?;
-    if call.effects()? == pass.effects() { Ok(call) } else { Err(TARGETS_CHANGED.into()) }
 }
 
 /// True if a command of this pass runs in the sandbox; `None` if it runs no command.

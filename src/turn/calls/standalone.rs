@@ -39,10 +39,8 @@ impl StandaloneCalls {
         cancel: CancellationToken,
     ) -> ToolOutcome {
         let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
-            Ok(CallEnd::Ran { outcome, .. }) => outcome,
-            Ok(CallEnd::NotRun(refusal, _) | CallEnd::Cancelled(refusal, _)) | Err(refusal) => {
-                ToolOutcome::refused(refusal)
-            }
+            Ok(end) => end.outcome,
+            Err(refusal) => ToolOutcome::refused(refusal),
         };
         if let Some(news) = self.env().command_news() {
             outcome.add_line(&news);
@@ -57,8 +55,8 @@ impl StandaloneCalls {
         arguments: Value,
         cancel: CancellationToken,
     ) -> Result<CallEnd, ToolRefusal> {
-        let call = self.0.prepare(id, tool, arguments, CallTokens::of(&cancel))?;
-        let (call, ticket) = self.0.enqueue(call).await?;
+        let tokens = CallTokens::of(&cancel);
+        let (call, ticket) = self.0.enqueue(id, tool, arguments, tokens).await?;
         Ok(self.0.clone().run(call, ticket).await)
     }
 }

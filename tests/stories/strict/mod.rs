@@ -118,15 +118,6 @@ impl MockProvider {
         self.lock().requests.clone()
     }
 
-    pub fn refusals(&self) -> Vec<Refusal> {
-        self.lock().refusals.clone()
-    }
-
-    /// Returns the accepted defects so far.
-    pub fn harms(&self) -> Vec<String> {
-        self.lock().harms.clone()
-    }
-
     /// Returns everything that a client did wrong: faults that were refused before, and accepted
     /// defects.
     pub fn complaints(&self) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::ConfinementBuilder;
 use super::silent_reads;
 use crate::repository;
 use turnwright_sandbox::PrivateTmp;
-use turnwright_types::effect::PathScope;
+use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::Environment;
@@ -39,7 +39,8 @@ impl ConfinementBuilder<'_> {
         let made = if self.may_write { tmp.make_folder() } else { Ok(tmp.known_folder()) };
         let Some(folder) = made.map_err(|error| cannot_be_made(&error))? else { return Ok(None) };
         let reads = self.command.reads.iter().map(|target| target.path.clone());
-        let judged: Vec<_> = self.write.iter().cloned().chain(reads).collect();
+        let edits = self.command.edits.iter().flatten().filter_map(innermost_existing);
+        let judged: Vec<_> = self.write.iter().cloned().chain(reads).chain(edits).collect();
         let (once, lasting) = if self.may_be_unasked() {
             (judged, Vec::new())
         } else {
@@ -97,7 +98,11 @@ fn named_in_tmp(line: &str, roots: &Roots) -> Vec<PathBuf> {
 /// The path in `/tmp` with which a text begins, or the innermost folder of it that exists.
 fn existing_in_tmp(text: &str, roots: &Roots) -> Option<PathBuf> {
     let length = text.find(|char: char| !is_path_char(char)).unwrap_or(text.len());
-    let target = roots.resolve(&text[..length]);
+    innermost_existing(&roots.resolve(&text[..length]))
+}
+
+/// A path in the machine's `/tmp`, or the innermost folder around it that exists.
+fn innermost_existing(target: &ResolvedPath) -> Option<PathBuf> {
     let tmp = Path::new("/tmp");
     let mut places =
         target.path.ancestors().take_while(|place| place.starts_with(tmp) && *place != tmp);

@@ -2,7 +2,6 @@
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
 mod ends;
-mod live;
 mod properties;
 mod requests;
 

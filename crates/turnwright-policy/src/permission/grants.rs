@@ -1,6 +1,7 @@
 //! The user's answers that hold for the rest of the session.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::access_grant::AccessGrant;
 use super::rule::Rule;
@@ -22,11 +23,27 @@ pub struct Grants {
     project_rules: Vec<(Rule, String)>,
     /// The exact effects that these rules allow too.
     covered: Vec<Effect>,
+    /// A number that no other content of the answers has had in this process; 0 if there are none.
+    revision: u64,
 }
 
+/// The last revision of any answers.
+static LAST_REVISION: AtomicU64 = AtomicU64::new(0);
+
 impl Grants {
+    /// Returns a number that changes with every answer: what was judged by answers of the same revision is judged
+    /// by the same answers.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    fn note_change(&mut self) {
+        self.revision = LAST_REVISION.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
     /// Allows a pattern.
     pub fn allow(&mut self, rule: Rule) {
+        self.note_change();
         if !self.allowed.contains(&rule) {
             self.allowed.push(rule);
         }
@@ -34,11 +51,13 @@ impl Grants {
 
     /// Allows exactly this effect.
     pub fn allow_exactly(&mut self, effect: Effect) {
+        self.note_change();
         self.exact.insert(effect);
     }
 
     /// Allows access beyond the sandbox.
     pub(crate) fn allow_access(&mut self, grant: AccessGrant) {
+        self.note_change();
         if !self.access.contains(&grant) {
             self.access.push(grant);
         }
@@ -46,11 +65,13 @@ impl Grants {
 
     /// Allows every command that the mode `auto` would run in the sandbox without a question.
     pub(crate) fn allow_all_commands(&mut self) {
+        self.note_change();
         self.all_commands = true;
     }
 
     /// Rejects exactly these effects.
     pub fn reject(&mut self, effects: &[Effect]) {
+        self.note_change();
         self.rejected.extend(effects.iter().map(without_claims));
     }
 
@@ -61,6 +82,7 @@ impl Grants {
         covered: &[Effect],
         origin: &str,
     ) {
+        self.note_change();
         for rule in rules {
             if !self.project_rules.iter().any(|entry| entry.0 == rule) {
                 self.project_rules.push((rule, origin.to_owned()));
@@ -71,6 +93,7 @@ impl Grants {
 
     /// Forgets the answers that have become rules of the project, which can be revoked.
     pub fn forget_kept(&mut self) {
+        self.note_change();
         let kept = std::mem::take(&mut self.project_rules);
         self.allowed
             .retain(|rule| !kept.iter().any(|(kept_rule, _)| kept_rule.pattern == rule.pattern));
@@ -132,4 +155,23 @@ fn without_claims(effect: &Effect) -> Effect {
         claims_read_only: false,
         change_since_approval: None,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_gives_a_revision_that_no_others_have() {
+        let none = Grants::default();
+        assert_eq!(none.revision(), Grants::default().revision());
+        let mut one = none.clone();
+        one.allow_exactly(Effect::SessionState);
+        let mut other = none.clone();
+        other.reject(&[Effect::SessionState]);
+        let copy = one.clone();
+        one.allow_all_commands();
+        let all = [none, one, other, copy].map(|grants| grants.revision());
+        assert_eq!(HashSet::from(all).len(), all.len());
+    }
 }

@@ -1,61 +1,16 @@
-//! The stored format: what an older build has written is read, and after it was written again it is
-//! the same.
+//! The stored format: the names of what is stored, and what is not.
 
-use std::sync::Arc;
-
-use flate2::read::GzDecoder;
 use rusqlite::Connection;
 use serde_json::json;
 
 use crate::database;
-use crate::file_versions;
-use crate::read;
 use crate::rows;
 use crate::rows::json::Stored;
 use crate::rows::{AsStored, CardJson};
-use crate::session_summaries;
-use crate::turn_rows;
-use crate::{CallRow, Entry, RewoundEntries, SessionRow, StoredEntry};
+use crate::{Entry, SessionRow};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::SessionId;
-use turnwright_types::message::{Arguments, Message};
-
-const OLD_DATABASE: &[u8] =
-    include_bytes!("../../../../tests/data/database-937d324/sessions.db.gz");
-
-/// The columns that are written as they were.
-const UNCHANGED_COLUMNS: [&str; 2] = [
-    "SELECT folders FROM sessions ORDER BY id",
-    "SELECT before || coalesce(after, '') FROM file_versions JOIN sessions ON key = session \
-     ORDER BY sessions.id, file_versions.id",
-];
-
-#[test]
-fn every_row_of_an_old_database_is_the_same_after_it_was_written_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("sessions.db");
-    let mut file = std::fs::File::create(&path).unwrap();
-    std::io::copy(&mut GzDecoder::new(OLD_DATABASE), &mut file).unwrap();
-    let old = database::open_writer(Some(&path)).unwrap();
-    let new = database::open_writer(None).unwrap();
-    for summary in session_summaries(&old).unwrap() {
-        let from = read::session_key(&old, &summary.row.id).unwrap();
-        let to = rows::insert_session(&new, &summary.row).unwrap();
-        copy_entries((&old, from), (&new, to));
-        assert_eq!(conversation(&new, to), conversation(&old, from));
-        let turns: Vec<_> = turn_rows(&old, from).unwrap().iter().map(|turn| turn.number).collect();
-        for version in file_versions::file_versions(&old, from, &turns).unwrap() {
-            let about = (version.turn, &version.call);
-            rows::record_changes(&new, to, about, &[version.change]).unwrap();
-        }
-    }
-    for query in UNCHANGED_COLUMNS {
-        let old = texts(&old, query);
-        let new = texts(&new, query);
-        assert!(old.len() > 4, "{query}");
-        assert_eq!(new, old, "{query}");
-    }
-}
+use turnwright_types::message::Arguments;
 
 /// A column that a new version adds has to be reset as well.
 #[test]
@@ -86,49 +41,6 @@ fn an_entry_that_is_written_again_has_nothing_of_the_one_before() {
 
 fn columns(connection: &Connection, table: &str, which: &str) -> Vec<String> {
     texts(connection, &format!("SELECT name FROM pragma_table_info('{table}') WHERE {which}"))
-}
-
-fn copy_entries((old, from): (&Connection, i64), (new, to): (&Connection, i64)) {
-    for mut stored in entries(old, from) {
-        if let Entry::Message { message, .. } = &mut stored.entry
-            && let Message::Assistant(answer) = Arc::make_mut(message)
-        {
-            for (call, row) in answer.calls.iter_mut().zip(&stored.calls) {
-                call.arguments = row.arguments.clone();
-            }
-        }
-        rows::insert_entry(new, to, (stored.seq, stored.turn, 0), &stored.entry).unwrap();
-        for row in stored.calls.into_iter().filter(|call| call.ended_at.is_some()) {
-            rows::finish_call(new, to, (&row.call, row.turn, 0), &row.outcome).unwrap();
-        }
-    }
-}
-
-fn entries(connection: &Connection, session: i64) -> Vec<StoredEntry> {
-    let all = (0, usize::try_from(i64::MAX).unwrap());
-    read::entries_page(connection, session, all, &RewoundEntries::default()).unwrap().0
-}
-
-/// The content of a session, without times.
-fn conversation(connection: &Connection, session: i64) -> Vec<impl PartialEq + std::fmt::Debug> {
-    let mut entries = entries(connection, session);
-    entries.iter_mut().for_each(forget_idle_origin);
-    let call = |call: CallRow| (call.call, call.turn, call.arguments, call.outcome);
-    let row = |entry: StoredEntry| {
-        (entry.seq, entry.turn, entry.entry, entry.calls.into_iter().map(call).collect::<Vec<_>>())
-    };
-    entries.into_iter().map(row).collect()
-}
-
-/// The origin of an answer is only stored where something has to be sent back to it.
-fn forget_idle_origin(stored: &mut StoredEntry) {
-    if let Entry::Message { message, .. } = &mut stored.entry
-        && let Message::Assistant(answer) = Arc::make_mut(message)
-        && answer.provider_state.field.is_none()
-        && answer.provider_state.blobs.is_empty()
-    {
-        answer.provider_state.origin = "".into();
-    }
 }
 
 fn texts(connection: &Connection, query: &str) -> Vec<String> {
@@ -184,7 +96,7 @@ fn the_stored_names_are_these() {
 }
 
 #[test]
-fn fields_that_older_builds_did_not_write_have_defaults() {
+fn fields_that_are_not_stored_have_defaults() {
     let answer = r#"{"message":{"id":"m","message":{"assistant":{"id":"m"}}}}"#;
     assert!(again::<Entry>(answer).ends_with(
         r#"{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"both"}}"#

@@ -90,28 +90,6 @@ fn a_cursor_is_what_was_given_out_and_nothing_else() {
 }
 
 #[test]
-fn a_list_is_filtered_by_folder_and_archived_state() {
-    let connection = filled(3);
-    let of = |filter: SessionFilter| names(&list(&connection, &filter, None, 9).unwrap().0);
-    let cwd = |named: &str, real: &str| Some((named.into(), real.into()));
-    set_archived(&connection, &id(1), true).unwrap();
-    connection.execute("DELETE FROM turns WHERE session = 0", []).unwrap();
-    assert_eq!(of(SessionFilter::default()), ["s2", "s1"]);
-    assert_eq!(
-        of(SessionFilter { open: vec![id(0)], ..SessionFilter::default() }),
-        ["s2", "s1", "s0"]
-    );
-    assert_eq!(of(SessionFilter { archived: Some(true), ..SessionFilter::default() }), ["s1"]);
-    assert_eq!(of(SessionFilter { archived: Some(false), ..SessionFilter::default() }), ["s2"]);
-    for (named, real, count) in
-        [("/link", "/link", 2), ("/other", "/real", 2), ("/real", "/real", 2), ("/", "/", 0)]
-    {
-        let filter = SessionFilter { cwd: cwd(named, real), ..SessionFilter::default() };
-        assert_eq!(of(filter).len(), count, "{named} {real}");
-    }
-}
-
-#[test]
 fn a_copy_stands_alone_and_shares_its_blobs() {
     let connection = filled(1);
     connection
@@ -187,16 +165,4 @@ fn the_session_of_a_helper_is_in_no_list_and_is_deleted_with_its_session() {
     assert!(delete(&connection, &id(0)).unwrap());
     assert!(!exists(&connection, &id(1)).unwrap() && !exists(&connection, &id(3)).unwrap());
     assert_eq!(listed(&[]), ["s2"]);
-}
-
-#[test]
-fn a_persons_title_is_final() {
-    let connection = filled(1);
-    let title = || super::super::read::session(&connection, &id(0)).unwrap().title.unwrap();
-    assert!(suggest_title(&connection, &id(0), "first").unwrap());
-    assert!(!suggest_title(&connection, &id(0), "second").unwrap());
-    set_title(&connection, &id(0), "mine").unwrap();
-    assert!(!suggest_title(&connection, &id(0), "third").unwrap());
-    assert_eq!(title(), "mine");
-    assert_eq!(set_title(&connection, &id(9), "x"), Err(StoreError::NoSuchSession));
 }

@@ -336,34 +336,6 @@ fn what_the_user_changes_between_two_turns_is_not_the_commands() {
     assert_eq!(changes.files.iter().map(|change| &change.before).collect::<Vec<_>>(), [&before]);
 }
 
-/// `cargo test --release --lib -- --ignored --nocapture measure_snapshots`
-#[test]
-#[ignore = "prints times"]
-fn measure_snapshots() {
-    for count in [500, 50_000] {
-        let fixture = TrackerFixture::new(&[]);
-        for number in 0..count {
-            let folder = fixture.path(&format!("d{}/e{}", number / 1_000, number / 50));
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join(format!("file{number}.rs")), "x".repeat(2_000)).unwrap();
-        }
-        let tracker = fixture.tracker();
-        for round in 0..4 {
-            let begun = std::time::Instant::now();
-            let before = tracker.baseline(&not_cancelled()).unwrap();
-            let first = begun.elapsed();
-            fs::write(fixture.path("d0/e0/file0.rs"), round.to_string()).unwrap();
-            let begun = std::time::Instant::now();
-            let changes = tracker.changes_since(&before, false);
-            eprintln!(
-                "{count} files: before {first:?}, after {:?}, {:?}",
-                begun.elapsed(),
-                names(&changes)
-            );
-        }
-    }
-}
-
 #[test]
 fn new_repositories_are_found() {
     let fixture = TrackerFixture::new(&[("a/f", ""), (".gitignore", "out\n"), ("out/f", "")]);

@@ -495,56 +495,6 @@ proptest! {
     }
 }
 
-/// Encodings with their byte order marks.
-const ENCODINGS: &[(&encoding_rs::Encoding, &[u8])] = &[
-    (encoding_rs::UTF_8, b""),
-    (encoding_rs::UTF_8, b"\xef\xbb\xbf"),
-    (encoding_rs::UTF_16LE, b"\xff\xfe"),
-    (encoding_rs::UTF_16BE, b"\xfe\xff"),
-    (encoding_rs::WINDOWS_1252, b""),
-];
-
-fn bytes(text: &str, encoding: &'static encoding_rs::Encoding, mark: &[u8]) -> Vec<u8> {
-    let mut bytes = mark.to_vec();
-    match encoding.name() {
-        "UTF-16LE" => bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes)),
-        "UTF-16BE" => bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes)),
-        _ => bytes.extend_from_slice(&encoding.encode(text).0),
-    }
-    bytes
-}
-
-#[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
-async fn a_real_file_keeps_its_bytes_outside_of_an_edit() {
-    use crate::files::{Files, Roots};
-    use tokio_util::sync::CancellationToken;
-
-    let folder = tempfile::tempdir().unwrap();
-    let files = Files::new(Roots::new(folder.path()).unwrap(), None);
-    let path = folder.path().join("f");
-    let texts = [
-        ("Größe: é\nhere\nEnde à\n", "Größe: é\nthere\nund\nEnde à\n"),
-        ("Größe: é\r\nhere\r\nEnde à\r\n", "Größe: é\r\nthere\r\nund\r\nEnde à\r\n"),
-        ("Größe: é\r\nhere\nEnde à\r\nx\n", "Größe: é\r\nthere\nund\nEnde à\r\nx\n"),
-        ("Größe: é\nhere\nEnde à", "Größe: é\nthere\nund\nEnde à"),
-        ("\tGröße: é  \nhere\n\t Ende à\t", "\tGröße: é  \nthere\nund\n\t Ende à\t"),
-        ("Größe: é\r\nhere", "Größe: é\r\nthere\r\nund"),
-    ];
-    for (encoding, mark) in ENCODINGS {
-        for (before, after) in &texts {
-            std::fs::write(&path, bytes(before, encoding, mark)).unwrap();
-            let target = files.resolve("f").await.unwrap();
-            let text = files.read(&target).await.unwrap();
-            let applied = one(&text.text, "here", "there\nund").unwrap();
-            let cancel = CancellationToken::new();
-            files.write(&target, Some(&text), &applied.text, &cancel).await.unwrap();
-            let now = std::fs::read(&path).unwrap();
-            assert_eq!(now, bytes(after, encoding, mark), "{} {before:?}", encoding.name());
-        }
-    }
-}
-
 #[test]
 fn the_end_of_a_joined_line_is_that_of_its_rest() {
     let joined = one("a<here>\n\n\nb\r\n", "<here>\n\n\n", "").unwrap();

@@ -39,18 +39,6 @@ async fn finish(command: &str) -> (String, JobEnd) {
     (job.take_output().text, end)
 }
 
-/// Runs a command until `begun` is true for its output, and stops it.
-async fn interrupt(command: &str, begun: impl Fn(&str) -> bool) -> (String, JobEnd) {
-    let (jobs, _folder) = jobs();
-    let job = start(&jobs, &spec(command)).await;
-    while !begun(&job.last_lines(1000)) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    job.stop();
-    let end = job.wait_for_end().await;
-    (job.take_output().text, end)
-}
-
 /// True if a `sleep` of this many seconds is alive. The shell that starts it does not count.
 fn is_alive(seconds: &str) -> bool {
     let word = &format!("sleep\0{seconds}");
@@ -79,24 +67,10 @@ async fn wait_until_dead(word: &str) {
 }
 
 #[tokio::test]
-async fn output_of_both_streams_comes_in_order_with_the_exit_code() {
-    let (text, end) = finish("echo one; echo two >&2; echo three; exit 3").await;
-    assert_eq!(text, "one\ntwo\nthree\n");
-    assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(3)));
-    assert_eq!(end.leftover, Leftover::None);
-}
-
-#[tokio::test]
 async fn a_command_that_begins_with_a_dash_is_no_option_of_the_shell() {
     let (output, end) = finish("-i; echo done").await;
     assert!(output.contains("-i: ") && output.ends_with("done\n"), "{output}");
     assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(0)));
-}
-
-#[tokio::test]
-async fn stdin_is_empty_and_there_is_no_terminal() {
-    let command = "cat; (: < /dev/tty) 2>/dev/null && echo terminal; echo end";
-    assert_eq!(finish(command).await.0, "end\n");
 }
 
 #[tokio::test]
@@ -123,30 +97,6 @@ async fn a_background_child_that_holds_the_pipe_does_not_wedge_and_is_ended() {
         assert_eq!(end.leftover, Leftover::Stopped, "{command}");
         wait_until_dead("611.25").await;
     }
-}
-
-#[tokio::test]
-async fn a_stopped_command_is_ended_with_all_its_children() {
-    let command = "echo begun; sleep 612.25 & sleep 612.25";
-    let (text, end) = interrupt(command, |_| is_alive("612.25")).await;
-    assert_eq!((text.as_str(), end.reason), ("begun\n", EndReason::Stopped));
-    wait_until_dead("612.25").await;
-}
-
-#[tokio::test]
-async fn a_command_that_ignores_sigterm_is_killed() {
-    let command = "trap '' TERM; echo deaf; sleep 613.25; sleep 613.25";
-    let (_, end) = interrupt(command, |text| text.contains("deaf")).await;
-    assert_eq!(end.reason, EndReason::Stopped);
-    wait_until_dead("613.25").await;
-}
-
-#[tokio::test]
-async fn a_grandchild_that_ignores_sigterm_is_killed() {
-    let command = "(trap '' TERM; echo deaf; sleep 618.25; sleep 618.25) & wait";
-    let (_, end) = interrupt(command, |text| text.contains("deaf")).await;
-    assert_eq!(end.reason, EndReason::Stopped);
-    wait_until_dead("618.25").await;
 }
 
 #[tokio::test]
@@ -218,13 +168,6 @@ async fn closing_waits_until_all_are_dead_and_starts_no_more() {
 }
 
 #[tokio::test]
-async fn endless_output_is_bounded_and_can_be_stopped() {
-    let (text, end) = interrupt("seq 1 100000000", |text| text.len() > 500).await;
-    assert_eq!(end.reason, EndReason::Stopped);
-    assert!(text.len() < 64 * 1024 && text.starts_with("1\n2\n"));
-}
-
-#[tokio::test]
 async fn a_folder_that_does_not_exist_is_an_error_and_gives_the_place_back() {
     let mut spec = spec("true");
     spec.workdir = "/nowhere".into();
@@ -233,18 +176,6 @@ async fn a_folder_that_does_not_exist_is_an_error_and_gives_the_place_back() {
     assert!(ProcessGroup::start(&spec).await.is_err());
     drop(slot);
     assert_eq!(jobs.describe(), "There are no jobs.");
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn what_has_left_the_group_is_ended_too() {
-    let command = "setsid sleep 615.25 & set -m; sleep 616.25 & (setsid sh -c 'sleep 617.25 & exit' &); \
-                   while ! grep -qsa '^sleep.617.25' /proc/[0-9]*/cmdline; do :; done; echo started";
-    let (text, end) = finish(command).await;
-    assert_eq!((text.as_str(), end.leftover), ("started\n", Leftover::Stopped));
-    for seconds in ["615.25", "616.25", "617.25"] {
-        wait_until_dead(seconds).await;
-    }
 }
 
 #[cfg(target_os = "linux")]
@@ -276,43 +207,12 @@ async fn what_a_running_command_has_left_behind_is_reaped_when_others_start() {
 }
 
 #[tokio::test]
-async fn a_signal_is_told_by_its_name_and_is_no_success() {
-    for (command, name) in [("kill -SEGV $$", "SIGSEGV"), ("kill -9 $$", "SIGKILL")] {
-        let (_, end) = finish(command).await;
-        let EndReason::Exited(exit) = end.reason else { panic!("{end:?}") };
-        assert_eq!(exit.to_string(), format!("killed by {name}"));
-        assert!(!exit.is_success() && exit.code().is_none());
-    }
-}
-
-#[tokio::test]
 async fn a_signal_that_the_agent_ignores_still_ends_a_command() {
     // Shells start what runs in the background like this.
     let before = signal_action::ignore(rustix::process::Signal::INT);
     let (text, end) = finish("kill -s INT $$; echo survived").await;
     signal_action::restore(rustix::process::Signal::INT, before);
     assert_eq!(end.reason, EndReason::Exited(CommandExit::Signal("SIGINT".to_owned())), "{text}");
-}
-
-#[tokio::test]
-async fn a_job_takes_input_and_signals() {
-    let (jobs, _folder) = jobs();
-    let mut spec = spec("read line; echo \"got $line\"; cat; echo over; sleep 623.25");
-    spec.accepts_input = true;
-    let job = start(&jobs, &spec).await;
-    job.write_input(b"one\n".to_vec()).await.unwrap();
-    job.wait_for_more_than(7).await;
-    assert_eq!(job.take_output().text, "got one\n");
-    job.write_input(b"two\n\x04".to_vec()).await.unwrap();
-    job.wait_for_more_than(16).await;
-    assert_eq!(job.take_output().text, "two\nover\n");
-    assert!(job.write_input(b"three\n".to_vec()).await.is_err(), "its input has ended");
-    job.send_signal(Signal::Int).await;
-    assert_eq!(
-        job.wait_for_end().await.reason,
-        EndReason::Exited(CommandExit::Signal("SIGINT".to_owned()))
-    );
-    assert!(matches!(job.write_input(b"x".to_vec()).await, Err(InputError::Over)));
 }
 
 #[tokio::test]

@@ -362,17 +362,6 @@ fn files_that_may_hold_secrets_are_counted_and_not_searched() {
 }
 
 #[test]
-fn a_search_without_a_match_reports_hidden_matches() {
-    let fixture =
-        fixture(&[(".gitignore", "*.log\n"), ("a.log", "word"), (".x/b", "word"), ("c", "")]);
-    let found = fixture.grep(&query("word"));
-    assert_eq!((found.files_searched, found.hidden.files), (1, 2));
-    assert_eq!(fixture.grep(&query("nowhere")).hidden.files, 0);
-    let names = fixture.find("a.log", FindOptions::default());
-    assert_eq!((names.total, names.files_seen, names.hidden.files), (0, 1, 1));
-}
-
-#[test]
 fn a_search_ends_when_it_is_cancelled_or_its_time_is_over() {
     let fixture = fixture(&[("a", "word"), ("b", "word")]);
     let cancelled = SearchDeadline::new(Arc::new(AtomicBool::new(true)), Duration::from_secs(600));

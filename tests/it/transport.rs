@@ -189,7 +189,7 @@ fn r_tr_7_blank_lines_and_carriage_returns_are_ignored() {
 fn r_tr_8_invalid_requests_are_refused() {
     let mut agent = TestAgent::builder().initialize();
     let refused = [
-        (json!({ "jsonrpc": "2.0", "id": 2, "method": "session/new", "params": 5 }), json!(2)),
+        (json!({ "jsonrpc": "2.0", "id": 70, "method": "session/new", "params": 5 }), json!(70)),
         (json!({ "id": "7", "method": "session/new" }), json!("7")),
         (json!({ "jsonrpc": "2.0", "id": true, "method": "session/new" }), json!(null)),
         (json!(null), json!(null)),

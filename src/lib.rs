@@ -7,7 +7,7 @@
 //!   turn             asks the model and runs its tool calls until the turn has its stop reason
 //!   tools, mcp       the tools of the model; the crates below do the work
 //!
-//! `ARCHITECTURE.md` describes all crates, the design decisions and the invariants.
+//! `ARCHITECTURE.md` shows all crates, follows a prompt and a call, and has the invariants and the decisions.
 
 // Requests and sessions
 mod acp;

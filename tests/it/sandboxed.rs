@@ -235,6 +235,25 @@ fn a_command_that_nobody_is_asked_about_reads_nothing_of_the_users_tmp() {
     }
 }
 
+/// `$TMPDIR` lies in `/tmp`, where every command that may write has it.
+#[test]
+fn a_search_of_tmp_that_nobody_is_asked_about_does_not_fail() {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return eprintln!("SKIPPED: a /tmp of the session: this machine has no mount namespaces");
+    }
+    let name = format!("turnwright-test-left-{}", std::process::id());
+    let write = format!("touch new; echo left-by-a-command > /tmp/{name}");
+    let steps = [write, "grep -r left-by-a-command /tmp".into(), format!("find /tmp -name {name}")];
+    let calls_of = |line: &String| calls("exec", &exec(line));
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let mut agent = auto().model(json!(replies)).start();
+    cards::turn(&mut agent);
+    assert_eq!(cards::questions(&agent), 0);
+    for result in &cards::results(&agent, steps.len())[1..] {
+        assert!(result.contains("[exit 0") && result.contains(&name), "{result}");
+    }
+}
+
 /// In `auto` mode nobody is asked about reading outside of the project.
 #[test]
 fn with_strict_reading_nothing_outside_is_read_by_naming_it() {
@@ -276,6 +295,22 @@ fn what_a_command_leaves_in_shared_memory_is_found_by_the_next_and_by_no_other_s
     assert!(results[1].contains("leftleft") && results[2].contains("left"), "{results:?}");
     let (_other, result) = unasked(auto(), &read);
     assert!(result.contains("No such file"), "{result}");
+    assert!(!Path::new(&name).exists());
+}
+
+#[test]
+fn a_redirect_into_shared_memory_makes_nothing_on_the_machine() {
+    if !turnwright_sandbox::namespace_support().network {
+        return eprintln!("SKIPPED: the memory of a session: this machine has no private networks");
+    }
+    let name = format!("/dev/shm/turnwright-test-redirect-{}", std::process::id());
+    let steps = [format!("echo redirected > {name}"), format!("cat {name}")];
+    let calls_of = |line: &String| calls("exec", &exec(line));
+    let replies: Vec<_> = steps.iter().map(calls_of).chain([says("Done.")]).collect();
+    let mut agent = auto().model(json!(replies)).start();
+    cards::turn(&mut agent);
+    let results = cards::results(&agent, steps.len());
+    assert!(results[1].contains("\nredirected"), "{results:?}");
     assert!(!Path::new(&name).exists());
 }
 

@@ -30,9 +30,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct CommandNetwork(OnceLock<Option<Arc<SessionNetwork>>>);
 
 impl CommandNetwork {
-    /// The network; `None` where there are none. The first call blocks for some milliseconds.
-    pub fn get(&self) -> Option<Arc<SessionNetwork>> {
-        self.0.get_or_init(create_network).clone()
+    /// The network; `None` where there are none. The first call makes it, with shared memory of at most this many bytes,
+    /// and blocks for some milliseconds.
+    pub fn get(&self, memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
+        self.0.get_or_init(|| create_network(memory_limit)).clone()
     }
 
     /// The network, if a command has used it.
@@ -41,9 +42,9 @@ impl CommandNetwork {
     }
 }
 
-fn create_network() -> Option<Arc<SessionNetwork>> {
+fn create_network(memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
     let is_possible = turnwright_sandbox::namespace_support().network;
-    let created = is_possible.then(SessionNetwork::create)?;
+    let created = is_possible.then(|| SessionNetwork::create_within(memory_limit))?;
     created
         .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
         .ok()

@@ -34,6 +34,7 @@ use linked_files::{ChangedLayers, SharedPlaces};
 use proxy_addresses::proxy_addresses;
 use sandbox_profile::{ProgramAccess, SessionAccess};
 pub use signing::CommandSigning;
+use silent_reads::LinkTargets;
 use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
@@ -77,6 +78,9 @@ pub struct ConfinementSettings {
 
 /// The variables that name the cache of many programs, and of npm.
 const REDIRECTED_CACHES: [&str; 2] = ["XDG_CACHE_HOME", "npm_config_cache"];
+
+/// The shared memory. In a mount namespace it is not the machine's.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Makes git start no program of the repository's choice when it runs without a question.
 /// Submodules are compared without starting git in each, because that git would not see these
@@ -276,7 +280,7 @@ impl ConfinementBuilder<'_> {
             history,
             publishes: self.further.publishes,
             signing,
-            network: self.site.network.get(),
+            network: self.site.network.get(self.site.settings.memory),
             running,
             shown,
         })
@@ -409,16 +413,20 @@ impl ConfinementBuilder<'_> {
         reads.retain(|target| is_open || target.scope != PathScope::Outside);
         let named = reads.into_iter().map(|target| target.path);
         let opened = &self.site.opened_places;
-        opened.add(self.session_access().writable_folders());
+        let writable = self.writable_folders();
+        opened.add(writable.iter().cloned());
         let places = silent_reads::readable(
             &self.site.roots,
             environment,
             &self.command.script,
             &self.real_paths,
-            &opened.fixed_places(),
+            &LinkTargets { fixed: &opened.fixed_places(), writable: &writable },
         );
         let list = profile.readable.get_or_insert_default();
-        list.extend(places.into_iter().chain(named).chain(profile.writable.iter().cloned()));
+        // It lies in the session's `/tmp`, where a search would otherwise fail.
+        let temp = self.site.guard.known_temp_folder();
+        list.extend(places.into_iter().chain(named).chain(temp));
+        list.extend(profile.writable.iter().cloned());
     }
 
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.
@@ -528,7 +536,9 @@ fn create_private_folder(folder: &Path) -> Option<PathBuf> {
 
 /// Creates the targets of redirects that are in none of the writable folders.
 fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
-    for path in redirects {
+    let has_own_memory = turnwright_sandbox::namespace_support().mounts;
+    for path in redirects.iter().filter(|path| !has_own_memory || !path.starts_with(SHARED_MEMORY))
+    {
         if !writable.iter().any(|folder| path.starts_with(folder) && path != folder) {
             create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
         }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
@@ -37,12 +38,18 @@ impl OpenedPlaces {
 #[derive(Debug, Default)]
 pub struct FixedPlaces {
     writable: Vec<PathBuf>,
+    /// The same places by what is there, looked up when they are needed first: on some file systems, and through some
+    /// mounts, a place has several spellings.
+    writable_ids: OnceLock<Vec<FileId>>,
 }
+
+/// The device and inode of a file.
+type FileId = (u64, u64);
 
 impl FixedPlaces {
     /// Takes the places that commands can write, as real paths.
     pub fn new(writable: Vec<PathBuf>) -> FixedPlaces {
-        FixedPlaces { writable }
+        FixedPlaces { writable, writable_ids: OnceLock::new() }
     }
 
     /// Returns the target of a path if no command can change a step of the way to it, and if every program is led the
@@ -69,7 +76,7 @@ impl FixedPlaces {
                 continue;
             }
             place.push(&part);
-            if self.may_change(&place) {
+            if self.may_change(&place) || self.is_other_name_of_writable(&place) {
                 return None;
             }
             if let Ok(target) = fs::read_link(&place) {
@@ -81,11 +88,33 @@ impl FixedPlaces {
         Some(place)
     }
 
+    /// Returns true if commands may write what is at a path, although it may be spelled otherwise.
+    fn is_other_name_of_writable(&self, place: &Path) -> bool {
+        let ids = self
+            .writable_ids
+            .get_or_init(|| self.writable.iter().filter_map(|place| id_of(place)).collect());
+        id_of(place).is_some_and(|id| ids.contains(&id))
+    }
+
     /// Returns true if commands may write at a real path.
-    pub fn may_change(&self, place: &Path) -> bool {
+    fn may_change(&self, place: &Path) -> bool {
         let is_of_process = ["/proc", "/dev"].iter().any(|folder| place.starts_with(folder));
         is_of_process || self.writable.iter().any(|folder| place.starts_with(folder))
     }
+}
+
+/// Looks up what is at a path, without following a link.
+#[cfg(unix)]
+fn id_of(place: &Path) -> Option<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::symlink_metadata(place).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// Elsewhere only the spelling counts.
+#[cfg(not(unix))]
+fn id_of(_: &Path) -> Option<FileId> {
+    None
 }
 
 /// Returns the parts of a path, the last one first.
@@ -141,6 +170,20 @@ mod tests {
         }
         assert_eq!(places.leads_to(Path::new("fixed/program")), None);
         assert!(!places.is_fixed(Path::new("/proc/self/cwd")));
+    }
+
+    #[test]
+    fn a_place_that_commands_can_write_counts_under_each_of_its_names() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = real_path(temp.path()).unwrap();
+        fs::write(top.join("opened"), "").unwrap();
+        fs::write(top.join("other"), "").unwrap();
+        // As a file system that ignores case has one for each spelling.
+        fs::hard_link(top.join("opened"), top.join("Opened-Too")).unwrap();
+        let places = FixedPlaces::new(vec![top.join("opened"), top.join("missing")]);
+        for (name, expected) in [("opened", false), ("Opened-Too", false), ("other", true)] {
+            assert_eq!(places.is_fixed(&top.join(name)), expected, "{name}");
+        }
     }
 
     #[test]

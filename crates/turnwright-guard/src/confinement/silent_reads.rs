@@ -24,6 +24,13 @@ const TOOLCHAINS: [&str; 8] =
 const TOOLCHAIN_VARIABLES: [&str; 6] =
     ["RUSTUP_HOME", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RBENV_ROOT"];
 
+/// The places by which the target of a link is trusted.
+pub(crate) struct LinkTargets<'a> {
+    pub(crate) fixed: &'a FixedPlaces,
+    /// The places that commands of this session can write. Those of other sessions are not open to it.
+    pub(crate) writable: &'a [PathBuf],
+}
+
 /// The places besides the system's own: the session's folders with their repositories, the user's git
 /// settings, and the programs that `environment` names. Looks files up: not for the runtime's thread.
 pub(crate) fn readable(
@@ -31,7 +38,7 @@ pub(crate) fn readable(
     environment: &Environment,
     script: &Script,
     real_paths: &RealPaths,
-    places: &FixedPlaces,
+    trusted: &LinkTargets<'_>,
 ) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
     let mut all = project_folders(roots, environment);
@@ -49,7 +56,7 @@ pub(crate) fn readable(
     for command in &script.commands {
         let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
         let named = folders.map(|folder| folder.join(command.program()));
-        let mut targets = named.filter_map(|path| trusted_target(&path, real_paths, places));
+        let mut targets = named.filter_map(|path| trusted_target(&path, real_paths, trusted));
         // A shell passes over files that it cannot run.
         let program = targets.find(|target| is_program(target));
         all.extend(program.into_iter().flat_map(|program| places_of_program(program, home)));
@@ -57,7 +64,7 @@ pub(crate) fn readable(
     // Seatbelt knows a file only by its real path.
     let absolute = all.iter().filter(|path| path.is_absolute());
     let mut real: Vec<_> =
-        absolute.filter_map(|path| trusted_target(path, real_paths, places)).collect();
+        absolute.filter_map(|path| trusted_target(path, real_paths, trusted)).collect();
     outermost(&mut real);
     real
 }
@@ -77,10 +84,17 @@ pub(crate) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<P
     all
 }
 
-/// The target of a path, but none that a command can have chosen by a link: only to what commands can write anyway.
-fn trusted_target(path: &Path, real_paths: &RealPaths, places: &FixedPlaces) -> Option<PathBuf> {
+/// The target of a path, but none that a command can have chosen by a link: only to what commands of the session can write
+/// anyway.
+fn trusted_target(
+    path: &Path,
+    real_paths: &RealPaths,
+    trusted: &LinkTargets<'_>,
+) -> Option<PathBuf> {
     let target = real_paths.get(path)?;
-    let is_trusted = target == path || places.is_fixed(path) || places.may_change(&target);
+    let is_trusted = target == path
+        || trusted.fixed.is_fixed(path)
+        || trusted.writable.iter().any(|folder| target.starts_with(folder));
     is_trusted.then_some(target)
 }
 
@@ -167,8 +181,9 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         assert_eq!(project_folders(&session, &environment), std::slice::from_ref(&top));
-        let fixed = FixedPlaces::default();
-        let places = readable(&session, &environment, &script("ls"), &RealPaths::default(), &fixed);
+        let trusted = LinkTargets { fixed: &FixedPlaces::default(), writable: &[] };
+        let places =
+            readable(&session, &environment, &script("ls"), &RealPaths::default(), &trusted);
         assert!(places.contains(&top));
     }
 
@@ -201,8 +216,8 @@ mod tests {
         let environment = Environment::default().with("PATH", path);
         let session = Roots::new(&links).unwrap();
         let line = script("go env; own");
-        let fixed = FixedPlaces::default();
-        let places = readable(&session, &environment, &line, &RealPaths::default(), &fixed);
+        let trusted = LinkTargets { fixed: &FixedPlaces::default(), writable: &[] };
+        let places = readable(&session, &environment, &line, &RealPaths::default(), &trusted);
         for (path, is_open) in [
             (sdk.join("go"), true),
             (top.join("sdk/lib"), true),
@@ -242,11 +257,16 @@ mod tests {
         symlink("real", top.join("tools/share")).unwrap();
         let environment = Environment::default().with("PATH", programs.as_os_str());
         let session = Roots::new(&project).unwrap();
-        for (writable, is_open) in [(vec![project.clone()], true), (vec![top.join("tools")], false)]
-        {
-            let places = FixedPlaces::new(writable);
+        // Another session can write the first of these, too.
+        for (of_others, writable, is_open) in [
+            (None, project.clone(), true),
+            (None, top.join("tools"), false),
+            (Some(&private), top.join("tools"), false),
+        ] {
+            let opened = of_others.into_iter().cloned().chain([writable.clone()]).collect();
+            let trusted = LinkTargets { fixed: &FixedPlaces::new(opened), writable: &[writable] };
             let line = script("x");
-            let found = readable(&session, &environment, &line, &RealPaths::default(), &places);
+            let found = readable(&session, &environment, &line, &RealPaths::default(), &trusted);
             assert_eq!(found.iter().any(|place| place.starts_with(&private)), is_open, "{found:?}");
             // A link within the installation is as good as a folder.
             assert!(found.contains(&top.join("tools/real")), "{found:?}");

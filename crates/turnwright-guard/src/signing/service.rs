@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use super::signer::Signer;
+use super::user_programs::WHILE_OPENED;
 use super::wire::{
     COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer,
     SigningRequest, TOKEN_VARIABLE,
@@ -61,7 +62,8 @@ impl SigningService {
         let places = opened.fixed_places();
         let program = launcher_program().and_then(|program| own_target(program, &places));
         let program = program.ok_or_else(|| {
-            io::Error::other("the agent's program was replaced, or lies where commands may write")
+            let why = format!("the agent's program was replaced, or lies where {WHILE_OPENED}");
+            io::Error::other(why)
         })?;
         let own_place = state.join("signing");
         let made = private_file::create_folder(&own_place)

@@ -207,7 +207,7 @@ fn choose_key(
     let is_ssh = request.format == SignatureFormat::Ssh;
     let key = match settings.signing_key() {
         Some(key) if !is_ssh => Some(UserKey::Name(key.to_owned())),
-        None if !is_ssh => settings.committer().map(UserKey::Name),
+        None if !is_ssh => programs.committer(settings).map(UserKey::Name),
         key => match (key.or(printed_key).and_then(literal_key), key) {
             (Some(literal), _) => Some(UserKey::Literal(literal.to_owned())),
             (None, Some(file)) => programs.expand(file).map(UserKey::File),
@@ -243,9 +243,16 @@ fn key_fields(key: &str) -> impl Iterator<Item = &str> {
 /// Says that the user has not chosen the key of a request, and where they can.
 fn other_key(request: &SigningRequest) -> io::Error {
     let asked = text::one_line(request.literal_key.as_deref().unwrap_or(&request.key));
+    // Without a key, git asks for the one of the committer.
+    let is_committer = request.literal_key.is_none() && asked.ends_with('>');
+    let for_repository = if is_committer {
+        ". For a name and an address that hold in one repository only: [includeIf \"gitdir:FOLDER/\"] in ~/.gitconfig"
+    } else {
+        ""
+    };
     io::Error::other(format!(
         "`{}` is not the key that the user's own settings of git name; those of a repository do not count. The user can \
-         name it outside the sandbox: git config --global user.signingKey KEY",
+         name it outside the sandbox: git config --global user.signingKey KEY{for_repository}",
         text::clip(asked, MAX_SHOWN_CHARS)
     ))
 }
@@ -425,5 +432,9 @@ mod tests {
         };
         let text = other_key(&request).to_string();
         assert!(text.contains("`ABCD`") && text.contains("git config --global"), "{text}");
+        assert!(!text.contains("includeIf"), "{text}");
+        let key = "Jane <jane@work.example>".to_owned();
+        let text = other_key(&SigningRequest { key, ..request }).to_string();
+        assert!(text.contains("[includeIf"), "{text}");
     }
 }

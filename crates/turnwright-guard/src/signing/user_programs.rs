@@ -18,11 +18,22 @@ const MAX_PRINTED: u64 = MAX_LINE / 4;
 /// The most bytes of a settings file of gpg that are looked at.
 const MAX_SETTINGS_BYTES: u64 = 64 * 1024;
 /// The variables that signing programs get, besides `LC_*`.
-const KEPT_VARIABLES: [&str; 6] = ["HOME", "LANG", "LANGUAGE", "LOGNAME", "TZ", "USER"];
+const KEPT_VARIABLES: [&str; 9] = [
+    "EMAIL",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LOGNAME",
+    "TZ",
+    "USER",
+];
 /// Variables that they get unless they name a path that commands may write.
-const CHECKED_VARIABLES: [&str; 8] = [
+const CHECKED_VARIABLES: [&str; 9] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
+    "GIT_CONFIG_GLOBAL",
     "GNUPGHOME",
     "SSH_AUTH_SOCK",
     "WAYLAND_DISPLAY",
@@ -30,6 +41,10 @@ const CHECKED_VARIABLES: [&str; 8] = [
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
 ];
+
+/// The end of a refusal because of a place that commands can write.
+pub(super) const WHILE_OPENED: &str =
+    "commands may write; what was opened to them counts until turnwright is restarted";
 
 /// The user's programs, as of the moment in which it is made.
 #[derive(Debug)]
@@ -105,8 +120,10 @@ impl UserPrograms {
     /// Returns the target of a path that a program obeys or reads. Blocks.
     pub(super) fn fixed_target(&self, path: &Path) -> io::Result<PathBuf> {
         self.places.leads_to(path).ok_or_else(|| {
-            let why = format!("commands may write {}, or nothing is there", path.display());
-            io::Error::other(why)
+            let path = path.display();
+            io::Error::other(format!(
+                "nothing is at {path}, or it is one of the places that {WHILE_OPENED}"
+            ))
         })
     }
 
@@ -127,13 +144,16 @@ impl UserPrograms {
         Ok(SigningSettings::parse(&String::from_utf8_lossy(&output.text)))
     }
 
+    /// The committer, as the user's variables and settings say.
+    pub(super) fn committer(&self, settings: &SigningSettings) -> Option<String> {
+        settings.committer(&self.environment)
+    }
+
     /// Fails if commands may write one of the files that the settings of git are from. It is enough to look at them
     /// afterwards: the first step of a way that commands can change is reached by steps that they cannot. Blocks.
     pub(super) fn check_settings(&self, settings: &SigningSettings) -> io::Result<()> {
         match settings.files().find(|file| !self.places.is_fixed(Path::new(file))) {
-            Some(file) => {
-                Err(io::Error::other(format!("git obeys {file}, which commands may write")))
-            }
+            Some(file) => Err(io::Error::other(format!("git obeys {file}, which {WHILE_OPENED}"))),
             None => Ok(()),
         }
     }
@@ -143,7 +163,7 @@ impl UserPrograms {
         match self.changeable_gpg_setting() {
             Some(path) => {
                 let path = path.display();
-                Err(io::Error::other(format!("gpg obeys {path}, which commands may write")))
+                Err(io::Error::other(format!("gpg obeys {path}, which {WHILE_OPENED}")))
             }
             None => Ok(()),
         }
@@ -216,7 +236,7 @@ impl UserPrograms {
 }
 
 fn not_found(program: &str) -> io::Error {
-    let why = format!("no `{program}` was found outside the folders that commands may write");
+    let why = format!("no `{program}` was found outside the folders that {WHILE_OPENED}");
     io::Error::other(why)
 }
 
@@ -320,12 +340,10 @@ mod tests {
                 Some(expected) => assert_eq!(found.unwrap(), place.path(expected), "{name}"),
                 None => {
                     let why = found.unwrap_err().to_string();
-                    assert_eq!(
-                        why,
-                        format!(
-                            "no `{name}` was found outside the folders that commands may write"
-                        )
-                    );
+                    let missing =
+                        format!("no `{name}` was found outside the folders that commands");
+                    assert!(why.starts_with(&missing), "{why}");
+                    assert!(why.ends_with("until turnwright is restarted"), "{why}");
                 }
             }
         }
@@ -344,6 +362,8 @@ mod tests {
             .with("LD_LIBRARY_PATH", place.path("bin"))
             .with("PYTHONPATH", place.path("bin"))
             .with("SSH_AUTH_SOCK", place.path("bin"))
+            .with("GIT_CONFIG_GLOBAL", place.path("home/git.inc"))
+            .with("GIT_COMMITTER_NAME", "Jane")
             .with("DISPLAY", ":0")
             .with("LC_ALL", "C");
         let with_bus =
@@ -353,6 +373,8 @@ mod tests {
             ("HOME", true),
             ("PATH", true),
             ("SSH_AUTH_SOCK", true),
+            ("GIT_CONFIG_GLOBAL", true),
+            ("GIT_COMMITTER_NAME", true),
             ("DISPLAY", true),
             ("LC_ALL", true),
             ("DBUS_SESSION_BUS_ADDRESS", true),
@@ -363,6 +385,8 @@ mod tests {
             assert_eq!(programs.environment.get(name).is_some(), is_kept, "{name}");
         }
         assert_eq!(with_bus(&own_bus).environment.get("DBUS_SESSION_BUS_ADDRESS"), None);
+        let own_file = Environment::default().with("GIT_CONFIG_GLOBAL", place.path("project/x"));
+        assert_eq!(place.programs(own_file).environment.get("GIT_CONFIG_GLOBAL"), None);
     }
 
     #[test]

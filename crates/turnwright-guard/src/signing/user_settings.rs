@@ -2,6 +2,7 @@
 //! include: commands can make repositories with settings of their own.
 
 use super::wire::SignatureFormat;
+use turnwright_workspace::exec::Environment;
 
 /// The names of these settings, and of those that lead to further files.
 pub(super) const SETTINGS_PATTERN: &str = r"^(user\.(name|email|signingkey)|committer\.(name|email)|gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand|include\.path|includeif\..*\.path)$";
@@ -68,16 +69,21 @@ impl SigningSettings {
         split_words(self.value(|name| name == "gpg.ssh.defaultkeycommand")?)
     }
 
-    /// The committer, by whom the other formats find the key if there is no setting.
-    pub(super) fn committer(&self) -> Option<String> {
-        let name = self
-            .value(|name| name == "committer.name")
+    /// The committer, by whom the other formats find the key if there is no setting. The variables are the user's.
+    pub(super) fn committer(&self, variables: &Environment) -> Option<String> {
+        let name = text_of(variables, "GIT_COMMITTER_NAME")
+            .or_else(|| self.value(|name| name == "committer.name"))
             .or_else(|| self.value(|name| name == "user.name"));
-        let email = self
-            .value(|name| name == "committer.email")
-            .or_else(|| self.value(|name| name == "user.email"));
+        let email = text_of(variables, "GIT_COMMITTER_EMAIL")
+            .or_else(|| self.value(|name| name == "committer.email"))
+            .or_else(|| self.value(|name| name == "user.email"))
+            .or_else(|| text_of(variables, "EMAIL"));
         Some(format!("{} <{}>", as_in_identity(name?), as_in_identity(email?)))
     }
+}
+
+fn text_of<'a>(variables: &'a Environment, name: &str) -> Option<&'a str> {
+    variables.get(name)?.to_str().filter(|value| !value.is_empty())
 }
 
 /// Writes a name or an address as git does in the identity of a committer.
@@ -128,16 +134,46 @@ mod tests {
         assert_eq!(settings.program(SignatureFormat::Ssh), Some("/opt/op-ssh-sign"));
         assert_eq!(settings.program(SignatureFormat::X509), None);
         assert_eq!(settings.signing_key(), Some("WORK"));
-        assert_eq!(settings.committer().as_deref(), Some("Jane Doe <jane@example.org>"));
+        let none = Environment::default();
+        assert_eq!(settings.committer(&none).as_deref(), Some("Jane Doe <jane@example.org>"));
         let files = ["/etc/gitconfig", "/h/.gitconfig", "/h/work"];
         assert!(settings.files().all(|file| files.contains(&file)));
         let only = SigningSettings::parse("global\0file:/a\0gpg.program\ngpg2\0");
         assert_eq!(only.program(SignatureFormat::OpenPgp), Some("gpg2"));
-        assert_eq!((only.signing_key(), only.committer()), (None, None));
+        assert_eq!((only.signing_key(), only.committer(&none)), (None, None));
         // A setting without a value, and one that is in no file.
         let odd = SigningSettings::parse("global\0standard input:\0gpg.program\0");
         assert_eq!(odd.files().collect::<Vec<_>>(), [""]);
         assert_eq!(odd.program(SignatureFormat::OpenPgp), Some(""));
+    }
+
+    #[test]
+    fn variables_of_the_user_name_the_committer_before_settings() {
+        let settings = SigningSettings::parse(
+            "global\0file:/h/.gitconfig\0committer.name\nJane\0\
+             global\0file:/h/.gitconfig\0committer.email\njane@example.org\0",
+        );
+        let none = SigningSettings::default();
+        for (variables, of_settings, without) in [
+            (&[("GIT_COMMITTER_NAME", "Joe")][..], "Joe <jane@example.org>", None),
+            (&[("GIT_COMMITTER_EMAIL", "j@b.example")], "Jane <j@b.example>", None),
+            (
+                &[("GIT_COMMITTER_EMAIL", ""), ("EMAIL", "e@b.example")],
+                "Jane <jane@example.org>",
+                None,
+            ),
+            (
+                &[("GIT_COMMITTER_NAME", "Joe"), ("EMAIL", "e@b.example")],
+                "Joe <jane@example.org>",
+                Some("Joe <e@b.example>"),
+            ),
+        ] {
+            let environment = variables
+                .iter()
+                .fold(Environment::default(), |all, (name, value)| all.with(name, *value));
+            assert_eq!(settings.committer(&environment).as_deref(), Some(of_settings));
+            assert_eq!(none.committer(&environment).as_deref(), without);
+        }
     }
 
     #[test]

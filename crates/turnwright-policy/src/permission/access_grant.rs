@@ -72,6 +72,18 @@ impl Grants {
         left.is_none() || is_understood(command) && self.gives_each_command(command, &left)
     }
 
+    /// Returns true if the user has allowed all this access to exactly this line.
+    pub(crate) fn gives_line_access(&self, effect: &Effect, needed: &ExtraAccess) -> bool {
+        let mut left = needed.clone();
+        for grant in self.access() {
+            if matches!(&grant.commands, GrantedCommands::Exactly(allowed) if **allowed == *effect)
+            {
+                left = left.beyond(&grant.access);
+            }
+        }
+        left.is_none()
+    }
+
     fn gives_each_command(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
         commands_with_access(command).into_iter().all(|simple| {
             let mut left = needed.clone();

@@ -61,6 +61,14 @@ struct Decider<'a> {
 
 type Ruling = (Verdict, Reason);
 
+/// The user's answer about exactly this line.
+#[derive(Clone, Copy)]
+struct LineAnswer {
+    is_granted: bool,
+    /// True if the answer was about all access that the line gets, so that it also holds for programs of a repository.
+    covers_access: bool,
+}
+
 impl Decider<'_> {
     fn add(&mut self, command_index: Option<usize>, (verdict, reason): Ruling) {
         let effect_index = self.effect_index;
@@ -257,6 +265,10 @@ impl Decider<'_> {
         self.extra_access(command, effect);
         self.network_need(command, effect);
         self.signing_need(command, effect);
+        let answer = LineAnswer {
+            is_granted,
+            covers_access: is_granted && !self.has_access_of_other_answers(effect),
+        };
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
@@ -267,7 +279,7 @@ impl Decider<'_> {
             let ruling = match shell::ruin(&script, index, &command.workdir, home) {
                 Some(Ruin::Certain(what)) => (Verdict::Deny, Reason::Catastrophic(what)),
                 Some(Ruin::Possible(what)) => self.possible_ruin(what, simple),
-                None => self.simple_command(simple, &class, command, is_granted),
+                None => self.simple_command(simple, &class, command, answer),
             };
             // In a line that is not understood, the commands that were found can only make it
             // worse.
@@ -388,6 +400,21 @@ impl Decider<'_> {
             })
     }
 
+    /// Returns true if the command gets the network, or may sign, because of an answer that was not about exactly this
+    /// line.
+    fn has_access_of_other_answers(&self, effect: &Effect) -> bool {
+        self.findings.iter().filter(|finding| finding.effect_index == self.effect_index).any(
+            |finding| {
+                let access = match finding.reason {
+                    Reason::Network => ExtraAccess::network(),
+                    Reason::Signing => ExtraAccess::sign(),
+                    _ => return false,
+                };
+                !self.grants.gives_line_access(effect, &access)
+            },
+        )
+    }
+
     /// Returns true if a line would run in the sandbox without a question although it fails there. What a rule allows
     /// runs as the rule says.
     fn fails_unasked(&self, command: &ShellCommand) -> bool {
@@ -434,7 +461,7 @@ impl Decider<'_> {
         simple: &SimpleCommand,
         class: &Classification,
         command: &ShellCommand,
-        is_granted: bool,
+        LineAnswer { is_granted, covers_access }: LineAnswer,
     ) -> Ruling {
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
@@ -451,8 +478,9 @@ impl Decider<'_> {
             && uncertain.is_some_and(|uncertainty| uncertainty.only_runs_programs);
         let always_ask = uncertain
             .filter(|uncertainty| {
-                // An answer about this line holds for no more than the sandbox bounds.
-                let is_answered = is_granted && uncertainty.only_runs_programs;
+                // An answer about this line holds for no more than the sandbox bounds, and for no access that other
+                // answers have added.
+                let is_answered = covers_access && uncertainty.only_runs_programs;
                 self.command_mode != Mode::Full && !is_answered && !is_confined
             })
             .map(|uncertainty| Reason::Ambiguous(uncertainty.reason.clone()))

@@ -51,7 +51,9 @@ pub(super) fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> Str
         parts.push("to trace and debug its own processes".to_owned());
     }
     if access.sign {
-        parts.push("to sign commits and tags with your key".to_owned());
+        let what = "to sign commits and tags with your key (hooks of the repository and other programs that it \
+                    starts can sign, too)";
+        parts.push(what.to_owned());
     }
     for name in address_names(access) {
         parts.push(format!("to connect to {}", markdown_code(&name)));

@@ -348,6 +348,21 @@ fn several_values_are_one_question_with_a_list() {
 }
 
 #[test]
+fn a_question_about_signing_says_that_hooks_can_sign_too() {
+    let asked = match judge(
+        &policy(),
+        Mode::Auto,
+        &Grants::default(),
+        effects("git commit -m x", "sign"),
+    ) {
+        Judgement::NeedsApproval(asked) => asked,
+        other => panic!("{other:?}"),
+    };
+    let text = asked.description(&policy(), Mode::Auto);
+    assert!(text.contains("(hooks of the repository and other programs that it starts can sign"));
+}
+
+#[test]
 fn an_answer_about_signing_holds_for_commands_of_git_that_change_something() {
     let grants = answered(Mode::Auto, ChoiceKind::AllowSessionForAll, "git commit -m x", "sign");
     for (line, signs, only_reads) in [
@@ -408,6 +423,15 @@ fn programs_of_a_repository_get_what_answers_open_only_after_a_question() {
         assert_eq!(plain.verdict(), Verdict::Allow, "{line}");
         let found = decide(&policy(), Mode::Auto, grants, &uncertain(line, "", true));
         assert_eq!(found.verdict(), in_repository_with_programs, "{line}");
+    }
+    // An older answer about exactly this line was given without the access.
+    for (grants, line) in
+        [(&sign, "git commit -am y"), (&network, "git commit -am y && npm install")]
+    {
+        let effects = uncertain(line, "", true);
+        let mut grants = grants.clone();
+        grants.allow_exactly(effects[0].clone());
+        assert_eq!(decide(&policy(), Mode::Auto, &grants, &effects).verdict(), Verdict::Ask);
     }
 }
 

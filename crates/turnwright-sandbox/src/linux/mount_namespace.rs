@@ -4,7 +4,7 @@
 //! calls only.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -507,9 +507,13 @@ fn is_writable(profile: &SandboxProfile, path: &Path) -> bool {
     profile.writable.iter().any(|writable| path.starts_with(writable))
 }
 
-/// Returns true if a program may change the shared memory of its session: if it may write in its `/tmp`, or in a folder.
+/// Returns true if a program may change the shared memory of its session: if it may write a file there, in its `/tmp`, or
+/// in a folder.
 fn may_change_memory(profile: &SandboxProfile) -> bool {
+    let memory = Path::new(OsStr::from_bytes(SHARED_MEMORY.to_bytes()));
+    let may_write_there = profile.writable.iter().any(|path| path.starts_with(memory));
     match &profile.private_tmp {
+        _ if may_write_there => true,
         Some(tmp) => is_writable(profile, &tmp.folder),
         None => profile.writable.iter().any(|path| path.is_dir()),
     }

@@ -12,7 +12,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mount_namespace::{NamespaceMethod, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
-use super::shared_memory::SessionMemory;
+use super::shared_memory::{SessionMemory, size_within};
 use super::{succeeds_in_child, syscalls};
 
 const USER_NAMESPACE: &CStr = c"/proc/self/ns/user";
@@ -33,6 +33,15 @@ impl SessionNetwork {
     /// # Errors
     /// When the system refuses it: see [`NamespaceSupport::network`](crate::NamespaceSupport::network).
     pub fn create() -> io::Result<SessionNetwork> {
+        Self::create_within(None)
+    }
+
+    /// Creates one whose shared memory takes no more than this many bytes, and no more than a quarter of the machine's.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn create_within(memory_limit: Option<u64>) -> io::Result<SessionNetwork> {
+        let size = size_within(memory_limit);
         let method = NamespaceMethod::of_this_process();
         let id_maps = method.id_maps();
         let (receiver, sender) = UnixStream::pair()?;
@@ -51,7 +60,7 @@ impl SessionNetwork {
                 send_namespace(&sender, USER_NAMESPACE)?;
             }
             // Without it, each program has memory of its own.
-            filled.fill().ok();
+            filled.fill(&size).ok();
             Ok(())
         });
         if !is_made {
@@ -91,7 +100,8 @@ impl SessionNetwork {
         let user_namespace = has_user_namespace.then_some(user_namespace);
         let taken = receive(syscalls::receive_descriptor).await?;
         let given = receive(syscalls::receive_descriptor).await?;
-        let memory = SessionMemory::from_descriptors([taken, given]);
+        let current = receive(syscalls::receive_descriptor).await?;
+        let memory = SessionMemory::from_descriptors([taken, given, current]);
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
 

@@ -3,25 +3,30 @@
 //!
 //! Nobody keeps a mount namespace alive for it, and Linux copies a mount only for a process in whose namespace it is. So
 //! mounts that are nowhere yet wait in a socket. A program takes one, mounts it, and gives back a copy of it for the next
-//! one. The file system ends with its last mount.
+//! one. The file system ends with its last mount. If all mounts were lost, a program makes its own memory the session's;
+//! mounts of an older one that turn up later are dropped.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::CWD;
+use rustix::fs::{CWD, MemfdFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
 };
 
 use super::syscalls;
 
-/// The mode of the folder, and the limit for its content, which does not count as memory of any process.
-const OPTIONS: [(&CStr, &CStr); 2] = [(c"mode", c"1777"), (c"size", c"25%")];
+/// The limit for its content, which does not count as memory of any process.
+const USUAL_SIZE: &CStr = c"25%";
+/// It is not made smaller than this: no size would be no limit.
+const LEAST_SIZE: u64 = 1 << 20;
 /// A folder that every machine has.
 const FIRST_PLACE: &CStr = c"/dev";
 /// How many mounts wait at first. A program that is killed while it has one does not give it back.
@@ -36,6 +41,8 @@ pub(super) struct SessionMemory {
     taken: UnixStream,
     /// The end into which they give one back.
     given: UnixStream,
+    /// A file with the device number of the file system that is the session's now.
+    current: File,
 }
 
 impl SessionMemory {
@@ -44,36 +51,40 @@ impl SessionMemory {
         let (taken, given) = UnixStream::pair()?;
         taken.set_read_timeout(Some(LONGEST_WAIT))?;
         given.set_nonblocking(true)?;
-        Ok(SessionMemory { taken, given })
+        let current = rustix::fs::memfd_create(c"session-memory", MemfdFlags::CLOEXEC)?.into();
+        Ok(SessionMemory { taken, given, current })
     }
 
-    pub(super) fn from_descriptors([taken, given]: [OwnedFd; 2]) -> SessionMemory {
-        SessionMemory { taken: taken.into(), given: given.into() }
+    pub(super) fn from_descriptors([taken, given, current]: [OwnedFd; 3]) -> SessionMemory {
+        SessionMemory { taken: taken.into(), given: given.into(), current: current.into() }
     }
 
-    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        [self.taken.as_fd(), self.given.as_fd()]
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.taken.as_fd(), self.given.as_fd(), self.current.as_fd()]
     }
 
     pub(super) fn try_clone(&self) -> io::Result<SessionMemory> {
-        Ok(SessionMemory { taken: self.taken.try_clone()?, given: self.given.try_clone()? })
+        Ok(SessionMemory {
+            taken: self.taken.try_clone()?,
+            given: self.given.try_clone()?,
+            current: self.current.try_clone()?,
+        })
     }
 
-    /// Makes the file system and its first mounts, in a process of the session's user namespace that does nothing else.
+    /// Makes the file system of a [size](size_within) and its first mounts, in a process of the session's user namespace that does nothing else.
     /// Makes system calls only.
-    pub(super) fn fill(&self) -> io::Result<()> {
+    pub(super) fn fill(&self, size: &CStr) -> io::Result<()> {
         syscalls::unshare(libc::CLONE_NEWNS)?;
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", propagation)?;
         let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        for (name, value) in OPTIONS {
-            rustix::mount::fsconfig_set_string(&context, name, value)?;
-        }
+        rustix::mount::fsconfig_set_string(&context, c"mode", c"1777")?;
+        rustix::mount::fsconfig_set_string(&context, c"size", size)?;
         rustix::mount::fsconfig_create(&context)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
         put(mount.as_fd(), FIRST_PLACE)?;
-        self.give_copies(FIRST_PLACE, COPIES)
+        self.make_current(FIRST_PLACE)
     }
 
     /// Makes all programs have memory of their own, at once, if it could not be filled.
@@ -85,9 +96,12 @@ impl SessionMemory {
 
     /// Mounts it over the program's own memory at `place`. Returns false if that has to do. Makes system calls only.
     pub(super) fn attach(&self, place: &CStr) -> bool {
-        match syscalls::receive_descriptor(self.taken.as_fd()) {
+        match self.take() {
             Ok(mount) if put(mount.as_fd(), place).is_ok() => {
-                self.give_copies(place, 1).ok();
+                // Another program may have waited for too long in the meantime.
+                if self.is_current(mount.as_fd()) {
+                    self.give_copies(place, 1).ok();
+                }
                 true
             }
             Ok(mount) => {
@@ -96,10 +110,35 @@ impl SessionMemory {
             }
             // All are lost: from now on it is this program's.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.give_copies(place, COPIES).is_ok()
+                self.make_current(place).is_ok()
             }
             Err(_) => false,
         }
+    }
+
+    /// The next mount that waits. Those of older file systems are dropped.
+    fn take(&self) -> io::Result<OwnedFd> {
+        loop {
+            let mount = syscalls::receive_descriptor(self.taken.as_fd())?;
+            if self.is_current(mount.as_fd()) {
+                return Ok(mount);
+            }
+        }
+    }
+
+    /// Makes the file system at `place` the session's.
+    fn make_current(&self, place: &CStr) -> io::Result<()> {
+        let device: u64 = rustix::fs::stat(place)?.st_dev;
+        self.current.write_all_at(&device.to_ne_bytes(), 0)?;
+        self.give_copies(place, COPIES)
+    }
+
+    /// Returns true if a mount is one of the file system that is the session's now.
+    fn is_current(&self, mount: BorrowedFd<'_>) -> bool {
+        let mut current = [0; size_of::<u64>()];
+        let Ok(found) = rustix::fs::fstat(mount) else { return false };
+        self.current.read_exact_at(&mut current, 0).is_ok()
+            && u64::from_ne_bytes(current) == found.st_dev
     }
 
     fn give_copies(&self, place: &CStr, count: usize) -> io::Result<()> {
@@ -110,6 +149,23 @@ impl SessionMemory {
         }
         Ok(())
     }
+}
+
+/// The size of the file system if programs may hold this many bytes of memory.
+pub(super) fn size_within(limit: Option<u64>) -> CString {
+    let quarter = machine_memory().map(|total| total / 4);
+    match limit.filter(|limit| quarter.is_some_and(|quarter| *limit < quarter)) {
+        Some(limit) => CString::new(limit.max(LEAST_SIZE).to_string()).unwrap_or_default(),
+        None => USUAL_SIZE.to_owned(),
+    }
+}
+
+/// The bytes of the machine's memory.
+fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 fn put(mount: BorrowedFd<'_>, place: &CStr) -> io::Result<()> {

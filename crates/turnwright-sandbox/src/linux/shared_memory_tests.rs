@@ -1,5 +1,6 @@
 //! Tests of the memory that the programs of a session share, with real processes.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::socket_tests::{can_test, run_in};
@@ -31,6 +32,47 @@ fn what_a_program_leaves_in_shared_memory_the_next_finds_and_other_sessions_do_n
 }
 
 #[test]
+fn after_all_mounts_were_held_for_too_long_older_memory_is_not_seen_again() {
+    if !can_test() || !namespace_support().network {
+        return;
+    }
+    let folders = TestFolders::new();
+    let session = Arc::new(SessionNetwork::create().unwrap());
+    let run = |script: &str| run_in(&folders, &folders.profile(), Some(&session), script, |_| ());
+    assert_eq!(run("open('/dev/shm/older', 'w').close()"), "");
+    let [taken, given, _] = session.memory().descriptors();
+    let held: Vec<_> = (0..4).map(|_| syscalls::receive_descriptor(taken).unwrap()).collect();
+    assert_eq!(
+        run("open('/dev/shm/newer', 'w').close(); print(os.listdir('/dev/shm'))"),
+        "['newer']\n"
+    );
+    for mount in held {
+        syscalls::send_descriptor(given, mount.as_fd()).unwrap();
+    }
+    for _ in 0..10 {
+        assert_eq!(run("print(os.listdir('/dev/shm'))"), "['newer']\n");
+    }
+}
+
+#[test]
+fn shared_memory_takes_no_more_than_a_program_may_hold() {
+    if !can_test() || !namespace_support().network {
+        return;
+    }
+    let folders = TestFolders::new();
+    let script = "found = os.statvfs('/dev/shm'); print(found.f_blocks * found.f_frsize)";
+    let run = |limit: Option<u64>| -> u64 {
+        let network = Arc::new(SessionNetwork::create_within(limit).unwrap());
+        let text = run_in(&folders, &folders.profile(), Some(&network), script, |_| ());
+        text.trim().parse().unwrap()
+    };
+    assert_eq!(run(Some(8 << 20)), 8 << 20);
+    assert_eq!(run(Some(0)), 1 << 20);
+    // At most a quarter of the machine's.
+    assert_eq!(run(Some(u64::MAX)), run(None));
+}
+
+#[test]
 fn programs_that_run_at_the_same_time_see_the_same_memory_and_some_only_read_it() {
     if !can_test() || !namespace_support().network {
         return;
@@ -52,6 +94,9 @@ fn programs_that_run_at_the_same_time_see_the_same_memory_and_some_only_read_it(
             except OSError as error: print(error.strerror, open('/dev/shm/first').read())";
         let text = run_in(&folders, &reader, Some(&session), script, |_| ());
         assert_eq!(text, "Read-only file system x\n");
+        let writer = SandboxProfile { writable: vec!["/dev/shm/third".into()], ..reader };
+        let script = "open('/dev/shm/third', 'w').close(); os.remove('/dev/shm/third')";
+        assert_eq!(run_in(&folders, &writer, Some(&session), script, |_| ()), "");
         io::Write::write_all(stdin, b"\n").unwrap();
     });
     assert_eq!(text, "['first', 'second']\n");

@@ -42,6 +42,14 @@ impl ShownPlaces {
     fn any_in(&self, entry: &Path) -> bool {
         self.lasting.iter().chain(&self.passing).any(|shown| shown.starts_with(entry))
     }
+
+    /// Removes the empty file or folder in the session's folder at which a place was seen, unless another place is seen
+    /// there.
+    fn remove_mount_point_of(&self, place: &Path, folder: &Path) {
+        if let Some(entry) = in_tmp(place).filter(|entry| !self.any_in(entry)) {
+            remove_mount_point(&folder.join(entry.file_name().unwrap_or_default()));
+        }
+    }
 }
 
 /// Places in the machine's `/tmp` that one command sees, until this is dropped. Then the empty files at which they were
@@ -66,10 +74,8 @@ impl Drop for ShownOnce {
             if let Some(at) = shown.passing.iter().position(|passing| passing == place) {
                 shown.passing.swap_remove(at);
             }
-            if let Some(entry) = in_tmp(place).filter(|entry| !shown.any_in(entry))
-                && let Some(folder) = &self.folder
-            {
-                remove_mount_point(&folder.join(entry.file_name().unwrap_or_default()));
+            if let Some(folder) = &self.folder {
+                shown.remove_mount_point_of(place, folder);
             }
         }
     }
@@ -125,9 +131,18 @@ impl SessionTmp {
         outer.is_some_and(|outer| path.starts_with(outer))
     }
 
-    /// Lets commands see these paths in the machine's `/tmp`, and returns all such paths. Blocks.
+    /// Lets commands see these paths in the machine's `/tmp`, and returns all such paths. Those that no longer exist are
+    /// forgotten. Blocks.
     pub fn show(&self, paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
         let mut shown = self.shown.write();
+        let known = std::mem::take(&mut shown.lasting);
+        let (there, gone): (Vec<_>, Vec<_>) = known.into_iter().partition(|place| place.exists());
+        shown.lasting = there;
+        if let Some(folder) = self.known_folder() {
+            for place in &gone {
+                shown.remove_mount_point_of(place, folder);
+            }
+        }
         for path in paths {
             if shown.lasting.len() < MAX_SHOWN && self.can_show(&path, &shown.lasting) {
                 shown.lasting.push(path);
@@ -288,6 +303,7 @@ mod tests {
     fn what_one_command_has_seen_is_forgotten_and_so_is_the_place_where_it_was() {
         let file = tempfile::Builder::new().prefix("users-").tempfile_in(TMP).unwrap();
         let outer = tempfile::Builder::new().prefix("users-").tempdir_in(TMP).unwrap();
+        let gone = outer.path().to_owned();
         let inner = outer.path().join("inner");
         fs::create_dir(&inner).unwrap();
         let tmp = SessionTmp::new(|| true);
@@ -322,5 +338,8 @@ mod tests {
         close(&at_own(outer.path()));
         drop(tmp.show_once([inner.clone()]));
         assert_eq!((place(&inner), at_own(outer.path()).exists()), (None, true));
+        // But not longer than the place is there.
+        outer.close().unwrap();
+        assert!(tmp.show([]).is_empty() && !at_own(&gone).exists());
     }
 }

@@ -38,7 +38,7 @@ impl OpenedPlaces {
 #[derive(Debug, Default)]
 pub struct FixedPlaces {
     writable: Vec<PathBuf>,
-    /// The same places by what is there, looked up when they are needed first: on some file systems, and through some
+    /// The ids of what is at these places, looked up when they are first needed: on some file systems, and through some
     /// mounts, a place has several spellings.
     writable_ids: OnceLock<Vec<FileId>>,
 }
@@ -88,7 +88,7 @@ impl FixedPlaces {
         Some(place)
     }
 
-    /// Returns true if commands may write what is at a path, although it may be spelled otherwise.
+    /// Returns true if commands may write what is at a path under another spelling of it.
     fn is_other_name_of_writable(&self, place: &Path) -> bool {
         let ids = self
             .writable_ids
@@ -111,7 +111,7 @@ fn id_of(place: &Path) -> Option<FileId> {
     Some((found.dev(), found.ino()))
 }
 
-/// Elsewhere only the spelling counts.
+/// Returns `None`, so that only the spelling counts.
 #[cfg(not(unix))]
 fn id_of(_: &Path) -> Option<FileId> {
     None

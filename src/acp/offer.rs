@@ -69,8 +69,8 @@ pub(super) fn make(
     }
 }
 
-/// Chooses an auth method. The offer stays the same. The client at `peer` is told if that changes what
-/// `auth/status` answers.
+/// Applies the client's choice of an auth method and returns the same offer. Notifies the client at `peer` if the
+/// choice changes the answer to `auth/status`.
 pub(super) fn authenticate(
     host: &Arc<SessionHost>,
     peer: Option<Peer>,

@@ -45,7 +45,7 @@ pub(crate) fn take_environment(named: &[String]) -> EnvironmentVariables {
         erase_variable(&name);
     }
     let proxies = Proxies::from_variables(|name| read_variable(name)?.into_string().ok());
-    if let Some(list) = proxies.plain_direct_list() {
+    if let Some(list) = proxies.no_proxy_for_libraries() {
         // The OAuth library reads the variable itself. Commands get the user's own.
         set_variable("NO_PROXY", &list);
     }

@@ -1,9 +1,9 @@
-//! A provider's key with its origin, which messages about the key name.
+//! A provider's key and its origin, so that messages can say where the key comes from.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use super::presets::is_key_variable;
+use super::presets;
 use turnwright_types::secret::Secret;
 
 /// A key and where it comes from.
@@ -25,11 +25,11 @@ pub(crate) enum KeyOrigin {
 }
 
 impl KeyOrigin {
-    /// Advice about a key that the server refuses.
+    /// Returns advice for the user about a key that the server refuses.
     pub(crate) fn advice(&self) -> String {
         match self {
-            // The variable takes precedence over a login.
-            KeyOrigin::Variable(name) if is_key_variable(name) => {
+            // This variable takes precedence over a stored login, so it has to be unset first.
+            KeyOrigin::Variable(name) if presets::is_key_variable(name) => {
                 format!("Check the key in {name}, or unset it and run `turnwright login`")
             }
             KeyOrigin::Login(_) => {

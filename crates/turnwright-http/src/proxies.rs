@@ -1,5 +1,5 @@
-//! The proxies of the environment, and the hosts that are reached directly: those listed in `NO_PROXY`, in
-//! the forms of curl and Go, and always this machine itself, whose requests are none of the proxy's business.
+//! The proxies that the environment names, and the hosts that are reached without one: those listed in `NO_PROXY`,
+//! in any notation that curl or Go accepts, and always this machine, whose requests are none of a proxy's business.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -8,39 +8,41 @@ use reqwest::{ClientBuilder, Proxy, Url};
 
 static PROXIES: OnceLock<Proxies> = OnceLock::new();
 
-/// Which proxy a request goes through. The values are as in the variables, which may include a password.
+/// The proxies of each scheme and the hosts that need none. The proxies are kept as the variables spell them, which
+/// may include a password.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     http: Option<String>,
     https: Option<String>,
-    /// The entries of `NO_PROXY`.
+    /// The entries of `NO_PROXY`, whose hosts are reached directly.
     direct: Vec<String>,
 }
 
 impl Proxies {
     /// Reads the usual variables, in upper or lower case.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Proxies {
-        let first = |names: [&str; 2]| names.into_iter().find_map(&variable);
-        let all = first(["ALL_PROXY", "all_proxy"]);
-        // A web server that runs a CGI program passes a header of the request on as HTTP_PROXY.
+        let first_set = |names: [&str; 2]| names.into_iter().find_map(&variable);
+        let all = first_set(["ALL_PROXY", "all_proxy"]);
+        // To a CGI program HTTP_PROXY is the `Proxy` header of the request, which anyone can send.
         let is_cgi = variable("REQUEST_METHOD").is_some();
-        let http = if is_cgi { ["http_proxy"; 2] } else { ["HTTP_PROXY", "http_proxy"] };
-        let proxy = |names| first(names).or_else(|| all.clone());
+        let http_names = if is_cgi { ["http_proxy"; 2] } else { ["HTTP_PROXY", "http_proxy"] };
+        let proxy = |names| first_set(names).or_else(|| all.clone());
         let lists = ["NO_PROXY", "no_proxy"].into_iter().filter_map(&variable);
         let direct = lists.flat_map(|list| {
             let words = list.split([',', ';', ' ', '\t', '\n']).map(plain_entry);
             words.filter(|entry| !entry.is_empty()).collect::<Vec<_>>()
         });
         Proxies {
-            http: proxy(http),
+            http: proxy(http_names),
             https: proxy(["HTTPS_PROXY", "https_proxy"]),
             direct: direct.collect(),
         }
     }
 
-    /// `NO_PROXY` for libraries that know only names and addresses in it; `None` without a proxy. Ports are
-    /// left out, because these libraries only reach login servers.
-    pub fn plain_direct_list(&self) -> Option<String> {
+    /// Returns a `NO_PROXY` for libraries that read the variable themselves and know only names and addresses in
+    /// it, or `None` if there is no proxy. An entry with a port stands for all ports of its host, because these
+    /// libraries only connect to login servers.
+    pub fn no_proxy_for_libraries(&self) -> Option<String> {
         self.http.as_ref().or(self.https.as_ref())?;
         let mut list = "localhost,127.0.0.0/8,0.0.0.0,::1,::".to_owned();
         for entry in &self.direct {
@@ -56,10 +58,10 @@ impl Proxies {
     fn proxy_for(&self, url: &Url) -> Option<&str> {
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
         let host = url.host_str()?.trim_matches(['[', ']']).trim_end_matches('.');
-        let address = host.parse().ok().map(|found: IpAddr| found.to_canonical());
+        let address = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
         let is_this_machine = host == "localhost"
             || host.ends_with(".localhost")
-            || address.is_some_and(|own: IpAddr| own.is_loopback() || own.is_unspecified());
+            || address.is_some_and(|ip: IpAddr| ip.is_loopback() || ip.is_unspecified());
         let is_direct = self.direct.iter().any(|entry| {
             let (pattern, port) = split_port(entry);
             (port.is_none() || port == url.port_or_known_default())
@@ -69,9 +71,9 @@ impl Proxies {
     }
 }
 
-/// Makes later clients use these proxies.
+/// Makes clients that are built from now on use these proxies.
 pub fn use_proxies(proxies: Proxies) {
-    // Fails if some were set before. A process has one environment.
+    // A second call changes nothing, because a process has only one environment.
     PROXIES.set(proxies).ok();
 }
 
@@ -86,22 +88,22 @@ pub(super) fn with_proxies(builder: ClientBuilder) -> ClientBuilder {
     }
 }
 
-/// The host and port of the proxy through which requests to this URL go, if there is one.
+/// Returns the host and port of the proxy for a URL, without any password, or `None` if there is no proxy for it.
 pub fn proxy_of(url: &Url) -> Option<String> {
     let proxy = PROXIES.get()?.proxy_for(url)?;
-    let place = proxy.rsplit("://").next()?.split('/').next()?;
-    Some(place.rsplit('@').next()?.to_owned())
+    let authority = proxy.rsplit("://").next()?.split('/').next()?;
+    Some(authority.rsplit('@').next()?.to_owned())
 }
 
-/// An entry of a list without quotes, brackets, scheme, and dots and slashes at its end. The brackets of an
-/// address stay before a port.
+/// Strips quotes, brackets, the scheme, and dots and slashes at the end from an entry of a list. The brackets of an
+/// address stay if a port follows it.
 fn plain_entry(entry: &str) -> String {
     let entry = entry.trim_matches(['"', '\'']).to_ascii_lowercase();
-    let place = entry.rsplit("://").next().unwrap_or_default().trim_end_matches(['/', '.']);
-    if place.contains("]:") { place.to_owned() } else { place.replace(['[', ']'], "") }
+    let host = entry.rsplit("://").next().unwrap_or_default().trim_end_matches(['/', '.']);
+    if host.contains("]:") { host.to_owned() } else { host.replace(['[', ']'], "") }
 }
 
-/// Splits an entry into the host and the port, if the entry is limited to one.
+/// Splits an entry into its host and its port, if it has one.
 fn split_port(entry: &str) -> (&str, Option<u16>) {
     let is_address = entry.parse::<IpAddr>().is_ok() || entry.contains('/');
     let (host, port) = entry.rsplit_once(':').filter(|_| !is_address).unwrap_or((entry, ""));
@@ -122,7 +124,7 @@ fn matches_host(pattern: &str, host: &str, address: Option<IpAddr>) -> bool {
     }
 }
 
-/// True if the host is a subdomain of this name.
+/// Returns true if the host is a subdomain of this name.
 fn is_below(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
 }
@@ -132,10 +134,10 @@ fn is_in_network(pattern: &str, address: IpAddr) -> bool {
     let (Ok(network), Ok(length)) = (network.parse::<IpAddr>(), length.parse::<u32>()) else {
         return false;
     };
-    let (own, width) = bits_and_width(address);
-    let (common, other_width) = bits_and_width(network.to_canonical());
-    let rest = width.saturating_sub(length);
-    width == other_width && own.checked_shr(rest) == common.checked_shr(rest)
+    let (bits, width) = bits_and_width(address);
+    let (network_bits, network_width) = bits_and_width(network.to_canonical());
+    let host_width = width.saturating_sub(length);
+    width == network_width && bits.checked_shr(host_width) == network_bits.checked_shr(host_width)
 }
 
 fn bits_and_width(address: IpAddr) -> (u128, u32) {
@@ -204,8 +206,8 @@ mod tests {
         let list = "a.example:80,*.b.example,10.0.0.7,10.1.0.0/16,[fd00::1]:8,*";
         let expected =
             "a.example,.b.example,10.0.0.7,10.1.0.0/16,fd00::1,*,0.0.0.0/0,::/0,both.example";
-        assert_eq!(proxies(list).plain_direct_list(), Some(format!("{local},{expected}")));
-        assert_eq!(Proxies::from_variables(|_| None).plain_direct_list(), None);
+        assert_eq!(proxies(list).no_proxy_for_libraries(), Some(format!("{local},{expected}")));
+        assert_eq!(Proxies::from_variables(|_| None).no_proxy_for_libraries(), None);
     }
 
     #[test]

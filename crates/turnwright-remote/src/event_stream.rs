@@ -1,4 +1,4 @@
-//! The messages of one stream of events, and the body of the response that carries them.
+//! The events of one stream of server-sent events, and the body of the response that carries them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,32 +13,32 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::http_connection::HttpConnection;
 
-/// How often something is sent on a stream without events, so that a lost connection is noticed and proxies
-/// keep the stream open.
+/// The time without an event after which a comment is sent, so that a lost connection is noticed and proxies keep
+/// the stream open.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// A comment, which clients ignore.
 const KEEP_ALIVE: &[u8] = b":\n\n";
 
-/// An event and its share of the limit on waiting events.
+/// An event, with permits for the bytes that it takes up while it waits to be sent.
 pub(crate) struct QueuedEvent {
     pub(crate) event: Bytes,
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) permits: OwnedSemaphorePermit,
 }
 
 pub(crate) type EventReceiver = mpsc::Receiver<QueuedEvent>;
 
-/// An event whose data is this message, which is a line of JSON.
-pub(crate) fn event(message: &[u8]) -> Bytes {
+/// Formats a message, which is a line of JSON, as an event.
+pub(crate) fn format_event(message: &[u8]) -> Bytes {
     [b"data: ", message.trim_ascii_end(), b"\n\n"].concat().into()
 }
 
-/// The body of a response with the events of a stream. When it is dropped, the next response continues the
-/// stream.
+/// The body of a response that carries the events of a stream. When it is dropped, another response can continue
+/// the stream.
 pub(crate) struct EventBody {
     connection: Arc<HttpConnection>,
     /// The session of the stream, if it has one.
     session: Option<String>,
-    /// `None` only while this is dropped.
+    /// `None` only while the body is being dropped.
     events: Option<EventReceiver>,
     keep_alive: Interval,
 }
@@ -65,13 +65,13 @@ impl Body for EventBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         match events.poll_recv(context) {
-            Poll::Ready(Some(QueuedEvent { event, room })) => {
-                drop(room);
+            Poll::Ready(Some(QueuedEvent { event, permits })) => {
+                drop(permits);
                 self.keep_alive.reset();
                 Poll::Ready(Some(Ok(Frame::data(event))))
             }
             Poll::Ready(None) => Poll::Ready(None),
-            // The first tick is at once, so that the client gets the head of the response.
+            // The first tick comes at once, so that the client gets the head of the response.
             Poll::Pending => self
                 .keep_alive
                 .poll_tick(context)

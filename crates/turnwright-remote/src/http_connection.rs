@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::ConnectionEnd;
-use crate::event_stream::{EventReceiver, QueuedEvent, event};
+use crate::event_stream::{EventReceiver, QueuedEvent, format_event};
 use crate::routing::Envelope;
 use turnwright_rpc::{LineSender, OutboxDrain};
 
@@ -38,7 +38,8 @@ pub(crate) struct HttpConnection {
     pub(crate) end: ConnectionEnd,
     /// Cancelled when the connection is over.
     pub(crate) ended: CancellationToken,
-    room: Arc<Semaphore>,
+    /// One permit for each byte of events that may wait for their streams.
+    event_byte_permits: Arc<Semaphore>,
     // Held only to look something up.
     state: Mutex<ConnectionState>,
 }
@@ -94,7 +95,7 @@ impl HttpConnection {
             lines: Mutex::new(Some(Arc::new(lines))),
             end,
             ended: CancellationToken::new(),
-            room: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
+            event_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             state: Mutex::new(state),
         }
     }
@@ -203,7 +204,10 @@ impl HttpConnection {
             }
         };
         let size = u32::try_from(line.len().min(MAX_WAITING_BYTES)).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return };
+        let Ok(permits) = Arc::clone(&self.event_byte_permits).acquire_many_owned(size).await
+        else {
+            return;
+        };
         let events = {
             let mut state = self.state.lock();
             // The stream is then forgotten, with its waiting events. Nobody reads it, so the connection's
@@ -215,7 +219,7 @@ impl HttpConnection {
         match events {
             // It fails only if the connection is over.
             Some(events) => {
-                events.send(QueuedEvent { event: event(line), room }).await.ok();
+                events.send(QueuedEvent { event: format_event(line), permits }).await.ok();
             }
             None => {
                 tracing::warn!("a message is lost, because the connection has too many streams");

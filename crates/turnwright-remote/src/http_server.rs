@@ -65,7 +65,7 @@ pub(crate) struct HttpServer {
     pub(crate) incomplete: IncompleteMessages,
     /// One permit for each byte of requests that the program has not taken yet.
     request_byte_permits: Arc<Semaphore>,
-    // Held only to look one up.
+    // Held only to look up a connection.
     connections: Mutex<HashMap<String, Arc<HttpConnection>>>,
 }
 
@@ -242,7 +242,7 @@ impl HttpServer {
             return Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         // The permits are released once the program has taken the message.
-        let (message, _room) = self.read(body).await?;
+        let (message, _permits) = self.read(body).await?;
         if message.trim_ascii_start().first() == Some(&b'[') {
             return Ok(json(StatusCode::BAD_REQUEST, BATCH_REFUSAL.into()));
         }
@@ -285,7 +285,7 @@ impl HttpServer {
             return Err(TOO_LARGE);
         }
         let mut message = BytesMut::new();
-        let mut room = None::<OwnedSemaphorePermit>;
+        let mut permits = None::<OwnedSemaphorePermit>;
         loop {
             let Ok(frame) = timeout(READ_TIMEOUT, body.frame()).await else {
                 return Err(HttpRefusal(
@@ -293,7 +293,7 @@ impl HttpServer {
                     "The message is incomplete.\n",
                 ));
             };
-            let Some(frame) = frame else { return Ok((message.into(), room)) };
+            let Some(frame) = frame else { return Ok((message.into(), permits)) };
             let broken = HttpRefusal(StatusCode::BAD_REQUEST, "The message is incomplete.\n");
             let Ok(data) = frame.map_err(|_| broken)?.into_data() else { continue };
             if message.len() + data.len() > MAX_LINE_BYTES {
@@ -303,9 +303,9 @@ impl HttpServer {
             let more = Arc::clone(&self.request_byte_permits)
                 .try_acquire_many_owned(size)
                 .map_err(|_| BUSY)?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
+            match &mut permits {
+                Some(permits) => permits.merge(more),
+                None => permits = Some(more),
             }
             message.extend_from_slice(&data);
         }

@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 
 use super::message::{RpcError, RpcResponse};
 
-/// The most requests of a connection that wait for a response, where nothing sets a lower limit.
+/// The maximum number of requests of a connection that wait for a response, unless a lower limit is set.
 pub const MAX_PENDING_REQUESTS: usize = 4_096;
 
-/// Receives a result that arrives after its request was given up.
+/// Called with a result that arrives after its request was given up.
 pub(super) type LateResultHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
 
-/// Why a request that we sent brought no result.
+/// Why a request that we sent has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
     /// The peer answered with an error.
@@ -38,7 +38,7 @@ pub enum RequestError {
 /// the connection has ended.
 pub struct PendingRequests {
     next_id: AtomicU64,
-    /// The most requests that wait for a response.
+    /// The maximum number of requests that wait for a response.
     limit: usize,
     /// `None` once the connection has ended.
     // Held only for one map operation.
@@ -88,7 +88,8 @@ impl PendingRequests {
     pub fn complete(&self, id: u64, response: RpcResponse) {
         let request = self.requests.lock().as_mut().and_then(|requests| requests.remove(&id));
         let Some(PendingRequest { sender, on_late_result }) = request else {
-            return tracing::debug!(id, "a response without a pending request");
+            tracing::debug!(id, "a response without a pending request");
+            return;
         };
         // The receiver may have been dropped in the meantime.
         if let Err(Ok(result)) = sender.send(response)
@@ -98,14 +99,14 @@ impl PendingRequests {
         }
     }
 
-    /// Gives a request up. Returns true if it had no response. With a handler for late results it keeps its
-    /// entry, because the result may still arrive.
+    /// Gives up a request. Returns true if it has not been answered. A request with a handler for late results
+    /// stays registered, because its result may still arrive.
     pub fn give_up(&self, id: u64) -> bool {
         let mut table = self.requests.lock();
         let Some(requests) = table.as_mut() else { return false };
-        let may_come_late =
+        let expects_late_result =
             requests.get(&id).is_some_and(|request| request.on_late_result.is_some());
-        may_come_late || requests.remove(&id).is_some()
+        expects_late_result || requests.remove(&id).is_some()
     }
 
     /// Returns true if the request waits for a response.

@@ -5,7 +5,7 @@
 //!
 //!   entry          the data model
 //!   session_log    writes one session; `session_lock` keeps it to one process
-//!   writer         the writer thread: its queue, and the cleaning up while nothing is to be written
+//!   writer         the writer thread: its queue, and its cleanup while there is nothing to write
 //!   rows           what is written, as rows and as JSON
 //!   blobs          long texts and contents, stored once; JSON and cards that refer to them
 //!   read           loads a session; `file_versions` is what undo and rewinding read
@@ -14,7 +14,7 @@
 //!   recovery       repairs what a killed process left unfinished
 //!   export         documents for people and programs
 //!   database       the schema, and how the database is opened; `journal` chooses how it is written
-//!   damage         replaces a damaged database by one with everything that can still be read
+//!   damage         replaces a damaged database with one that holds everything that can still be read
 //!   health         faults of the storage, and the notices about them
 
 mod blobs;
@@ -41,15 +41,15 @@ mod size_tests;
 #[cfg(test)]
 mod tests;
 
-use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
-
 use tokio::task::spawn_blocking;
+
 use turnwright_types::ids::SessionId;
 
 pub use entry::{
@@ -78,7 +78,7 @@ pub enum StoreError {
     /// Another process, or another session of this one, has the session open.
     #[error("the session is open in {0}")]
     SessionLocked(Box<LockHolder>),
-    /// The storage failed. The fault may pass.
+    /// The storage failed, possibly only for a while.
     #[error("the session store is unavailable ({reason}). {}", fault.advice())]
     Unavailable {
         /// The kind of fault.
@@ -125,11 +125,11 @@ struct Inner {
     writer: OnceLock<JobSender>,
     /// Admits callers of [`Store::write`] to the queue.
     admission: Semaphore,
-    /// Lets a bounded number of reads run at once, each of which needs a thread.
+    /// Limits the number of reads at once, because each needs a thread.
     readers: Semaphore,
 }
 
-/// How many callers of [`Store::write`] may be in the queue at once; the others wait in front of it.
+/// The maximum number of callers of [`Store::write`] in the queue at once; the others wait to enter it.
 const MAX_ADMITTED_WRITES: usize = 256;
 
 /// State shared between the writer thread and the handles.
@@ -143,11 +143,11 @@ struct SharedState {
     /// The name of this process's client, for the locks of its sessions.
     // Held only to copy a few bytes.
     client_name: Mutex<String>,
-    /// A reader found the database damaged.
+    /// True if a reader found the database damaged.
     suspects_corruption: AtomicBool,
     /// The journal of the database, chosen before it is opened for the first time.
     journal: OnceLock<Journal>,
-    /// The process is ending, so this is the last attempt to write.
+    /// True if the process is ending, so that the next attempt to write is the last.
     is_final_flush: AtomicBool,
     /// A size limit that simulates a full disk in tests; 0 for none.
     #[cfg(test)]
@@ -181,11 +181,11 @@ impl SharedState {
 
     #[cfg(test)]
     fn limit_pages(&self, connection: &Connection) -> Result<(), StoreError> {
-        let most = match self.max_pages.load(Ordering::Relaxed) {
+        let limit = match self.max_pages.load(Ordering::Relaxed) {
             0 => i64::from(u32::MAX - 1),
             pages => i64::from(pages),
         };
-        connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
+        connection.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))?;
         Ok(())
     }
 }
@@ -197,17 +197,17 @@ impl std::fmt::Debug for Store {
 }
 
 const DATABASE_FILE: &str = "sessions.db";
-/// The number of reads at once.
+/// The maximum number of reads at once.
 const MAX_READERS: usize = 8;
 
 impl Store {
-    /// The store in this state folder. Opens nothing yet. If the path is not absolute, the store is
-    /// kept in memory.
+    /// Returns the store of a state folder without opening it. If the path is not absolute, the store is kept in
+    /// memory.
     pub fn new(state: &Path) -> Store {
         Store::at(state.is_absolute().then(|| state.join(DATABASE_FILE)))
     }
 
-    /// A store in memory, which is lost when the process ends.
+    /// Returns a store in memory, which is lost when the process ends.
     pub fn in_memory() -> Store {
         Store::at(None)
     }
@@ -266,7 +266,7 @@ impl Store {
         self.0.shared.path.as_deref().and_then(Path::parent)
     }
 
-    /// True if anything was ever stored.
+    /// Returns true if anything was ever stored.
     pub fn exists(&self) -> bool {
         self.0.shared.path.as_ref().is_none_or(|path| path.exists())
     }
@@ -363,7 +363,7 @@ impl Store {
         read_once(Arc::clone(&self.0.shared), work).await?.0
     }
 
-    /// Has the database checked, and replaced if it is damaged.
+    /// Checks the database, and replaces it if it is damaged.
     async fn repair(&self) {
         self.0.shared.suspects_corruption.store(true, Ordering::Relaxed);
         let checked = self.write(Durability::ProcessCrash, damage::check_integrity).await;
@@ -380,11 +380,11 @@ impl Store {
         self.0.shared.is_final_flush.store(true, Ordering::Relaxed);
         self.flush().await?;
         if self.0.shared.path.is_some() && self.0.writer.get().is_some() {
-            let emptied = self.read(|connection| {
+            let reading = self.read(|connection| {
                 connection.busy_timeout(cleanup::BUSY_TIMEOUT)?;
                 cleanup::empty_log(connection)
             });
-            let emptied = emptied.await;
+            let emptied = reading.await;
             emptied.unwrap_or_else(|error| tracing::debug!(%error, "the log was not emptied"));
         }
         Ok(())

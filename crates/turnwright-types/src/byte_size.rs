@@ -1,10 +1,10 @@
-//! Sizes for people.
+//! Formats sizes for people.
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// A number of bytes in a readable unit, rounded to a tenth: `12 bytes`, `1.5 KiB`, `3 GiB`.
+/// Formats a number of bytes in a readable unit, rounded to a tenth: `12 bytes`, `1.5 KiB`, `3 GiB`.
 pub fn format_bytes(bytes: u64) -> String {
     let tenths_of = |unit: u64| (u128::from(bytes) * 10 + u128::from(unit / 2)) / u128::from(unit);
     let (tenths, name) = match bytes {
@@ -15,7 +15,7 @@ pub fn format_bytes(bytes: u64) -> String {
     };
     match (tenths / 10, tenths % 10) {
         (whole, 0) => format!("{whole} {name}"),
-        (whole, rest) => format!("{whole}.{rest} {name}"),
+        (whole, tenth) => format!("{whole}.{tenth} {name}"),
     }
 }
 

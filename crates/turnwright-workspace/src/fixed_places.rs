@@ -7,17 +7,17 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// More links than this lead nowhere.
+/// A path through more links than this leads nowhere.
 const MAX_LINKS: usize = 40;
 
-/// The places, as real paths, that commands of any session could write since this process was started. What they have
-/// left there stays after their end, so no place is ever taken off the list.
+/// The places, as real paths, that commands of any session have been able to write since this process was started. What
+/// a command leaves there outlasts it, so no place is ever taken off the list.
 // Held only to access a short list.
 #[derive(Debug, Default)]
 pub struct OpenedPlaces(Mutex<Vec<PathBuf>>);
 
 impl OpenedPlaces {
-    /// Notes places. Call it before the program starts that may write there.
+    /// Adds places. Must be called before a program that may write there is started.
     pub fn add(&self, places: impl IntoIterator<Item = PathBuf>) {
         let mut known = self.0.lock();
         for place in places {
@@ -28,7 +28,7 @@ impl OpenedPlaces {
         }
     }
 
-    /// All other places, as of now.
+    /// Returns all places that have not been added so far.
     pub fn fixed_places(&self) -> FixedPlaces {
         FixedPlaces::new(self.0.lock().clone())
     }
@@ -38,7 +38,7 @@ impl OpenedPlaces {
 #[derive(Debug, Default)]
 pub struct FixedPlaces {
     writable: Vec<PathBuf>,
-    /// The same places by what is there, looked up when they are needed first: on some file systems, and through some
+    /// The ids of what is at these places, looked up when they are first needed: on some file systems, and through some
     /// mounts, a place has several spellings.
     writable_ids: OnceLock<Vec<FileId>>,
 }
@@ -52,12 +52,13 @@ impl FixedPlaces {
         FixedPlaces { writable, writable_ids: OnceLock::new() }
     }
 
-    /// The target of a path, if no command can change a step of the way, and the way is the same for all programs.
+    /// Returns the target of a path if no command can change a step of the way to it, and if every program is led the
+    /// same way, unlike through `/proc`.
     pub fn leads_to(&self, path: &Path) -> Option<PathBuf> {
         self.end_of(path).filter(|place| place.exists())
     }
 
-    /// Returns true if no command can change a step of the way to a path, nor make something there if nothing is.
+    /// Returns true if no command can change a step of the way to a path, nor create anything there.
     pub fn is_fixed(&self, path: &Path) -> bool {
         self.end_of(path).is_some()
     }
@@ -65,11 +66,11 @@ impl FixedPlaces {
     fn end_of(&self, path: &Path) -> Option<PathBuf> {
         let mut place = PathBuf::new();
         let mut links_left = MAX_LINKS;
-        let mut left: Vec<OsString> = parts_reversed(path);
+        let mut remaining: Vec<OsString> = parts_reversed(path);
         if !path.is_absolute() {
             return None;
         }
-        while let Some(part) = left.pop() {
+        while let Some(part) = remaining.pop() {
             if part == ".." {
                 place.pop();
                 continue;
@@ -81,13 +82,13 @@ impl FixedPlaces {
             if let Ok(target) = fs::read_link(&place) {
                 links_left = links_left.checked_sub(1)?;
                 place.pop();
-                left.extend(parts_reversed(&target));
+                remaining.extend(parts_reversed(&target));
             }
         }
         Some(place)
     }
 
-    /// Returns true if commands may write what is at a path, although it may be spelled otherwise.
+    /// Returns true if commands may write what is at a path under another spelling of it.
     fn is_other_name_of_writable(&self, place: &Path) -> bool {
         let ids = self
             .writable_ids
@@ -110,13 +111,13 @@ fn id_of(place: &Path) -> Option<FileId> {
     Some((found.dev(), found.ino()))
 }
 
-/// Elsewhere only the spelling counts.
+/// Returns `None`, so that only the spelling counts.
 #[cfg(not(unix))]
 fn id_of(_: &Path) -> Option<FileId> {
     None
 }
 
-/// The parts of a path, the last one first.
+/// Returns the parts of a path, the last one first.
 fn parts_reversed(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter(|part| *part != Component::CurDir);
     parts.rev().map(|part| part.as_os_str().to_owned()).collect()

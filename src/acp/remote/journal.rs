@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 200;
 const MAX_TERMINAL: usize = 256 * 1024;
 /// Stands for the output before what is kept.
 const CUT_OUTPUT: &str = "[… the output before this is not shown …]\n";
-/// The first message to a client that wants no replay, if it does not get everything that it has missed.
+/// The notice that comes first for a client that wants no replay and cannot be sent everything it has missed.
 const MISSING: &str =
     "Some of what happened without this client is not shown. Load the session to see all of it.";
 

@@ -20,7 +20,7 @@ use turnwright_types::io_error_text::io_error_text;
 /// The largest file that can be trusted, in bytes. Nobody would read more.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
-/// The content hashes of the files that the user was last shown. The code is only the beginning of
+/// The content hashes of the files that the user was last shown. The code that the user types is only the beginning of
 /// a hash, so comparing codes would not be enough.
 // Held only to copy a few bytes.
 pub(in crate::session) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;

@@ -87,7 +87,7 @@ impl StringValue {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::turn) struct LongValue<'a> {
     pub(in crate::turn) role: ArgumentRole,
-    /// The lines of this value and of the long values before it.
+    /// The number of lines of this value and of the long values before it.
     pub(super) lines: usize,
     /// The text so far; `None` if it is too long to be shown.
     pub(in crate::turn) text: Option<&'a str>,

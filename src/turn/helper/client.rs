@@ -214,7 +214,7 @@ impl Client for HelperClient {
                     self.session.client.update(Update::Notice(text));
                 }
             }
-            // The rest is about the session, or about the helper's own plan and context window.
+            // All other updates are about the session, or about the helper's own plan and context window.
             _ => {}
         }
     }

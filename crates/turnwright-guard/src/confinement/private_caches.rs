@@ -1,4 +1,5 @@
-//! Removes the private caches of commands when their project has not been used for long.
+//! Records when the private caches of a project were last used, and removes those that have not been used for a
+//! month.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,13 +7,13 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const DAY: u64 = 24 * 60 * 60;
-/// After this time without a command of the project its caches are removed.
-const KEPT: Duration = Duration::from_secs(30 * DAY);
-/// The file whose time says when the caches were used.
-const USED: &str = "used";
+/// Caches that no command has used for longer than this are removed.
+const MAX_UNUSED_TIME: Duration = Duration::from_secs(30 * DAY);
+/// The file whose modification time is that of the last use of the caches.
+const LAST_USE_FILE: &str = "used";
 
-/// Notes that the caches in `folder` are used, and removes the caches of other projects that have not been used
-/// for long. Stops when `is_stopped`. Blocks.
+/// Records a use of the caches in `folder`, which is `projects/PROJECT/caches`, and removes the caches of other
+/// projects that have not been used for too long. Stops early once `is_stopped` returns true. Blocks.
 pub(crate) fn note_use(folder: &Path, is_stopped: impl Fn() -> bool) {
     if let Err(error) = touch(folder) {
         tracing::warn!(%error, "the use of the caches of commands cannot be noted");
@@ -20,7 +21,7 @@ pub(crate) fn note_use(folder: &Path, is_stopped: impl Fn() -> bool) {
     }
     let projects = folder.parent().and_then(Path::parent);
     let entries =
-        projects.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+        projects.and_then(|projects| fs::read_dir(projects).ok()).into_iter().flatten().flatten();
     for old in entries.map(|entry| entry.path().join("caches")).filter(|caches| is_old(caches)) {
         if let Err(error) = remove(&old, &is_stopped) {
             tracing::warn!(%error, "old caches of commands cannot be removed");
@@ -30,22 +31,24 @@ pub(crate) fn note_use(folder: &Path, is_stopped: impl Fn() -> bool) {
 
 fn touch(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    File::create(folder.join(USED))?.set_modified(SystemTime::now())
+    File::create(folder.join(LAST_USE_FILE))?.set_modified(SystemTime::now())
 }
 
 fn is_old(folder: &Path) -> bool {
-    let used = fs::symlink_metadata(folder.join(USED)).and_then(|found| found.modified());
-    used.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > KEPT))
+    let last_use =
+        fs::symlink_metadata(folder.join(LAST_USE_FILE)).and_then(|found| found.modified());
+    last_use.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
 }
 
-/// Removes a folder with all its content, also folders that their owner may not change, such as
-/// Go's modules. The note of its use goes last, so that leftovers are found again.
+/// Removes a folder of caches with everything in it, including folders that are read-only, such as those of Go's
+/// modules. The file with the time of the last use goes last, so that the next run finds what an interrupted one
+/// has left. Returns early once `is_stopped` returns true.
 pub(crate) fn remove(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             remove_folder(&entry.path(), is_stopped)?;
-        } else if entry.file_name() != USED {
+        } else if entry.file_name() != LAST_USE_FILE {
             fs::remove_file(entry.path())?;
         }
         if is_stopped() {
@@ -89,10 +92,11 @@ mod tests {
             fs::set_permissions(folder(name).join("work"), fs::Permissions::from_mode(0o000))
                 .unwrap();
             let used = SystemTime::now() - Duration::from_secs(days * DAY);
-            File::create(folder(name).join(USED)).unwrap().set_modified(used).unwrap();
+            File::create(folder(name).join(LAST_USE_FILE)).unwrap().set_modified(used).unwrap();
         }
         note_use(&folder("own"), || true);
-        assert!(folder("old").join(USED).exists() && folder("own").join(USED).exists());
+        assert!(folder("old").join(LAST_USE_FILE).exists());
+        assert!(folder("own").join(LAST_USE_FILE).exists());
         note_use(&folder("own"), || false);
         assert!(!folder("old").exists() && folder("young").exists() && outside.exists());
     }

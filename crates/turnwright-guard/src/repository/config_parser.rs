@@ -38,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
     Ok(all)
 }
 
-/// The characters of the file and the position of the parser.
+/// The characters of the file, and the parser's position in them.
 struct GitConfigParser(Vec<char>, usize);
 
 impl GitConfigParser {

@@ -1,5 +1,5 @@
-//! The questions of the probe. Each is short, and so is its expected reply. Asks one and observes how the reply
-//! arrives.
+//! The questions of the probe, which are short and expect short replies. [`ask`] sends one and observes how the
+//! reply arrives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,9 @@ const SYSTEM_PROMPT: &str = "You are being tested by a program. Do exactly what 
                       briefly as you can.";
 /// The only declared function.
 pub(super) const TOOL_NAME: &str = "get_weather";
-/// The result of the function, and the part of it that cannot be guessed.
+/// The result of the function.
 const TOOL_RESULT: &str = "17 °C, light rain";
+/// The part of the result that a model cannot guess.
 pub(super) const EXPECTED_FACT: &str = "17";
 /// An orange square of 64 × 64 pixels: some servers reject smaller images.
 const TEST_IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAATElEQVR42u3PQQkAAAgEsItucy+Cb2GwAst\
@@ -33,7 +34,7 @@ const TEST_IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAATElEQV
                        wAAAABJRU5ErkJggg==";
 pub(super) const EXPECTED_COLOUR: &str = "orange";
 
-/// How much of the reply is read.
+/// The point up to which a reply is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadUntil {
     /// Up to the first delta.
@@ -63,7 +64,7 @@ pub(super) struct ObservedReply {
 #[derive(Debug)]
 pub(super) enum ProbeError {
     Model(LlmError),
-    /// There was no complete reply within this time.
+    /// No complete reply arrived within this time.
     TimedOut(Duration),
 }
 
@@ -88,7 +89,7 @@ pub(super) async fn ask(
     let limit = ASK_TIMEOUT.min(end.saturating_duration_since(started));
     let reading = async {
         match read_reply(model, request, until).await {
-            // The server rejected something within the stream, and the quirks have been adapted.
+            // The server asks for a retry without a delay.
             Err(error) if error.retry_after() == Some(Duration::ZERO) => {
                 read_reply(model, request, until).await
             }
@@ -114,22 +115,23 @@ async fn read_reply(
         observed.reply = stream.next(&mut batch).await?;
         if !batch.deltas.is_empty() {
             observed.first_delta.get_or_insert(started.elapsed());
-            observed.take(&mut batch);
+            observed.add(&mut batch);
         }
-        let is_enough = match until {
+        let has_enough = match until {
             ReadUntil::FirstDelta => observed.pieces > 0,
             ReadUntil::Complete => {
                 observed.text.len() > MAX_TEXT_BYTES || observed.thought.len() > MAX_THOUGHT_BYTES
             }
         };
-        if is_enough || observed.reply.is_some() {
+        if has_enough || observed.reply.is_some() {
             return Ok(observed);
         }
     }
 }
 
 impl ObservedReply {
-    fn take(&mut self, batch: &mut DeltaBatch) {
+    /// Moves the deltas of one read into the reply.
+    fn add(&mut self, batch: &mut DeltaBatch) {
         self.pieces += 1;
         let has_arguments =
             batch.deltas.iter().any(|delta| matches!(delta, Delta::CallArguments { .. }));
@@ -144,7 +146,7 @@ impl ObservedReply {
     }
 }
 
-/// A reply of several words, to see whether it is streamed.
+/// Asks for a reply of several words, which shows if the server streams.
 pub(super) fn count_to_ten() -> Request {
     request(vec![PromptPart::Text(
         "Count from 1 to 10, in one line, and say nothing else.".to_owned(),
@@ -168,11 +170,11 @@ pub(super) fn picture() -> Request {
     request(vec![PromptPart::Text(text.to_owned()), PromptPart::Image(media)])
 }
 
-/// The conversation, continued with the reply and the results of its calls.
+/// Continues the conversation with the reply and the results of its calls.
 pub(super) fn with_results(mut request: Request, observed: &ObservedReply) -> Request {
     let Some(reply) = &observed.reply else { return request };
-    let calls: Vec<_> = reply.calls.iter().map(call).collect();
-    let results: Vec<_> = calls.iter().map(result).collect();
+    let calls: Vec<_> = reply.calls.iter().map(tool_call).collect();
+    let results: Vec<_> = calls.iter().map(tool_result).collect();
     request.messages.push(Arc::new(Message::Assistant(AssistantMessage {
         id: "msg-1".into(),
         text: observed.text.clone(),
@@ -185,7 +187,7 @@ pub(super) fn with_results(mut request: Request, observed: &ObservedReply) -> Re
     request
 }
 
-fn call(call: &ReplyCall) -> ToolCall {
+fn tool_call(call: &ReplyCall) -> ToolCall {
     let id = CallId::from(format!("call-{}", call.slot));
     let provider_id = match call.provider_id.as_str() {
         "" => id.as_str().to_owned(),
@@ -200,7 +202,7 @@ fn call(call: &ReplyCall) -> ToolCall {
     }
 }
 
-fn result(call: &ToolCall) -> Arc<Message> {
+fn tool_result(call: &ToolCall) -> Arc<Message> {
     Arc::new(Message::Tool(ToolMessage {
         call: call.id.clone(),
         provider_id: call.provider_id.clone(),

@@ -28,12 +28,16 @@ use turnwright_types::ids::CallId;
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
-/// The delay between two progress updates: at first, later, and the number of updates until then.
-const PROGRESS_INTERVAL: (Duration, Duration, u32) =
-    (Duration::from_millis(500), Duration::from_secs(2), 20);
-/// How often a server may ask for more input before it answers.
+/// The minimum delay between the first progress updates of a call.
+const FIRST_PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+/// The minimum delay between its later progress updates.
+const LATER_PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+/// The number of the first progress update that counts as later.
+const FIRST_LATER_UPDATE: u32 = 20;
+/// The maximum number of times that a call is sent. Each time the server may ask for more input instead of
+/// answering.
 const MAX_ROUNDS: usize = 10;
-/// The delay before the next round if the server has not requested any input.
+/// The delay before a call is sent again if the server has not requested any input.
 const ROUND_DELAY: Duration = Duration::from_millis(250);
 const MAX_ERROR_CHARS: usize = 2_000;
 /// Maximum length of a progress message.
@@ -44,7 +48,7 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub enum CallError {
     /// The connection has ended.
     ConnectionLost,
-    /// With the explanation for the model.
+    /// The call failed, for the reason that this text gives the model.
     Failed(String),
 }
 
@@ -54,7 +58,7 @@ impl From<String> for CallError {
     }
 }
 
-/// The tool call of a turn that waits for the server's answer.
+/// The turn's tool call that waits for the server's answer.
 #[derive(Clone, Copy)]
 pub struct CallContext<'a> {
     /// The user's editor, which is shown the progress.
@@ -72,7 +76,7 @@ pub struct InputRequestContext<'a> {
     pub server: &'a str,
     /// The roots to tell the server.
     pub roots: &'a [PathBuf],
-    /// The call, whose user can be asked.
+    /// The call whose user can be asked, if there is one.
     pub caller: Option<&'a WaitingCall>,
 }
 
@@ -118,7 +122,8 @@ fn unusable(why: &str) -> String {
     format!("The server has answered, but {why}. What it has done is not known.")
 }
 
-/// Answers the server's input requests. Returns the answers and the server's own state, for the next round.
+/// Answers the server's input requests. Returns the answers and the server's own state, with which the call is
+/// sent again.
 async fn answer_input_requests(
     mut required: Value,
     input_context: InputRequestContext<'_>,
@@ -212,7 +217,7 @@ fn timed_out(limit: Duration, what: &str) -> String {
     )
 }
 
-/// Converts a protocol error, which is not the same as the failure of a tool.
+/// Converts an error of the protocol. A failure of the tool itself arrives as a result.
 pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
         PeerError::ErrorResponse(error) => {
@@ -267,9 +272,10 @@ impl<'a> ProgressCard<'a> {
         }
         sleep_until(self.next_update).await;
         let Some(progress) = self.progress.take() else { return };
-        let (first, later, count) = PROGRESS_INTERVAL;
         self.update_count += 1;
-        self.next_update = Instant::now() + if self.update_count < count { first } else { later };
+        let is_early = self.update_count < FIRST_LATER_UPDATE;
+        let interval = if is_early { FIRST_PROGRESS_INTERVAL } else { LATER_PROGRESS_INTERVAL };
+        self.next_update = Instant::now() + interval;
         // A client that does not read misses progress, but not the result.
         if self.ctx.client.wait_for_capacity().now_or_never().is_some() {
             let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
@@ -279,11 +285,13 @@ impl<'a> ProgressCard<'a> {
     }
 }
 
-/// The running calls of one connection. Only the latest progress of each is kept.
+/// Passes progress notifications on to the running calls of one connection. Only the latest progress of each call
+/// is kept.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
 
-// Held only for one map operation.
+/// The sender for each running call, by its progress token.
+// Locked only for one map operation.
 type ProgressSenders = HashMap<u64, watch::Sender<CallProgress>>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -294,10 +302,10 @@ struct CallProgress {
 }
 
 impl ProgressRouter {
-    /// Delivers the parameters of a notification.
+    /// Delivers the parameters of a progress notification to the call that they are about.
     pub(super) fn deliver(&self, params: &Value) {
         let sent = &params["progressToken"];
-        // Some servers turn a number into a text.
+        // Some servers turn the number into a string.
         let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok());
         let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
         if let Some(sender) = self.0.lock().get(&token) {

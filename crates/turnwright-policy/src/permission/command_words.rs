@@ -105,7 +105,7 @@ pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
         return Err(RuleError::MisplacedStar(word.clone()));
     }
     if words.len() > MAX_WORDS || words.iter().any(|word| word.0.chars().any(char::is_control)) {
-        return Err(RuleError::TooManyWords);
+        return Err(RuleError::InvalidWords);
     }
     Ok((words.into_iter().map(|word| word.0).collect(), has_more))
 }

@@ -41,8 +41,8 @@ pub struct FileUse {
     pub is_exact: bool,
 }
 
-/// Returns the use of the files that a command names; `None` if it only reads, which is judged by
-/// [`classify`], or if nothing is known about it.
+/// Returns the files that a command names and what it does with them; `None` if nothing is known about the command,
+/// or if it is read-only, which [`classify`] finds out.
 pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
     if classify(command).is_read_only {
         return None;

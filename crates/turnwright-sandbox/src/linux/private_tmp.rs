@@ -116,7 +116,7 @@ impl TmpMounts {
         !path.starts_with(TMP) || self.places.iter().any(|place| path.starts_with(place))
     }
 
-    /// Returns true if the mount of a writable path is put back here.
+    /// Returns true if a writable path is mounted as part of the private `/tmp`.
     pub(super) fn holds(path: &CStr) -> bool {
         path.to_bytes().starts_with(b"/tmp/")
     }

@@ -241,7 +241,7 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
     Ok(program)
 }
 
-/// A complete program for some of the calls, which allows all others.
+/// Compiles a complete program from the rules for some system calls. It allows all others.
 fn compile_segment(rules: &[(c_long, Vec<SeccompRule>)]) -> Result<BpfProgram, BackendError> {
     let rules = rules.iter().cloned().collect();
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());

@@ -48,7 +48,7 @@ use super::done_calls::{Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT};
 use super::open_sockets::OpenSockets;
 use super::outside_connections::{self, Destination, OutsideConnections};
 use super::socket_address::Address;
-use super::supervised_thread::{ThreadIdentity, descriptor_flags, open_folder_of};
+use super::supervised_thread::{ThreadIdentity, close_on_exec_flag, open_working_folder};
 use super::{capabilities, epoll_transfer, syscalls};
 
 /// The longest message that is sent for a program at once.
@@ -230,7 +230,7 @@ impl SocketSupervisor {
         let path = call.address.path(&mut buffer);
         let folder = match path {
             Some(path) if !path.to_bytes().starts_with(b"/") => {
-                Some(open_folder_of(call.call.thread)?)
+                Some(open_working_folder(call.call.thread)?)
             }
             _ => None,
         };
@@ -481,7 +481,7 @@ impl SuspendedCall {
 
     /// Puts the socket in the place of the program's.
     fn replace(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        let flags = descriptor_flags(self.call.thread, self.descriptor)?;
+        let flags = close_on_exec_flag(self.call.thread, self.descriptor)?;
         // The program may register itself what cannot be transferred.
         let thread = self.call.thread;
         epoll_transfer::transfer(

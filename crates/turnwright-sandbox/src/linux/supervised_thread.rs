@@ -1,4 +1,5 @@
-//! The thread whose system call is supervised. It makes system calls only and allocates nothing.
+//! Looks up the thread whose system call is supervised. This runs in a forked process, so it only makes system calls
+//! and allocates nothing.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +10,7 @@ use rustix::process::Pid;
 use super::socket_address::format_path;
 use super::syscalls;
 
-/// The process that a thread belongs to, and in whose name it acts.
+/// The process that a thread belongs to, and the user and group that it acts as.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadIdentity {
     pub(super) process: Pid,
@@ -28,16 +29,17 @@ impl ThreadIdentity {
         Self::parse(&buffer[..length]).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Reads `/proc/…/status`.
+    /// Parses `/proc/…/status`.
     fn parse(status: &[u8]) -> Option<ThreadIdentity> {
         let process = Pid::from_raw(i32::try_from(status_number(status, "Tgid:", 1)?).ok()?)?;
-        // After the name: the real number, then the effective one.
+        // The first id is the real one, the second the effective one.
         let user = status_number(status, "Uid:", 2)?;
         let group = status_number(status, "Gid:", 2)?;
         Some(ThreadIdentity { process, user, group })
     }
 
-    /// Does something as the user of the thread. Only root can have become another one.
+    /// Runs `work` as the user and group of the thread. They can differ from those of this process only if it
+    /// is root.
     pub(super) fn run_as_user<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if !rustix::process::geteuid().is_root() || (self.user, self.group) == (0, 0) {
             return work();
@@ -49,7 +51,7 @@ impl ThreadIdentity {
     }
 }
 
-/// A number in the line with this name, counted in words from the name on.
+/// Returns a number from the line that begins with `name`. Position 1 is the first word after the name.
 fn status_number(status: &[u8], name: &str, position: usize) -> Option<u32> {
     let mut lines = status.split(|byte| *byte == b'\n');
     let values = lines.find_map(|line| line.strip_prefix(name.as_bytes()))?;
@@ -58,22 +60,19 @@ fn status_number(status: &[u8], name: &str, position: usize) -> Option<u32> {
 }
 
 /// Opens the working folder of a thread.
-pub(super) fn open_folder_of(thread: Pid) -> io::Result<OwnedFd> {
+pub(super) fn open_working_folder(thread: Pid) -> io::Result<OwnedFd> {
     let mut path_bytes = [0; 32];
     let arguments = format_args!("/proc/{}/cwd", thread.as_raw_pid());
     let path = format_path(&mut path_bytes, arguments)?;
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The flags of a thread's descriptor that `exec` obeys.
-pub(super) fn descriptor_flags(thread: Pid, descriptor: i32) -> io::Result<u32> {
-    let mut name = [0; 48];
-    let path = format_args!("/proc/{}/fdinfo/{descriptor}", thread.as_raw_pid());
-    let file = rustix::fs::open(
-        format_path(&mut name, path)?,
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+/// Returns `O_CLOEXEC` if `exec` closes this descriptor of a thread, otherwise 0.
+pub(super) fn close_on_exec_flag(thread: Pid, descriptor: i32) -> io::Result<u32> {
+    let mut path_bytes = [0; 48];
+    let arguments = format_args!("/proc/{}/fdinfo/{descriptor}", thread.as_raw_pid());
+    let path = format_path(&mut path_bytes, arguments)?;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [0; 256];
     let length = rustix::io::read(file, &mut buffer)?;
     let mut lines = buffer[..length].split(|byte| *byte == b'\n');

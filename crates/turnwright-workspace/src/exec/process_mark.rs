@@ -83,7 +83,7 @@ impl ProcessMark {
         (MARK_VARIABLE, &self.name)
     }
 
-    /// The limit on file locks to set for the command. It is so high that it limits nothing.
+    /// Returns the limit on file locks that marks the command's processes. It is too high to limit anything.
     #[cfg(target_os = "linux")]
     pub(super) fn limit(&self) -> rustix::process::Rlimit {
         rustix::process::Rlimit { current: Some(self.limit), maximum: Some(self.limit) }

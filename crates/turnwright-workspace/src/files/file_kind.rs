@@ -3,7 +3,7 @@
 /// A known file format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileKind {
-    /// The name of the format, for people.
+    /// The name of the format, as people know it.
     pub name: &'static str,
     /// The MIME type, for images that models accept.
     pub image_mime: Option<&'static str>,

@@ -41,7 +41,7 @@ const SECRET_NAMES: &[&str] = &[
     "credentials.yaml",
     // The password of the database and the keys of sessions.
     "wp-config.php",
-    // Private keys, and stores of keys and passwords. Apple's are `AuthKey_ID.p8`.
+    // Private keys, and stores of keys and passwords. Apple names its keys `AuthKey_ID.p8`.
     "*.pem",
     "*.key",
     "*.p8",

@@ -1,5 +1,5 @@
-//! Executes an undo plan. Each path is checked once more right before it is changed; a failure is
-//! reported and the other paths are still restored.
+//! Executes an undo plan, and reads the state of the entry at a path. Each path is checked once more right before
+//! it is changed; a failure is reported and the other paths are still restored. Blocks.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::file_state::{file_state, state_of};
 use super::plan::{UndoAction, UndoStep, is_same_state};
 use tokio::task::spawn_blocking;
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::file_change::FileState;
-use turnwright_types::hash::parse_hex;
+use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
@@ -269,4 +268,53 @@ fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
         return Err(io::Error::other("it was changed at the last moment"));
     }
     nofollow::set_permission_bits(&nofollow::open_pinned_file(path, false)?, mode)
+}
+
+/// The state at a path. Links in its parent folders are not followed.
+pub(crate) fn file_state(path: &Path) -> FileState {
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+        return FileState::Unknown { why: "it is not a file".to_owned() };
+    };
+    let found =
+        nofollow::open_folder(folder).and_then(|(_held, folder)| state_of(&folder.join(name)));
+    found.unwrap_or_else(|error| match error.kind() {
+        // A path through a link is a different file.
+        _ if nofollow::is_link_error(&error) => FileState::Absent,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileState::Absent,
+        _ => FileState::Unknown { why: io_error_text(&error) },
+    })
+}
+
+/// The same for a path whose parent folder is pinned.
+fn state_of(path: &Path) -> io::Result<FileState> {
+    let metadata = fs::symlink_metadata(path)?;
+    let kind = metadata.file_type();
+    if kind.is_symlink() {
+        return Ok(FileState::Link { target: fs::read_link(path)? });
+    }
+    if kind.is_dir() {
+        return Ok(FileState::Folder { mode: mode_of(&metadata) });
+    }
+    if !kind.is_file() {
+        return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
+    }
+    let file = nofollow::open_pinned_file(path, false)?;
+    // Checked again on the open file, because the entry at the path may have been replaced.
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
+    }
+    let (hash, size) = sha256_of_reader(file)?;
+    Ok(FileState::File { hash: hex(&hash), size, mode: mode_of(&metadata), is_kept: false })
+}
+
+#[cfg(unix)]
+fn mode_of(metadata: &fs::Metadata) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o7777
+}
+
+#[cfg(not(unix))]
+fn mode_of(metadata: &fs::Metadata) -> u32 {
+    if metadata.permissions().readonly() { 0o444 } else { 0o644 }
 }

@@ -3,17 +3,13 @@
 
 mod apply;
 mod diff;
-mod undo_history;
-mod file_state;
 mod plan;
 
-pub(crate) use apply::{RestoreResult, apply};
+pub(crate) use apply::{RestoreResult, apply, file_state};
 pub(crate) use diff::{DiffLimits, DiffSide, unified_diff};
-pub(crate) use file_state::file_state;
 pub(crate) use plan::{
-    MAX_KEPT_BYTES, UndoAction, UndoStep, is_same_state, net_changes, plan_undo,
+    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoStep, is_same_state, net_changes, plan_undo,
 };
-pub(crate) use undo_history::UndoHistory;
 
 #[cfg(test)]
 #[cfg(unix)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
-use super::file_state::file_state;
+use super::apply::file_state;
 use crate::session::{UndoContext, UndoReport, UndoRequest};
 use turnwright_store::{
     CallOutcome, Durability, SessionLog, SessionRow, Store, TurnKind, file_versions,

@@ -4,7 +4,6 @@
 pub mod fixed_places;
 pub mod git_repository;
 pub mod nofollow;
-mod folder_names;
 mod real_path;
 #[cfg(unix)]
 pub mod remove_tree;
@@ -20,5 +19,4 @@ pub mod skills;
 pub mod helper_types;
 pub mod checkpoint;
 
-pub use folder_names::FolderNames;
-pub use real_path::{RealPaths, real_path};
+pub use real_path::{FolderNames, RealPaths, real_path};

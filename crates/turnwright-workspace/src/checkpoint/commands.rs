@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::content_cache::{ContentCache, MAX_CACHED_FILE, StoredContents};
-use super::folder_listing::IGNORE_FILES;
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::find_repositories;
 use super::observe::{ObservedState, observe};
+use super::snapshot::folder_listing::IGNORE_FILES;
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };

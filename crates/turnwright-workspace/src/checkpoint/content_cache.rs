@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::folder_listing::FolderListing;
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::observe::{ObservedState, observe};
+use super::snapshot::folder_listing::FolderListing;
 use super::snapshot::{StatKind, StatSnapshot, stat_kind};
 use turnwright_types::effect::is_secret_path;
 

@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::ChangeTracker;
-use super::hidden_folders::make_readable;
-use super::linked_folders::LinkedFolders;
+use super::hidden_folders::{LinkedFolders, make_readable};
 use super::snapshot::{StatSnapshot, WatchReader, WatchedFolders};
 use crate::git_repository::GitRepository;
 

@@ -6,22 +6,12 @@
 mod commands;
 mod edits;
 mod git;
-pub mod fuzzing;
 mod content_cache;
-mod folder_listing;
 mod hidden_folders;
-#[cfg(target_os = "linux")]
-mod inotify_watch;
-mod linked_folders;
-mod listed_entries;
 mod live_folders;
 mod newly_ignored;
-#[cfg(not(target_os = "linux"))]
-mod no_watch;
 mod observe;
 mod snapshot;
-#[cfg(all(test, target_os = "linux"))]
-mod refresh_tests;
 #[cfg(test)]
 mod tests;
 
@@ -288,5 +278,44 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
         FileState::File { size, .. } => format!("{path} ({})", format_bytes(*size)),
         FileState::Unknown { why } => format!("{path} ({why})"),
         _ => path,
+    }
+}
+
+/// Private functions of this module for the fuzz targets. The program does not use them.
+pub mod fuzzing {
+    use std::path::Path;
+
+    use super::content_cache;
+    use super::git::{Repository, index, pack};
+
+    /// The paths in a git index.
+    pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let index = index::parse(bytes)?;
+        Some(index.entries().iter().map(|entry| index.name(entry).to_vec()).collect())
+    }
+
+    pub fn loose_blob(bytes: &[u8]) -> Option<Vec<u8>> {
+        pack::parse_loose_blob(bytes)
+    }
+
+    /// The offset of an object according to a pack index.
+    pub fn pack_offset(index: &[u8], hash: &[u8; 20]) -> Option<u64> {
+        pack::find_offset(&index, hash)
+    }
+
+    /// The data of a pack entry.
+    pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
+        pack::read_entry(&pack, offset).map(|entry| entry.1)
+    }
+
+    pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+        pack::apply_delta(base, delta)
+    }
+
+    /// The committed content of an unmodified file.
+    pub fn clean_content(root: &Path, path: &Path) -> Option<Vec<u8>> {
+        let repository = Repository::open(root)?;
+        let stat = content_cache::lstat(path)?;
+        repository.read(&repository.clean_blob(path, &stat)?)
     }
 }

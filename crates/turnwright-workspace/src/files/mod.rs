@@ -4,13 +4,7 @@
 mod buffers;
 mod disk;
 mod error;
-mod excerpt;
-mod encoding;
-mod file_head;
-pub mod fuzzing;
 mod file_kind;
-mod picture;
-mod similar_paths;
 mod entries;
 pub(crate) mod replacement;
 mod restore;
@@ -34,25 +28,23 @@ use turnwright_types::client::EditorBuffers;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
-pub use disk::BinaryFile;
-pub use encoding::decode_head;
-pub(crate) use encoding::{Charset, LineDecoder, PROBE_BYTES};
+pub use disk::{BinaryFile, FileHead, read_head};
 pub use entries::EntryInfo;
 pub use error::FileError;
-pub use excerpt::{Excerpt, ExcerptLine, LineWindow};
-pub use file_head::{FileHead, read_head};
-pub use file_kind::{FileKind, picture_mime};
-pub use picture::{PictureFault, read_picture, usual_base64};
+pub use file_kind::{FileKind, PictureFault, picture_mime, read_picture, usual_base64};
 pub use replacement::remove_left_files;
 pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use seen_files::Freshness;
 pub use session_tmp::{SessionTmp, ShownOnce};
 pub use spelling::MeantPath;
-pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource};
+pub use stream::{Excerpt, ExcerptLine, LineWindow};
+pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource, decode_head};
 
 use seen_files::SeenFiles;
 use unsaved::UnsavedFiles;
+
+pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES};
 
 /// Texts of more bytes are read from and written to the disk even if the editor offers its buffers.
 const EDITOR_TEXT_LIMIT: usize = 2 * 1024 * 1024;
@@ -308,7 +300,7 @@ impl Files {
         let path = target.path.clone();
         let near = disk::run_blocking(move || {
             let root = roots.resolve("").path;
-            let mut near = similar_paths::similar_paths(&path, &root);
+            let mut near = spelling::similar_paths(&path, &root);
             near.retain(|path| roots.resolve(path).scope == PathScope::Workspace);
             Ok(near)
         });
@@ -382,4 +374,19 @@ pub fn display(path: &Path) -> String {
     let text = path.to_string_lossy();
     // A path in the project is written as in patterns and patches.
     if cfg!(windows) && path.is_relative() { text.replace('\\', "/") } else { text.into_owned() }
+}
+
+/// Private functions of this module for the fuzz targets. The program does not use them.
+pub mod fuzzing {
+    use super::{TextEncoding, text};
+
+    /// Decodes the bytes of a text file; `None` if they are not text.
+    pub fn decode(bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
+        text::decode(bytes)
+    }
+
+    /// Decodes some lines for display.
+    pub fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
+        text::decode_lines(lines)
+    }
 }

@@ -1,7 +1,6 @@
 //! Persistent context of a session: notes from earlier sessions in Markdown files, and the
 //! instructions of project and user. Only reads; the tool writes, because that needs permission.
 
-mod imports;
 pub mod instructions;
 mod secrets;
 

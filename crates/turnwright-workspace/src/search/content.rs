@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use grep_searcher::{Searcher, Sink, SinkMatch};
 use ignore::DirEntry;
 
-use super::file_search::FileSearcher;
-use super::match_lines::MatchCollector;
-use super::pattern::{SearchPattern, compile};
+use super::file_search::{FileSearcher, MatchCollector, SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
 use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;

@@ -4,12 +4,8 @@
 
 mod content;
 mod glob;
-mod match_lines;
 mod file_names;
 mod file_search;
-mod folder_rules;
-mod pattern;
-mod ignore_files;
 mod tree;
 mod walk;
 
@@ -24,13 +20,12 @@ use std::time::{Duration, Instant};
 
 pub use content::{FileMatches, GrepQuery, GrepResult, MAX_FILES as MAX_GREP_FILES, grep};
 pub use file_names::{FileList, FileOrder, FindOptions, MAX_FILES as MAX_FOUND_FILES, find};
-pub(crate) use folder_rules::FolderRules;
+pub use file_search::MatchLine;
 pub use glob::Glob;
-pub(crate) use ignore_files::has_unsafe_ignore_files;
-pub use match_lines::MatchLine;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
 #[cfg(test)]
 pub(crate) use walk::ignore_matcher;
+pub(crate) use walk::{FolderRules, has_unsafe_ignore_files};
 
 /// How long a search may take before it ends with what it has found.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);

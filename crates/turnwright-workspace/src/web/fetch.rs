@@ -13,8 +13,7 @@ use reqwest::{Client, ClientBuilder, Response, redirect};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use url::Url;
 
-use super::address_guard::{self, AllowedHost, HostAccess};
-use super::resolve::{self, LookupError, LookupFn, PublicResolver};
+use super::address_guard::{self, AllowedHost, HostAccess, LookupError, LookupFn, PublicResolver};
 use tokio::task::spawn_blocking;
 use turnwright_http::ConnectionFault;
 use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
@@ -70,7 +69,7 @@ pub struct WebFetcher {
 
 impl Default for WebFetcher {
     fn default() -> WebFetcher {
-        WebFetcher::with(FetchLimits::default(), resolve::system())
+        WebFetcher::with(FetchLimits::default(), address_guard::system())
     }
 }
 

@@ -1,15 +1,10 @@
-//! Fetches web pages: decides which addresses may be reached (`address_guard`), fetches a URL
-//! (`fetch`), and converts the response to text for a model (`page`, `html`, `markdown`). Knows nothing of
-//! tools and permissions.
+//! Fetches web pages: decides which addresses may be reached (`address_guard`), fetches a URL (`fetch`), and converts
+//! the response to text for a model (`page`, `html`). Knows nothing of tools and permissions.
 
 mod html;
-mod markdown;
 mod fetch;
 mod address_guard;
 mod page;
-mod resolve;
-mod start_tag;
-mod tree;
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use encoding_rs::{Encoding, UTF_8};
 use turnwright_types::text;
 
 use super::FetchedBody;
+use super::html::markdown::to_markdown;
 use super::html::read_page;
-use super::markdown::to_markdown;
 
 /// The most bytes of a page's text that are kept.
 const MAX_TEXT_BYTES: usize = 2 * 1024 * 1024;

@@ -6,11 +6,11 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::address_guard::LookupFn;
+use super::html::markdown::to_markdown;
 use super::html::read_page;
-use super::markdown::to_markdown;
 use super::page::{PageCache, WebPage, to_page, wrap_untrusted};
-use super::resolve::{self, LookupFn};
-use super::{FetchError, FetchLimits, FetchedBody, WebFetcher, parse_url};
+use super::{FetchError, FetchLimits, FetchedBody, WebFetcher, address_guard, parse_url};
 
 /// Starts a server that answers each request with `play`, which gets its path. Returns its address
 /// and the requests it receives.
@@ -49,7 +49,7 @@ fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) {
 }
 
 fn allowing(host: &str, limits: FetchLimits) -> WebFetcher {
-    let web = WebFetcher::with(limits, resolve::system());
+    let web = WebFetcher::with(limits, address_guard::system());
     web.set_allowed(&[host.to_owned()]);
     web
 }

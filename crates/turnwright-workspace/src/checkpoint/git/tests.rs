@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
-use super::{FileStat, Repository, index, pack, zlib};
+use super::{FileStat, Repository, index, pack};
 
 struct TestRepository {
     _folder: tempfile::TempDir,
@@ -303,7 +303,7 @@ fn damage(bytes: &[u8], changes: &[(usize, u8)], keep: usize) -> Vec<u8> {
 fn damaged_data_is_survived() {
     let Some([index, loose, pack, pack_index]) = git_files() else { return };
     assert_eq!(index::parse(&index).unwrap().entries().len(), 3);
-    assert_eq!(zlib::parse_loose_blob(&loose), Some(lines(7, 20).into_bytes()));
+    assert_eq!(pack::parse_loose_blob(&loose), Some(lines(7, 20).into_bytes()));
     let ids = pack_index[8 + 1024..].chunks_exact(20);
     let names: Vec<[u8; 20]> = ids.map(|id| id.try_into().unwrap()).take(20).collect();
     let changes = prop::collection::vec((any::<usize>(), any::<u8>()), 0..6);
@@ -311,7 +311,7 @@ fn damaged_data_is_survived() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));
     let run = runner.run(&(damages, 0..20_usize), |((changes, keep), which)| {
         drop(index::parse(&damage(&index, &changes, keep)));
-        drop(zlib::parse_loose_blob(&damage(&loose, &changes, keep)));
+        drop(pack::parse_loose_blob(&damage(&loose, &changes, keep)));
         let pack_index = damage(&pack_index, &changes, keep);
         let place = pack::find_offset(&pack_index.as_slice(), &names[which % names.len()]);
         let pack = damage(&pack, &changes, keep);

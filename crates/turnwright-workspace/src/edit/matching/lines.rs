@@ -1,5 +1,6 @@
-//! The matches that compare line by line: their common parts, and the one that ignores white space
-//! at line ends.
+//! The matches that compare line by line: the one that ignores white space at line ends, and the one that ignores a
+//! shift of the indentation, if all lines are shifted in the same way. The shift that is measured on the quoted
+//! lines is applied to the new ones.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -49,7 +50,7 @@ impl<'t> TextLines<'t> {
     }
 
     /// The match of the quoted lines at a line.
-    pub(super) fn match_at<'q>(
+    fn match_at<'q>(
         &self,
         row: usize,
         query: &MatchQuery<'q>,
@@ -144,7 +145,7 @@ pub(super) fn match_ignoring_trailing_space<'a>(
 }
 
 /// The unique match, or an error if there are several.
-pub(super) fn unique_match<'a>(
+fn unique_match<'a>(
     rows: &TextLines<'_>,
     hits: Vec<usize>,
     count: usize,
@@ -161,7 +162,7 @@ pub(super) fn unique_match<'a>(
 
 /// Calls `hit` with each line where the wanted lines begin, until it returns `false`. Takes linear
 /// time whatever is searched for (Knuth-Morris-Pratt).
-pub(super) fn for_each_window<'t>(
+fn for_each_window<'t>(
     text: &[&'t str],
     wanted: &[&'t str],
     view: impl Fn(&'t str) -> &'t str,
@@ -191,6 +192,228 @@ pub(super) fn for_each_window<'t>(
                 return;
             }
             same = failure[same - 1];
+        }
+    }
+}
+
+/// The most line comparisons for one match.
+const MAX_COMPARISONS: usize = 4_000_000;
+/// The widest tab stop.
+const MAX_TAB_WIDTH: usize = 16;
+
+/// How the indentation of the file differs from the quoted one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum IndentShift {
+    /// A prefix of each line is removed, or added.
+    Prefix { take: String, put: String },
+    /// This many spaces, minus an offset, are a tab.
+    ToTabs { width: usize, offset: isize },
+    /// A tab is this many spaces, plus an offset.
+    ToSpaces { width: usize, offset: isize },
+}
+
+pub(super) fn match_ignoring_indentation<'a>(
+    text: &TextLines<'_>,
+    query: &MatchQuery<'a>,
+) -> MatchAttempt<'a> {
+    let old = lines_of(query.old);
+    let wanted: Vec<_> = old.iter().map(|line| line.trim()).collect();
+    let within = text.within(&query.within);
+    let area = text.lines.get(within.start..).unwrap_or_default();
+    let mut hits = Vec::new();
+    let mut shifts = Vec::new();
+    let mut count = 0;
+    let mut comparisons = 0;
+    for_each_window(area, &wanted, str::trim, |at| {
+        let row = within.start + at;
+        if row >= within.end || comparisons > MAX_COMPARISONS {
+            return false;
+        }
+        let file = &text.lines[row..row + old.len()];
+        if let Some(shift) = IndentShift::measure(file, &old, &mut comparisons) {
+            count += 1;
+            if hits.len() < MAX_NAMED {
+                hits.push(row);
+                shifts.push(shift);
+            }
+        }
+        true
+    });
+    // Not all of the text was examined, so a match may not be the only one.
+    if comparisons > MAX_COMPARISONS {
+        return None;
+    }
+    let shift = shifts.into_iter().next()?;
+    let match_kind = MatchKind::Indentation(shift.to_string());
+    unique_match(text, hits, count, match_kind, |row, match_kind| {
+        text.match_at(row, query, match_kind, |line| shift.apply(line))
+    })
+}
+
+impl IndentShift {
+    /// The shift that explains all lines, if there is one.
+    fn measure(file: &[&str], old: &[&str], comparisons: &mut usize) -> Option<IndentShift> {
+        let mut pairs = Vec::with_capacity(old.len().min(64));
+        let mut prefix: Option<Option<(&str, &str)>> = None;
+        let mut chars = (IndentChars::default(), IndentChars::default());
+        for (file, old) in file.iter().zip(old) {
+            *comparisons += 1;
+            if old.trim().is_empty() {
+                continue;
+            }
+            let file = indentation(file);
+            let old = indentation(old);
+            chars.0.add(file);
+            chars.1.add(old);
+            let this = difference(file, old);
+            let so_far = *prefix.get_or_insert(this);
+            if so_far != this {
+                prefix = Some(None);
+            }
+            let pair = (file.len(), old.len());
+            if pairs.last() != Some(&pair) {
+                pairs.push(pair);
+            }
+            let cannot_match = prefix == Some(None) && !chars.0.differs(chars.1);
+            if cannot_match && !(chars.0.is_empty() || chars.1.is_empty()) {
+                return None;
+            }
+        }
+        if chars.0.is_tabs() && chars.1.is_spaces() {
+            let swapped = pairs.iter().map(|(file, old)| (*old, *file));
+            return fit_line(swapped).map(|(width, offset)| IndentShift::ToTabs { width, offset });
+        }
+        if chars.0.is_spaces() && chars.1.is_tabs() {
+            return fit_line(pairs.into_iter())
+                .map(|(width, offset)| IndentShift::ToSpaces { width, offset });
+        }
+        let (take, put) = prefix.flatten()?;
+        Some(IndentShift::Prefix { take: take.to_owned(), put: put.to_owned() })
+    }
+
+    /// Shifts a new line; `None` if it cannot be shifted.
+    fn apply(&self, line: &str) -> Option<String> {
+        let body = line.trim_start();
+        if body.is_empty() {
+            return Some(String::new());
+        }
+        let own = indentation(line);
+        let (tabs, spaces) = match self {
+            IndentShift::Prefix { take, put } => {
+                let rest = own.strip_prefix(take.as_str())?;
+                let mixes = (put.contains('\t') && rest.contains(' '))
+                    || (put.contains(' ') && rest.contains('\t'));
+                return (!mixes).then(|| format!("{put}{rest}{body}"));
+            }
+            IndentShift::ToTabs { width, offset } => {
+                if own.contains('\t') {
+                    return None;
+                }
+                let rest = own.len().checked_add_signed(-offset)?;
+                (rest / width, rest % width)
+            }
+            IndentShift::ToSpaces { width, offset } => {
+                if own.contains(' ') {
+                    return None;
+                }
+                (0, (own.len() * width).checked_add_signed(*offset)?)
+            }
+        };
+        Some(format!("{}{}{body}", "\t".repeat(tabs), " ".repeat(spaces)))
+    }
+}
+
+/// The prefixes that are removed from and added to a line.
+fn difference<'l>(file: &'l str, old: &'l str) -> Option<(&'l str, &'l str)> {
+    match file.strip_suffix(old) {
+        Some(put) => Some(("", put)),
+        None => old.strip_suffix(file).map(|take| (take, "")),
+    }
+}
+
+/// Fits a linear function to pairs of a wide and a narrow indentation: the width of one step, and
+/// the offset.
+fn fit_line(mut pairs: impl Iterator<Item = (usize, usize)>) -> Option<(usize, isize)> {
+    let first = pairs.next()?;
+    let rest: Vec<_> = pairs.filter(|pair| *pair != first).collect();
+    let (width, offset) = match rest.first() {
+        None => {
+            let is_whole = first.1 > 0 && first.0.is_multiple_of(first.1);
+            (first.0.checked_div(first.1).filter(|_| is_whole)?, 0)
+        }
+        Some(other) => {
+            let (low, high) = if other.1 > first.1 { (first, *other) } else { (*other, first) };
+            let wide = high.0.checked_sub(low.0)?;
+            let narrow = high.1 - low.1;
+            let is_whole = narrow > 0 && wide.is_multiple_of(narrow);
+            let width = wide.checked_div(narrow).filter(|_| is_whole)?;
+            (width, low.0.cast_signed() - (low.1 * width).cast_signed())
+        }
+    };
+    let fits = (2..=MAX_TAB_WIDTH).contains(&width)
+        && rest
+            .iter()
+            .all(|(wide, narrow)| wide.cast_signed() == (narrow * width).cast_signed() + offset);
+    fits.then_some((width, offset))
+}
+
+fn indentation(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
+}
+
+/// Which characters indentations consist of.
+#[derive(Clone, Copy, Debug, Default)]
+struct IndentChars {
+    tabs: bool,
+    spaces: bool,
+    others: bool,
+}
+
+impl IndentChars {
+    fn add(&mut self, indentation: &str) {
+        for char in indentation.chars() {
+            match char {
+                '\t' => self.tabs = true,
+                ' ' => self.spaces = true,
+                _ => self.others = true,
+            }
+        }
+    }
+
+    fn is_tabs(self) -> bool {
+        self.tabs && !self.spaces && !self.others
+    }
+
+    fn is_spaces(self) -> bool {
+        self.spaces && !self.tabs && !self.others
+    }
+
+    fn is_empty(self) -> bool {
+        !self.tabs && !self.spaces && !self.others
+    }
+
+    fn differs(self, other: IndentChars) -> bool {
+        self.is_tabs() && other.is_spaces() || self.is_spaces() && other.is_tabs()
+    }
+}
+
+fn width_in_words(indentation: &str) -> String {
+    match (indentation.len(), indentation.contains('\t')) {
+        (1, true) => "1 tab".to_owned(),
+        (count, true) => format!("{count} tabs"),
+        (count, false) => count.to_string(),
+    }
+}
+
+impl std::fmt::Display for IndentShift {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            IndentShift::Prefix { take, put } if take.is_empty() => {
+                write!(formatter, "+{}", width_in_words(put))
+            }
+            IndentShift::Prefix { take, .. } => write!(formatter, "−{}", width_in_words(take)),
+            IndentShift::ToTabs { width, .. } => write!(formatter, "from {width} spaces to tabs"),
+            IndentShift::ToSpaces { width, .. } => write!(formatter, "from tabs to {width} spaces"),
         }
     }
 }

@@ -7,9 +7,8 @@ use std::ops::Range;
 
 use turnwright_types::look_alike::{compatible, composed, first_cluster, is_invisible, is_mark};
 
-use super::exact::TextPattern;
 use super::lines::{carry_over_edit, lines_of};
-use super::{MAX_NAMED, MatchAttempt, MatchError, MatchKind, MatchQuery, TextMatch};
+use super::{MAX_NAMED, MatchAttempt, MatchError, MatchKind, MatchQuery, TextMatch, TextPattern};
 
 /// The most candidate places that are examined.
 const MAX_CANDIDATES: usize = 100;

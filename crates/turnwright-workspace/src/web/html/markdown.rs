@@ -17,7 +17,7 @@ use super::tree::{language, parent, tag_name};
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 
 /// Converts a page.
-pub(super) fn to_markdown(root: &Rc<Node>) -> String {
+pub(in crate::web) fn to_markdown(root: &Rc<Node>) -> String {
     let options = Options {
         hr_style: HrStyle::Dashes,
         bullet_list_marker: BulletListMarker::Dash,

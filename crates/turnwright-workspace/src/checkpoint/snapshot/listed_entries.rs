@@ -3,12 +3,12 @@
 
 use std::ffi::OsStr;
 
-use super::git::FileStat;
+use super::super::git::FileStat;
 
 /// Entries with their stat data or another value, sorted by name unless some were
 /// [`push`](ListedEntries::push)ed.
 #[derive(Clone, Debug)]
-pub(super) struct ListedEntries<T = FileStat> {
+pub(in crate::checkpoint) struct ListedEntries<T = FileStat> {
     names: NameBuffer,
     entries: Vec<(NamePlace, T)>,
 }
@@ -34,40 +34,40 @@ impl<T: Copy> ListedEntries<T> {
     }
 
     #[cfg(unix)]
-    pub(super) fn clear(&mut self) {
+    pub(in crate::checkpoint) fn clear(&mut self) {
         self.names.0.clear();
         self.entries.clear();
     }
 
     /// Adds an entry at the end.
-    pub(super) fn push(&mut self, name: &OsStr, value: T) {
+    pub(in crate::checkpoint) fn push(&mut self, name: &OsStr, value: T) {
         self.entries.push((self.names.add(name), value));
     }
 
-    pub(super) fn sort(&mut self) {
+    pub(in crate::checkpoint) fn sort(&mut self) {
         let names = &self.names;
         self.entries.sort_unstable_by(|a, b| names.at(a.0).cmp(names.at(b.0)));
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::checkpoint) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The entry at a place in the order.
-    pub(super) fn at(&self, index: usize) -> Option<(&OsStr, &T)> {
+    pub(in crate::checkpoint) fn at(&self, index: usize) -> Option<(&OsStr, &T)> {
         self.entries.get(index).map(|entry| (self.names.at(entry.0), &entry.1))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &T)> {
+    pub(in crate::checkpoint) fn iter(&self) -> impl Iterator<Item = (&OsStr, &T)> {
         self.entries.iter().map(|entry| (self.names.at(entry.0), &entry.1))
     }
 
-    pub(super) fn get(&self, name: &OsStr) -> Option<T> {
+    pub(in crate::checkpoint) fn get(&self, name: &OsStr) -> Option<T> {
         self.find(name).ok().and_then(|index| self.entries.get(index)).map(|entry| entry.1)
     }
 
     /// Sets or removes an entry.
-    pub(super) fn set(&mut self, name: &OsStr, value: Option<T>) {
+    pub(in crate::checkpoint) fn set(&mut self, name: &OsStr, value: Option<T>) {
         match (self.find(name), value) {
             (Ok(index), Some(value)) => self.entries[index].1 = value,
             (Ok(index), None) => drop(self.entries.remove(index)),

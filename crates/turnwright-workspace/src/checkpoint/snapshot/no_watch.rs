@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::snapshot::ChangedFolders;
+use super::ChangedFolders;
 
 #[derive(Debug)]
 pub(super) enum NoWatch {}

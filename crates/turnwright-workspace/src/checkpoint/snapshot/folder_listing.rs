@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::git::FileStat;
+use super::super::git::FileStat;
 #[cfg(target_os = "linux")]
 use super::inotify_watch::InotifyWatch as FolderWatch;
 use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
-use super::snapshot::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
+use super::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
 use crate::files::replacement::{is_temporary_name, remove_left_file};
 use crate::search::{FolderRules, SearchDeadline};
 use turnwright_types::git_layout::GitLayout;
@@ -40,27 +40,27 @@ const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The file of virtual environments of Python, which ignore rules nearly always exclude.
 pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
-pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+pub(in crate::checkpoint) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// The contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct FolderListing {
-    pub(super) entries: ListedEntries,
+pub(in crate::checkpoint) struct FolderListing {
+    pub(in crate::checkpoint) entries: ListedEntries,
     /// The inodes of files with another name, through which they can change without an event.
-    pub(super) hard_linked: Vec<u64>,
+    pub(in crate::checkpoint) hard_linked: Vec<u64>,
     /// An ignore file is a link, or may be, so the rules can change without an event in this folder.
     pub(super) has_linked_rules: bool,
     /// The git repositories here and in ignored folders here: each `.git`, or the folder itself if it
     /// has the layout of one; and the files here and in ignored folders here that programs obey.
-    pub(super) repositories: Vec<PathBuf>,
+    pub(in crate::checkpoint) repositories: Vec<PathBuf>,
     /// The links here, also ignored ones.
-    pub(super) links: Vec<OsString>,
+    pub(in crate::checkpoint) links: Vec<OsString>,
     /// The ignored folders here.
-    pub(super) ignored: Vec<PathBuf>,
+    pub(in crate::checkpoint) ignored: Vec<PathBuf>,
     /// The ignore rules for what is here; `None` if they are not known.
-    pub(super) rules: Option<FolderRules>,
+    pub(in crate::checkpoint) rules: Option<FolderRules>,
     /// The folder cannot be listed.
-    pub(super) is_unknown: bool,
+    pub(in crate::checkpoint) is_unknown: bool,
 }
 
 impl FolderListing {
@@ -77,7 +77,10 @@ impl FolderListing {
     }
 
     /// The folders among the entries, with their paths.
-    pub(super) fn subfolders<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    pub(in crate::checkpoint) fn subfolders<'a>(
+        &'a self,
+        folder: &'a Path,
+    ) -> impl Iterator<Item = PathBuf> + 'a {
         let folders = self.entries.iter().filter(|(_, stat)| stat_kind(stat) == StatKind::Folder);
         folders.map(|(name, _)| folder.join(name))
     }

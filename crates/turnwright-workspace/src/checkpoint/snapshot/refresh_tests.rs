@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::snapshot::{StatSnapshot, WatchedFolders};
+use super::{StatSnapshot, WatchedFolders};
 use crate::files::Roots;
 use crate::real_path;
 

@@ -1,6 +1,16 @@
 //! Snapshots of the stat data of all files in the session's folders that are not ignored, and their
 //! comparison.
 
+pub(super) mod folder_listing;
+#[cfg(target_os = "linux")]
+mod inotify_watch;
+mod listed_entries;
+#[cfg(not(target_os = "linux"))]
+mod no_watch;
+
+#[cfg(all(test, target_os = "linux"))]
+mod refresh_tests;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,15 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
+use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
+
 use super::content_cache;
-use super::folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
 use super::git::FileStat;
-#[cfg(target_os = "linux")]
-pub(super) use super::inotify_watch::{InotifyWatch as FolderWatch, WatchReader};
-#[cfg(not(target_os = "linux"))]
-pub(super) use super::no_watch::{NoWatch as FolderWatch, NoWatchReader as WatchReader};
 use crate::files::Roots;
 use crate::search::{FolderRules, SearchDeadline};
+
+#[cfg(target_os = "linux")]
+pub(super) use inotify_watch::{InotifyWatch as FolderWatch, WatchReader};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) use no_watch::{NoWatch as FolderWatch, NoWatchReader as WatchReader};
 
 /// If more folders have changed than this, all are listed anew.
 const MAX_RELISTED: usize = 1_000;

@@ -20,8 +20,8 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::ChangedFolders;
 use super::folder_listing::ENVIRONMENT_FILE;
-use super::snapshot::ChangedFolders;
 
 /// The limits of the system for one user, whose editors need them as well: the number of watched
 /// folders, and of descriptors like the one of [`InotifyWatch`].
@@ -43,7 +43,7 @@ const BUFFER_SIZE: usize = 16 * 1024;
 
 /// A watch on a set of folders.
 #[derive(Debug)]
-pub(super) struct InotifyWatch {
+pub(in crate::checkpoint) struct InotifyWatch {
     descriptor: OwnedFd,
     // Held by blocking threads only.
     state: Mutex<WatchState>,
@@ -89,7 +89,7 @@ const SNAPSHOTS: u64 = 0;
 
 /// A further reader of a watch, which gets all changes, too.
 #[derive(Debug)]
-pub(super) struct WatchReader {
+pub(in crate::checkpoint) struct WatchReader {
     watch: Arc<InotifyWatch>,
     number: u64,
     /// Made when it is first waited for, because that needs a runtime.
@@ -98,7 +98,7 @@ pub(super) struct WatchReader {
 
 impl WatchReader {
     /// The new reader also gets what the snapshots have not taken yet.
-    pub(super) fn new(watch: &Arc<InotifyWatch>) -> WatchReader {
+    pub(in crate::checkpoint) fn new(watch: &Arc<InotifyWatch>) -> WatchReader {
         let mut state = watch.state.lock();
         state.last_reader += 1;
         let number = state.last_reader;
@@ -107,12 +107,12 @@ impl WatchReader {
         WatchReader { watch: Arc::clone(watch), number, descriptor: None }
     }
 
-    pub(super) fn is_of(&self, watch: &Arc<InotifyWatch>) -> bool {
+    pub(in crate::checkpoint) fn is_of(&self, watch: &Arc<InotifyWatch>) -> bool {
         Arc::ptr_eq(&self.watch, watch)
     }
 
     /// Follows the settings and hooks of a repository and of its submodules, too. After a change `listed` is listed again.
-    pub(super) fn follow_repository(&self, repository: &Path, listed: &Path) {
+    pub(in crate::checkpoint) fn follow_repository(&self, repository: &Path, listed: &Path) {
         let modules = repository.join("modules");
         let entries = fs::read_dir(&modules).into_iter().flatten().flatten();
         let submodules = entries.take(MAX_SUBMODULES).map(|entry| entry.path());
@@ -124,7 +124,7 @@ impl WatchReader {
     }
 
     /// Returns the changes since the last call; `None` if they are not known.
-    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+    pub(in crate::checkpoint) fn take_changes(&self) -> Option<ChangedFolders> {
         self.watch.take_changes_for(self.number)
     }
 
@@ -132,7 +132,7 @@ impl WatchReader {
     ///
     /// # Errors
     /// If the system cannot wait for it.
-    pub(super) async fn changed(&mut self) -> std::io::Result<()> {
+    pub(in crate::checkpoint) async fn changed(&mut self) -> std::io::Result<()> {
         let descriptor = match &mut self.descriptor {
             Some(descriptor) => descriptor,
             none => none.insert(poll_for_reading(self.watch.descriptor.try_clone()?)?),
@@ -166,7 +166,7 @@ struct IgnoredFolder {
 impl InotifyWatch {
     /// Creates a watch for folders below these, still without any folder; `None` if the system has no watches, or
     /// if other machines may change the folders.
-    pub(super) fn new(roots: &[PathBuf]) -> Option<InotifyWatch> {
+    pub(in crate::checkpoint) fn new(roots: &[PathBuf]) -> Option<InotifyWatch> {
         if !roots.iter().all(|root| is_local(root)) {
             return None;
         }
@@ -182,7 +182,7 @@ impl InotifyWatch {
     }
 
     /// Watches one more folder. Call it before its entries are listed.
-    pub(super) fn add(&self, folder: &Arc<Path>) {
+    pub(in crate::checkpoint) fn add(&self, folder: &Arc<Path>) {
         let events = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
@@ -239,12 +239,12 @@ impl InotifyWatch {
     }
 
     /// Returns true if some changes are not reported.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(in crate::checkpoint) fn has_failed(&self) -> bool {
         self.state.lock().has_failed
     }
 
     /// Returns the changes since the last call; `None` if they are not known.
-    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+    pub(in crate::checkpoint) fn take_changes(&self) -> Option<ChangedFolders> {
         self.take_changes_for(SNAPSHOTS)
     }
 

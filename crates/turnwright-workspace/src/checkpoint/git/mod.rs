@@ -11,7 +11,6 @@ pub(super) mod index;
 pub(super) mod pack;
 #[cfg(test)]
 mod tests;
-pub(super) mod zlib;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -273,9 +272,9 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let index_name = hex(&hash);
     let (first, rest) = index_name.split_at(2);
     let file = open_regular(&folder.join(first).join(rest))?;
-    Some(ObjectLocation::Loose(zlib::parse_loose_blob(&read_limited(
+    Some(ObjectLocation::Loose(pack::parse_loose_blob(&read_limited(
         file,
-        zlib::MAX_LOOSE_BYTES,
+        pack::MAX_LOOSE_BYTES,
     )?)?))
 }
 

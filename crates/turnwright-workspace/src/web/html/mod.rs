@@ -4,16 +4,17 @@
 //! `html5ever`, whose stack of open elements has no limit: this tree has few elements, is nested little, and has only
 //! the attributes that Markdown can express. So no page can make the conversion slow or overflow its stack.
 
+pub(super) mod markdown;
+mod tree;
+
 use std::rc::Rc;
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, Tokenizer, naive_next_state};
 use markup5ever_rcdom::{Node, NodeData};
+use tree::{StartTag, append, append_text, set_attribute};
 use turnwright_types::text;
 use url::Url;
-
-use super::start_tag::StartTag;
-use super::tree::{append, append_text, set_attribute};
 
 /// The maximum nesting depth of the tree.
 const MAX_DEPTH: usize = 48;

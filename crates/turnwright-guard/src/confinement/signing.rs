@@ -12,7 +12,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 
-/// How git gets its signatures in a command.
+/// The means by which git gets its signatures in a command.
 #[derive(Debug, Default)]
 pub struct CommandSigning {
     /// Signs while the command runs; taken when that has begun.

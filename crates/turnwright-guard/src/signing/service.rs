@@ -23,9 +23,9 @@ use turnwright_workspace::exec::{Environment, launcher_program};
 use turnwright_workspace::fixed_places::{FixedPlaces, OpenedPlaces};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// How long a client may take to send its request and payload.
+/// The time that a client gets to send its request and payload.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the user may take to unlock the key.
+/// The time that the user gets to unlock the key.
 const SIGNING_TIMEOUT: Duration = Duration::from_secs(300);
 /// The pause after a connection could not be accepted, for example because too many files are open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);

@@ -19,7 +19,7 @@ use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// How long git may take to read its settings, and a command to print the key.
+/// The time that git gets to read its settings, and a command to print the key.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_KEY_BYTES: usize = 16 * 1024;
 /// At most this many characters of a key are shown.

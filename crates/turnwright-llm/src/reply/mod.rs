@@ -199,7 +199,7 @@ impl ReplyStream for ReadyReply {
     }
 }
 
-/// How long to wait for the token count and the end marker once the reply is complete. Some servers
+/// The wait for the token count and the end marker once the reply is complete. Some servers
 /// send neither and keep the connection open.
 const TRAILER_TIMEOUT: Duration = Duration::from_secs(2);
 

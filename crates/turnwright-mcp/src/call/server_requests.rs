@@ -40,7 +40,7 @@ pub(crate) struct ServerMessageHandler {
     pub(crate) progress: ProgressRouter,
 }
 
-/// How a request of a server is answered.
+/// The answer to a server's request.
 pub(crate) enum Reply {
     Now(Result<Value, RpcError>),
     /// The user is asked.

@@ -34,7 +34,7 @@ const KEPT_BYTES: usize = 8 * 1024;
 /// Bytes that are shown.
 const SHOWN_BYTES: usize = 1024;
 const READ_BUFFER_BYTES: usize = 4 * 1024;
-/// How long to wait for the rest of the output after the process has ended. Its own children may hold
+/// The wait for the rest of the output after the process has ended. Its own children may hold
 /// the pipe open for ever.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 

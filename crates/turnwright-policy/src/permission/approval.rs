@@ -369,7 +369,7 @@ mod tests {
         for line in ["cargo build", "npm ci --offline", "pip install ./x --no-index", "npx tsc"] {
             assert_eq!(verdict(&policy, Mode::Auto, line), Verdict::Allow, "{line}");
         }
-        // What a rule of the user says holds.
+        // The user's own rule decides.
         let rule = |text, action| Rule::parse(text, action, Scope::User).unwrap();
         policy.rules = vec![
             rule("exec(git fetch)", RuleAction::Allow),

@@ -16,7 +16,7 @@ pub(super) struct FileClass {
 /// depth, because a folder below may be cloned or opened by itself; everything below it is protected, too.
 pub(super) type Program = (&'static str, &'static str, &'static [&'static str]);
 
-/// Who may change the files of a class without a question.
+/// The tools that may change the files of a class without a question.
 #[derive(Clone, Copy)]
 pub(super) enum Protection {
     /// Nothing.

@@ -168,7 +168,7 @@ mod tests {
         };
         for (path, on_windows, elsewhere) in [
             ("/home/u/project", (3, "home u project"), (3, "home u project")),
-            // What `Path::join` makes of a folder and `..` on Windows.
+            // `Path::join` spells a folder and `..` like this on Windows.
             (r"/home/u/project\..", (2, "home u"), (3, r"home u project\..")),
             (r"C:\Users\me\project\..", (2, "Users me"), (1, r"C:\Users\me\project\..")),
             (r"\\?\C:\Users\me", (2, "Users me"), (1, r"\\?\C:\Users\me")),

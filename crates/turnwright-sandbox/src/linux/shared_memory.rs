@@ -94,7 +94,7 @@ impl SessionMemory {
         if is_empty { self.given.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 
-    /// Mounts it over the program's own memory at `place`. Returns false if that has to do. Makes system calls only.
+    /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes system calls only.
     pub(super) fn attach(&self, place: &CStr) -> bool {
         match self.take() {
             Ok(mount) if put(mount.as_fd(), place).is_ok() => {

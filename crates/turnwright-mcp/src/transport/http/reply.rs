@@ -26,7 +26,7 @@ pub(crate) const JSON: &str = "application/json";
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 /// The shortest delay before a stream is opened again, even if the server asks for less.
 const MIN_RETRY: Duration = Duration::from_secs(1);
-/// How long the end of a response that has nothing more to say may take, so that its connection can be used
+/// The wait for the end of a response that has nothing more to say, so that its connection can be used
 /// again.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -254,7 +254,7 @@ impl EventStream {
         self.decoder.last_id()
     }
 
-    /// How long the server asks to wait before the stream is opened again.
+    /// The delay that the server asks for before the stream is opened again.
     pub(crate) fn retry(&self) -> Option<Duration> {
         self.decoder.retry().map(|delay| delay.max(MIN_RETRY))
     }

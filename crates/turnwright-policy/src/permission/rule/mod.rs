@@ -1,9 +1,13 @@
 //! A rule: a pattern, and what to do with what matches it.
 
+mod command_words;
+pub(super) mod loader;
+pub(super) mod parser;
+pub(super) mod store;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::command_words;
 use super::glob::Glob;
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{PathScope, ResolvedPath};

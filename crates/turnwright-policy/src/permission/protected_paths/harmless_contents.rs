@@ -251,7 +251,7 @@ const LUA_SETTINGS: &[&str] = &[
 ];
 
 /// Never: the file is a program, or its settings are not told apart.
-pub(super) fn never(_folder: &Path, _text: &str) -> bool {
+pub(in crate::permission) fn never(_folder: &Path, _text: &str) -> bool {
     false
 }
 
@@ -296,7 +296,7 @@ pub(super) fn tool_versions(_folder: &Path, text: &str) -> bool {
 }
 
 /// Versions in lines, perhaps with the names of their programs.
-pub(super) fn versions(_folder: &Path, text: &str) -> bool {
+pub(in crate::permission) fn versions(_folder: &Path, text: &str) -> bool {
     text.lines().all(|line| {
         let (words, comment) = line.split_once('#').unwrap_or((line, ""));
         words.split_whitespace().all(is_version_range) && is_plain_comment(comment)
@@ -502,7 +502,7 @@ fn is_plain_comment(comment: &str) -> bool {
 mod tests {
     use std::path::Path;
 
-    use super::super::ProtectedPaths;
+    use crate::permission::ProtectedPaths;
 
     #[test]
     fn some_files_run_something_only_with_some_contents() {

@@ -1,5 +1,5 @@
-//! The user's own rules for one project, kept in a file outside of the project. Reads and writes
-//! block.
+//! The user's own rules for one project, kept in a file outside of the project, in the folder for what is stored about
+//! it. Reads and writes block.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::project_folder::project_folder;
-use super::rule::{Pattern, Rule, RuleAction, Scope};
+use super::{Pattern, Rule, RuleAction, Scope};
 use turnwright_types::file_lock::FileLock;
+use turnwright_types::hash::fnv1a;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::private_file;
@@ -317,6 +317,20 @@ fn new_id(entries: &[StoredRule]) -> String {
     }
 }
 
+/// The folder for the data of one project. `project` is a path with symlinks resolved. Its name has a hash, of
+/// which collisions are possible, so files in the folder name their project.
+pub fn project_folder(state: &Path, project: &Path) -> PathBuf {
+    let own_name = project.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let plain_name: String = own_name
+        .chars()
+        .filter(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.'))
+        .take(40)
+        .collect();
+    let hash = fnv1a(project.as_os_str().as_encoded_bytes());
+    let name = if plain_name.is_empty() { "project" } else { plain_name.as_str() };
+    state.join("projects").join(format!("{name}-{hash:016x}"))
+}
+
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
@@ -435,5 +449,18 @@ mod tests {
         store.add(&many[1..], "").unwrap();
         assert!(matches!(store.add(&many, ""), Err(RuleStoreError::Full)));
         assert_eq!(store.load().entries.len(), MAX_STORED_RULES);
+    }
+
+    #[test]
+    fn each_project_has_a_folder_of_its_own() {
+        let folder = |project: &str| {
+            let folder = project_folder(Path::new("/state"), Path::new(project));
+            folder.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
+        };
+        assert!(folder("/home/me/App").starts_with("/state/projects/app-"));
+        assert!(folder("/").starts_with("/state/projects/project-"));
+        assert!(folder("/a/../b").starts_with("/state/projects/b-"));
+        assert_ne!(folder("/a/app"), folder("/b/app"));
+        assert_eq!(folder("/a/app"), folder("/a/app"));
     }
 }

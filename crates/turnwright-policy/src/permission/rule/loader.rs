@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
-use super::rule_parser::{TOOLS, pattern_for_all};
+use super::parser::{TOOLS, pattern_for_all};
+use super::{PathBases, Pattern, Rule, RuleAction, Scope};
 use crate::shell::{Script, parse};
 use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::escape_hidden_line;

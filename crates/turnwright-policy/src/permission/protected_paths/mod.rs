@@ -1,18 +1,22 @@
-//! Files of a project that other programs run or obey outside of any sandbox: hooks, editor tasks,
-//! shell startup files. Changing one changes what the user's own programs do.
+//! Files of a project that other programs run or obey outside of any sandbox: hooks, editor tasks, shell startup files.
+//! Changing one changes what the user's own programs do. Paths that make a folder a repository of git without `.git`,
+//! or are obeyed in one, are among them.
 
 mod environment;
+pub(super) mod files;
+mod harmless_contents;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::protected_files::{FileClass, NAME_FORMS, PYTHON, Protection, file_classes};
-use super::repository_layout::is_in_repository;
 use environment::{
     is_environment_file_name, is_in_environment, is_in_known_environment, is_of_conda, is_venv,
     may_be_of_environment,
 };
+use files::{FileClass, NAME_FORMS, PYTHON, Protection, file_classes};
+
+use turnwright_types::git_layout::GitLayout;
 
 /// The protected paths of a session.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +48,7 @@ const ENVIRONMENT_PROGRAMS: &[&str] = &["bin", "scripts"];
 const PACKAGE_FOLDERS: &[&str] = &["node_modules", "site-packages", "vendor"];
 
 /// The parts of a `.git` folder that say what git runs, or where its settings are.
-pub(super) const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
+const GIT_PARTS: &[&str] = &["hooks", "config", "config.worktree", "commondir"];
 
 /// The parts of a `.git` folder that may be changed like any other file.
 const UNPROTECTED_GIT_PARTS: &[&str] = &["info/exclude", "commit_editmsg"];
@@ -382,6 +386,26 @@ fn overlaps(path: &[String], other: &[impl AsRef<str>]) -> bool {
         && path.iter().zip(other).all(|(one, other)| one.eq_ignore_ascii_case(other.as_ref()))
 }
 
+/// The entries by which git takes a folder for a repository: those that nothing else has, and the others.
+const MAKES_REPOSITORIES: &[&str] = &["HEAD", "commondir", "config.worktree"];
+const PARTS_OF_LAYOUT: &[&str] = &["objects", "refs"];
+
+/// Returns true if git would obey what is at a path below a root, because a folder above is a repository without
+/// `.git`, or becomes one by the path. Looks at the disk, only for the few names that can make one or say what it runs.
+fn is_in_repository(path: &Path, root: &Path) -> bool {
+    path.ancestors().take_while(|above| *above != root).any(|part| {
+        let Some((folder, name)) = part.parent().zip(part.file_name()) else { return false };
+        let is_same = |known: &&str| {
+            name == *known || !cfg!(target_os = "linux") && name.eq_ignore_ascii_case(known)
+        };
+        let is_obeyed = GIT_PARTS.iter().any(is_same) && GitLayout::of(folder).is_repository();
+        let is_completed = PARTS_OF_LAYOUT.iter().any(is_same)
+            && !GitLayout::of(folder).is_repository()
+            && GitLayout::with_entry(folder, name).is_repository();
+        part == path && MAKES_REPOSITORIES.iter().any(is_same) || is_obeyed || is_completed
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -680,5 +704,33 @@ mod tests {
         }
         assert!(paths.contains(&"/repo/.git/hooks".into()));
         assert!(paths.contains(&"/repo/sub/.github/workflows".into()));
+    }
+
+    #[test]
+    fn what_makes_a_folder_a_repository_or_is_obeyed_in_one_is_protected() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_path_buf();
+        let protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
+        for path in ["bare/objects", "bare/refs", "bare/HEAD", "half/HEAD", "half/refs", "src"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        for (path, expected) in [
+            ("sub/HEAD", true),
+            ("sub/commondir", true),
+            ("sub/config.worktree", true),
+            ("half/objects/info/x", true),
+            ("bare/config", true),
+            ("bare/hooks/post-receive", true),
+            ("bare/description", false),
+            ("bare/objects/x", false),
+            ("half/config", false),
+            ("src/HEAD/x", false),
+            ("src/config", false),
+            ("src/hooks/useTheme.ts", false),
+            ("src/refs/a", false),
+        ] {
+            let reason = protected.reason(&root.join(path));
+            assert_eq!(reason.is_some(), expected, "{path}");
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! The words of `exec` rules: their syntax and how they match commands. Pure.
 
-use super::rule_error::RuleError;
+use super::parser::RuleError;
 use crate::shell::{SimpleCommand, Word};
 
 /// The maximum number of words in one rule. `may_match` needs a bit for each.
-pub(super) const MAX_WORDS: usize = 32;
+pub(in crate::permission) const MAX_WORDS: usize = 32;
 
 /// True if a command begins with these words or, if `exact`, consists of them. A command with
 /// unknown further arguments matches no exact rule.
-pub(super) fn starts_with(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
+pub(in crate::permission) fn starts_with(
+    words: &[String],
+    exact: bool,
+    command: &SimpleCommand,
+) -> bool {
     let mut argv = command.argv();
     let has_prefix = words.iter().all(|word| argv.next() == Some(word.as_str()));
     has_prefix && !(exact && (argv.next().is_some() || command.has_unknown_args))
@@ -80,7 +84,7 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
 ///
 /// # Errors
 /// If the text is not valid.
-pub(super) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
+pub(in crate::permission) fn parse(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     let mut words: Vec<(String, bool)> = Vec::new();
     let mut word: Option<(String, bool)> = None;
     let mut chars = text.chars();
@@ -125,7 +129,7 @@ fn quoted_part(
 }
 
 /// A word in the syntax of rules, quoted if necessary.
-pub(super) fn quoted(word: &str) -> String {
+pub(in crate::permission) fn quoted(word: &str) -> String {
     let needs_quotes = word.is_empty()
         || word.starts_with('=')
         || word.contains(|char: char| char.is_whitespace() || "'\"\\*".contains(char));

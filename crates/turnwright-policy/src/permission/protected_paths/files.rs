@@ -14,7 +14,7 @@ pub(super) struct FileClass {
 
 /// A program, the documentation that names its files, and the files. A file is protected by its last parts, at any
 /// depth, because a folder below may be cloned or opened by itself; everything below it is protected, too.
-pub(super) type Program = (&'static str, &'static str, &'static [&'static str]);
+pub(in crate::permission) type Program = (&'static str, &'static str, &'static [&'static str]);
 
 /// Who may change the files of a class without a question.
 #[derive(Clone, Copy)]
@@ -305,7 +305,7 @@ mod tests {
 The files that [are protected](permissions.md#protected-files), with the reason that a question shows, and where their program says what it does with them. Names
 apply in every folder, regardless of case, and cover everything below them. Also protected are git's own files, virtual environments under other names, and what the settings add.
 
-<!-- Written by a test of `crates/turnwright-policy/src/permission/protected_files.rs`. -->
+<!-- Written by a test of `crates/turnwright-policy/src/permission/protected_paths/files.rs`. -->
 ";
 
     fn title_of(protection: Protection) -> &'static str {
@@ -346,7 +346,7 @@ apply in every folder, regardless of case, and cover everything below them. Also
 
     #[test]
     fn the_documentation_lists_what_is_protected() {
-        expect_file!["../../../../docs/protected-files.md"].assert_eq(&page());
+        expect_file!["../../../../../docs/protected-files.md"].assert_eq(&page());
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Finds everything that could be a command in an ambiguous line, at any depth. The result is used
 //! for denying, so it rather contains too much than too little.
 
-use super::args::started_by_git;
+use super::super::args::started_by_git;
+use super::super::programs::{self, Starts};
+use super::super::{Redirect, Script, SimpleCommand, Word};
 use super::here_document::Reader;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
-use super::programs::{self, Starts};
-use super::shell_folder::{ShellFolder, changes_folder};
-use super::{Redirect, Script, SimpleCommand, Word, here_document, known_words, line_variables};
+use super::shell_state::{ShellFolder, changes_folder};
+use super::{here_document, known_words, shell_state};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
 const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
@@ -15,7 +16,7 @@ const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 const MAX_DEPTH: usize = 8;
 
 /// All commands that can be found in a line, and its other text that could be commands.
-pub(super) fn scan(line: &str) -> Script {
+pub(in crate::shell) fn scan(line: &str) -> Script {
     let mut scan = CommandScanner {
         texts: vec![(line.to_owned(), 0, ShellFolder::start())],
         found: Vec::new(),
@@ -34,7 +35,7 @@ pub(super) fn scan(line: &str) -> Script {
     if scan.found.iter().any(here_document::runs_text) {
         texts.append(&mut scan.data);
     }
-    let commands = line_variables::resolve(scan.found, &scan.assigned);
+    let commands = shell_state::resolve(scan.found, &scan.assigned);
     Script { commands, ambiguity: None, texts }
 }
 
@@ -116,7 +117,7 @@ impl CommandScanner {
             simple.folder.clone_from(&self.folder.path);
             simple.is_in_home = self.folder.is_home;
             if changes_folder(&simple) {
-                self.folder.change(&line_variables::with_values(&simple, &self.assigned));
+                self.folder.change(&shell_state::with_values(&simple, &self.assigned));
             }
             self.found.push(simple);
         }

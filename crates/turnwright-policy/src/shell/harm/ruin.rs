@@ -5,12 +5,14 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::args::{self, Args, is_option, operands};
+use super::super::args::{self, Args, is_option, operands};
+use super::super::programs::{Starts, WordList, is_in};
+use super::super::syntax::command_scanner;
+use super::super::{Script, SimpleCommand, Word, read_only};
 use super::catastrophic::SHUTDOWN;
-use super::programs::{Starts, WordList, is_in};
+use super::destructive;
 use super::system_paths::{HOME, is_device, is_disk, is_everything, is_home, is_system};
 use super::targets::{Harm, Target};
-use super::{Script, SimpleCommand, Word, command_scanner, destructive, read_only};
 
 const FILES: &str = "deletes the system or all of a user's files";
 const SOME_FILES: &str = "may delete files of the whole system";
@@ -43,7 +45,7 @@ pub fn ruin(script: &Script, index: usize, workdir: &Path, home: Option<&Path>) 
 }
 
 /// Finds the ruin that a command could cause by itself, regardless of the other commands of its script.
-pub(super) fn ruin_of_command(
+pub(in crate::shell) fn ruin_of_command(
     command: &SimpleCommand,
     workdir: &Path,
     home: Option<&Path>,
@@ -272,7 +274,7 @@ impl<'a> CommandContext<'a> {
 }
 
 /// The folder that the last option of a wrapper such as `env -C` names.
-pub(super) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
+pub(in crate::shell) fn folder_of_wrapper(words: Args<'_>) -> Option<&str> {
     const OPTIONS: WordList = "-C -D --chdir --wd --working-directory --directory --cwd";
     (1..words.len()).rev().find_map(|at| {
         let text = words[at].text.as_str();
@@ -424,7 +426,7 @@ const MAX_STARTED: usize = 4;
 const MAX_SEARCHED: usize = 256;
 
 /// True for a shell that runs what it reads from its input, also behind a wrapper.
-pub(super) fn is_shell_with_input(command: &SimpleCommand) -> bool {
+pub(in crate::shell) fn is_shell_with_input(command: &SimpleCommand) -> bool {
     args::find_behind_wrappers(command, |program, words| {
         let is_shell = program.starts == Starts::Shell;
         (is_shell && (command.has_unknown_args || reads_input(words))).then_some(())

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::read_only::tests::simple;
+use super::super::read_only::tests::simple;
+use super::super::{SimpleCommand, parse};
 use super::ruin::{Ruin, ruin_of_command};
-use super::{SimpleCommand, parse};
 use turnwright_types::dialect::ShellDialect;
 
 fn is_certain(command: &SimpleCommand) -> bool {

@@ -1,10 +1,11 @@
 //! Loops, conditions and groups. Each part is read as a list of commands, as often as a loop has words.
 //! A line with one is unambiguous only if all of its commands only read.
 
+use super::super::{SimpleCommand, Word};
+use super::known_words;
 use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
-use super::shell_folder::changes_folder;
-use super::{SimpleCommand, Word, known_words};
+use super::shell_state::changes_folder;
 
 pub(super) const KEYWORD: Ambiguity = "it contains a shell keyword such as `for` or `if`";
 /// How deeply loops, groups and substitutions may be nested.
@@ -13,7 +14,7 @@ const MAX_DEPTH: usize = 4;
 const MAX_LISTS: usize = 64;
 
 /// Reads a loop, a condition or a group without what follows it. False if there is none.
-pub(super) fn parse(
+pub(in crate::shell) fn parse(
     lexer: &mut Lexer<'_>,
     state: &LineState,
     commands: &mut Vec<SimpleCommand>,
@@ -38,7 +39,7 @@ pub(super) fn parse(
 }
 
 /// Reads up to the bracket that ends a group or substitution.
-pub(super) fn group(
+pub(in crate::shell) fn group(
     lexer: &mut Lexer<'_>,
     state: &LineState,
     commands: &mut Vec<SimpleCommand>,

@@ -97,7 +97,7 @@ const PLAIN_VARIABLES: &[&str] = &[
 ];
 
 /// Returns true if everybody may see the value of this variable.
-pub(super) fn is_plain_variable(name: &str) -> bool {
+pub(in crate::shell) fn is_plain_variable(name: &str) -> bool {
     PLAIN_VARIABLES.binary_search(&name).is_ok()
 }
 
@@ -119,13 +119,13 @@ pub(super) fn changes_shell(program: &str) -> bool {
 }
 
 /// True for the actions of `find` that run a command for each file.
-pub(super) fn is_find_exec(word: &str) -> bool {
+pub(in crate::shell) fn is_find_exec(word: &str) -> bool {
     matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir")
 }
 
 /// The name of a program without its folder. A program in the current folder (`./x`) keeps it,
 /// because it may be anything.
-pub(super) fn name(program: &str) -> &str {
+pub(in crate::shell) fn name(program: &str) -> &str {
     match program.strip_prefix("./") {
         Some(rest) if !rest.contains('/') => program,
         _ => program.rsplit('/').next().unwrap_or_default(),
@@ -133,7 +133,7 @@ pub(super) fn name(program: &str) -> &str {
 }
 
 /// True if this assignment does not change what is run.
-pub(super) fn is_harmless_variable(variable: &str, value: &str) -> bool {
+pub(in crate::shell) fn is_harmless_variable(variable: &str, value: &str) -> bool {
     match variable {
         "TERM" => matches!(value, "dumb" | "xterm" | "xterm-256color"),
         "LANG" | "LANGUAGE" | "LC_ALL" | "LC_COLLATE" | "LC_CTYPE" | "LC_MESSAGES" => {
@@ -166,7 +166,7 @@ fn is_locale(value: &str) -> bool {
 }
 
 /// The name and the value of an assignment.
-pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+pub(in crate::shell) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (variable, value) = word.split_once('=')?;
     let is_name = !variable.starts_with(|char: char| char.is_ascii_digit())
         && !variable.is_empty()

@@ -1,14 +1,15 @@
 //! Finds the paths that a command deletes, changes or overwrites, as far as its arguments name them. `ruin`
 //! decides how bad that is. Each program's row in `programs` refers to the function for its arguments.
 
-use super::args::{self, Args, git_subcommand, is_option, operands};
-use super::programs::{self, is_in};
+use super::super::args::{self, Args, git_subcommand, is_option, operands};
+use super::super::programs::{self, is_in};
+use super::super::syntax::known_words;
+use super::super::{SimpleCommand, Word, network, read_only};
 use super::system_paths::HOME;
-use super::{SimpleCommand, Word, known_words, network, read_only};
 
 /// The harm that is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(in crate::shell) enum Harm {
     /// It is deleted with everything in it.
     Deletes,
     /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
@@ -31,19 +32,19 @@ pub(super) enum Harm {
 
 /// A path that a command names, and what happens to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target<'a> {
-    pub(super) text: &'a str,
-    pub(super) harm: Harm,
+pub(in crate::shell) struct Target<'a> {
+    pub(in crate::shell) text: &'a str,
+    pub(in crate::shell) harm: Harm,
 }
 
 /// Finds the targets among the arguments of a program.
-pub(super) type FindTargets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
+pub(in crate::shell) type FindTargets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
 
 fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> Vec<Target<'a>> {
     words.map(|word| Target { text: &word.text, harm }).collect()
 }
 
-pub(super) fn is_recursive(words: Args<'_>) -> bool {
+pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
     let options = words.iter().take_while(|word| word.text != "--");
     options
         .into_iter()
@@ -51,17 +52,17 @@ pub(super) fn is_recursive(words: Args<'_>) -> bool {
 }
 
 /// `rm -r`.
-pub(super) fn rm_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn rm_targets(words: Args<'_>) -> Vec<Target<'_>> {
     if is_recursive(words) { targets_with_harm(operands(words), Harm::Deletes) } else { Vec::new() }
 }
 
 /// `rimraf`, which is always recursive.
-pub(super) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
     targets_with_harm(operands(words), Harm::Deletes)
 }
 
 /// `mv`: everything but the destination.
-pub(super) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let sources: Vec<&Word> = operands(words).collect();
     let given = option_values(words, 't', "--target-directory");
     let moved = sources.iter().enumerate().filter(|(at, word)| match given.as_slice() {
@@ -72,13 +73,13 @@ pub(super) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
 }
 
 /// `zip -m`: everything but the archive.
-pub(super) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let moves = words.iter().any(|word| is_option(&word.text, 'm', "--move"));
     targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
-pub(super) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let is_deep = words.iter().any(|word| is_option(&word.text, 'R', "--recursive"));
     targets_with_harm(
         operands(words),
@@ -87,33 +88,33 @@ pub(super) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
 }
 
 /// `tee`, `truncate`.
-pub(super) fn tee_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn tee_targets(words: Args<'_>) -> Vec<Target<'_>> {
     targets_with_harm(operands(words), Harm::Overwrites)
 }
 
 /// `cp`, `install`. Only the last operand is written.
-pub(super) fn cp_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn cp_targets(words: Args<'_>) -> Vec<Target<'_>> {
     targets_with_harm(operands(words).next_back().into_iter(), Harm::Overwrites)
 }
 
 /// `mkfs`, `shred`.
-pub(super) fn mkfs_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn mkfs_targets(words: Args<'_>) -> Vec<Target<'_>> {
     targets_with_harm(operands(words), Harm::Formats)
 }
 
 /// `dd`.
-pub(super) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let files = words.iter().filter_map(|word| word.text.strip_prefix("of="));
     files.map(|text| Target { text, harm: Harm::Formats }).collect()
 }
 
 /// `curl -o`.
-pub(super) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
     option_targets(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
 }
 
 /// `wget -O`.
-pub(super) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
     option_targets(
         words,
         &[('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")],
@@ -126,7 +127,11 @@ fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'
 }
 
 /// The values of an option: in the next word, after `=`, or after the letter, which may follow others.
-pub(super) fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Vec<&'a str> {
+pub(in crate::shell) fn option_values<'a>(
+    words: Args<'a>,
+    letter: char,
+    name: &str,
+) -> Vec<&'a str> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         if !is_option(&word.text, letter, name) {
@@ -143,7 +148,7 @@ pub(super) fn option_values<'a>(words: Args<'a>, letter: char, name: &str) -> Ve
 }
 
 /// `rsync --delete`: what is at the destination, or at a source with `--remove-source-files`.
-pub(super) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let has = |start: &str| words.iter().any(|word| word.text.starts_with(start));
     let mut sources: Vec<&Word> = operands(words).collect();
     let destination = sources.pop().filter(|_| has("--del"));
@@ -163,7 +168,7 @@ fn path_on_host(word: &Word) -> &str {
 }
 
 /// `git clean` in the folder that an option names.
-pub(super) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
     let is_dry = rest.iter().any(|word| is_option(&word.text, 'n', "--dry-run"));
@@ -181,7 +186,7 @@ const FIND_SELECTS_ALL: &str =
     "-delete -depth -type -xdev -mount -mindepth -maxdepth -print -print0 -ls -noleaf";
 
 /// `find … -delete`, `find … -exec rm {} +`.
-pub(super) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let option_count =
         words.iter().take_while(|word| ["-L", "-H", "-P"].contains(&word.text.as_str())).count();
     let words = &words[option_count..];
@@ -203,7 +208,7 @@ pub(super) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
 }
 
 /// `fd … -x rm`. The first operand is a pattern.
-pub(super) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
+pub(in crate::shell) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(exec) = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text))
     else {
         return Vec::new();

@@ -3,13 +3,14 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::super::{Redirect, SimpleCommand, Word, read_only};
 use super::lexer::{
     Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
     check_characters,
 };
-use super::shell_folder::changes_folder;
+use super::shell_state::changes_folder;
 use super::wrappers::{ShellLine, strip_wrappers};
-use super::{Redirect, SimpleCommand, Word, compound, known_words, read_only};
+use super::{compound, known_words};
 use turnwright_types::dialect::ShellDialect;
 
 /// The maximum length of a line in bytes. Longer lines are ambiguous.
@@ -25,7 +26,7 @@ pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
 
 /// The simple commands of a line that runs in `folder`. `depth` is the number of lines that it is
 /// nested in.
-pub(super) fn parse(
+pub(in crate::shell) fn parse(
     line: &str,
     dialect: ShellDialect,
     folder: PathBuf,
@@ -263,7 +264,10 @@ impl PartialCommand {
 }
 
 /// The file that is opened; `None` for standard streams and `/dev/null`.
-pub(super) fn redirect(path: &str, is_write: bool) -> Result<Option<Redirect>, Ambiguity> {
+pub(in crate::shell) fn redirect(
+    path: &str,
+    is_write: bool,
+) -> Result<Option<Redirect>, Ambiguity> {
     match path {
         "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" => Ok(None),
         _ if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => {
@@ -274,11 +278,11 @@ pub(super) fn redirect(path: &str, is_write: bool) -> Result<Option<Redirect>, A
 }
 
 /// The state after the commands read so far.
-pub(super) struct LineState {
+pub(in crate::shell) struct LineState {
     /// The end of the last command.
     last: Terminator,
     /// The folder in which the next command runs, if it is known.
-    pub(super) folder: Option<PathBuf>,
+    pub(in crate::shell) folder: Option<PathBuf>,
     /// The folder before that, which `cd -` means, if it is known.
     previous: Option<PathBuf>,
     /// The folders that `pushd` has left.
@@ -292,7 +296,7 @@ pub(super) struct LineState {
 }
 
 impl LineState {
-    pub(super) fn new(folder: PathBuf) -> LineState {
+    pub(in crate::shell) fn new(folder: PathBuf) -> LineState {
         LineState {
             last: Terminator::Newline,
             chain_folder: Some(folder.clone()),

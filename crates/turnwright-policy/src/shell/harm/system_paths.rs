@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::args::name;
+use super::super::args::name;
 
 /// The home folder, where its path is not known.
-pub(super) const HOME: &str = "~";
+pub(in crate::shell) const HOME: &str = "~";
 
 /// Top-level folders that belong to the system, or to all its users.
 const SYSTEM_FOLDERS: &str = "bin boot dev etc home lib lib32 lib64 mnt media opt proc root run sbin \
@@ -100,7 +100,7 @@ fn may_be(part: &str, name: &str) -> bool {
 }
 
 /// True for a home folder, and for everything in one.
-pub(super) fn is_home(text: &str, folder: Option<&Path>) -> bool {
+pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
     let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
     let rest = starts.iter().find_map(|start| text.strip_prefix(start));
     let in_home =
@@ -151,7 +151,7 @@ pub(super) fn is_device(text: &str) -> bool {
 }
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
-pub(super) fn is_everything(text: &str) -> bool {
+pub(in crate::shell) fn is_everything(text: &str) -> bool {
     text.split('/').all(|part| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&part))
 }
 

@@ -7,10 +7,12 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use super::super::{Redirect, SimpleCommand, Word};
+use super::command_scanner;
 use super::lexer::Ambiguity;
-use super::{Redirect, SimpleCommand, Word, command_scanner};
 
-pub(super) const NOT_UNDERSTOOD: Ambiguity = "it is for cmd, whose command lines are not analysed";
+pub(in crate::shell) const NOT_UNDERSTOOD: Ambiguity =
+    "it is for cmd, whose command lines are not analysed";
 
 /// Commands whose arguments may contain another command.
 const STARTERS: &[&str] = &[
@@ -47,7 +49,7 @@ enum Reading {
 }
 
 /// Everything that could be a command in a line.
-pub(super) fn scan(line: &str) -> Vec<SimpleCommand> {
+pub(in crate::shell) fn scan(line: &str) -> Vec<SimpleCommand> {
     let mut all = Vec::new();
     for reading in [Reading::Quoted, Reading::Split] {
         let mut scanner = CmdScanner::new(reading);

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use turnwright_types::dialect::ShellDialect;
 
+use super::super::{SimpleCommand, Word};
+use super::known_words;
 use super::parser::parse_substitution;
-use super::{SimpleCommand, Word, known_words};
 
 /// Why the words of a line do not determine what it does. The text is a sentence about the line,
 /// "it …".
-pub(super) type Ambiguity = &'static str;
+pub(in crate::shell) type Ambiguity = &'static str;
 
 pub(super) const VARIABLE: Ambiguity = "it uses a variable";
 pub(super) const SUBSTITUTION: Ambiguity = "it contains a command substitution";
@@ -23,7 +24,7 @@ const SHELL_SPECIFIC: Ambiguity = "its meaning depends on the shell";
 
 /// A part of a line.
 #[derive(Debug)]
-pub(super) enum Token {
+pub(in crate::shell) enum Token {
     Word(RawWord),
     Redirect(RedirectKind),
     /// `&>` and `&>>`.
@@ -33,7 +34,7 @@ pub(super) enum Token {
 
 /// The meaning of the word after a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RedirectKind {
+pub(in crate::shell) enum RedirectKind {
     Read,
     Write,
     /// `>&` and `<&`.
@@ -44,7 +45,7 @@ pub(super) enum RedirectKind {
 
 /// The end of a simple command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Terminator {
+pub(in crate::shell) enum Terminator {
     And,
     Or,
     Pipe,
@@ -56,11 +57,11 @@ pub(super) enum Terminator {
 
 /// A word, with the facts about its spelling that matter.
 #[derive(Debug, Default)]
-pub(super) struct RawWord {
-    pub(super) text: String,
-    pub(super) is_glob: bool,
+pub(in crate::shell) struct RawWord {
+    pub(in crate::shell) text: String,
+    pub(in crate::shell) is_glob: bool,
     /// True if any part was quoted or escaped.
-    pub(super) is_quoted: bool,
+    pub(in crate::shell) is_quoted: bool,
     pub(super) has_brace: bool,
     /// True if it has an `=` with nothing quoted before it, so that it may be an assignment.
     pub(super) may_be_assignment: bool,
@@ -69,14 +70,14 @@ pub(super) struct RawWord {
     /// True if a part is the value of a variable or of a command substitution.
     pub(super) is_expanded: bool,
     /// True if such a part is not known, so that any words may take the place of this one.
-    pub(super) is_unknown: bool,
+    pub(in crate::shell) is_unknown: bool,
     /// True if a part is a variable of the environment.
     pub(super) is_inherited: bool,
 }
 
 impl RawWord {
     /// True if the shell may take it for the number of a file descriptor.
-    pub(super) fn is_number(&self) -> bool {
+    pub(in crate::shell) fn is_number(&self) -> bool {
         !self.is_quoted
             && !self.text.is_empty()
             && self.text.bytes().all(|byte| byte.is_ascii_digit())
@@ -85,33 +86,33 @@ impl RawWord {
 
 /// A variable that the line has set. The value is `None` if it is not known, and a glob if it is one
 /// of the names that match.
-pub(super) type Variable = (String, Option<Word>);
+pub(in crate::shell) type Variable = (String, Option<Word>);
 
-pub(super) struct Lexer<'a> {
+pub(in crate::shell) struct Lexer<'a> {
     text: &'a str,
-    pub(super) position: usize,
+    pub(in crate::shell) position: usize,
     dialect: ShellDialect,
     /// The number of lines that the text is nested in.
     pub(super) shell_depth: usize,
     /// How many brackets and loops are open.
-    pub(super) depth: usize,
+    pub(in crate::shell) depth: usize,
     /// How many lists they had so far.
     pub(super) list_count: usize,
     /// True if an unquoted `)` ends the text.
     pub(super) is_in_brackets: bool,
     /// The folder in which the next command runs, if it is known.
-    pub(super) folder: Option<PathBuf>,
-    pub(super) variables: Vec<Variable>,
+    pub(in crate::shell) folder: Option<PathBuf>,
+    pub(in crate::shell) variables: Vec<Variable>,
     /// True if the next word names the folder that the shell goes to.
     pub(super) is_at_folder: bool,
     /// The commands of the substitutions read so far.
     pub(super) substituted: Vec<SimpleCommand>,
     /// The first construct that only a line of commands that read may contain.
-    pub(super) expansion: Option<Ambiguity>,
+    pub(in crate::shell) expansion: Option<Ambiguity>,
 }
 
 impl<'a> Lexer<'a> {
-    pub(super) fn new(text: &'a str, dialect: ShellDialect) -> Lexer<'a> {
+    pub(in crate::shell) fn new(text: &'a str, dialect: ShellDialect) -> Lexer<'a> {
         Lexer {
             text,
             position: 0,
@@ -189,7 +190,7 @@ impl<'a> Lexer<'a> {
         found
     }
 
-    pub(super) fn next(&mut self) -> Result<Token, Ambiguity> {
+    pub(in crate::shell) fn next(&mut self) -> Result<Token, Ambiguity> {
         self.skip_blanks();
         match self.peek() {
             Some(b')') if self.is_in_brackets => Ok(Token::Terminator(Terminator::EndOfLine)),

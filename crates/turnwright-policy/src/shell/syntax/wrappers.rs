@@ -1,11 +1,12 @@
 //! Takes wrappers such as `nohup` and `timeout 9` off a command, so that the command that they run
 //! is judged. A wrapper that is not understood exactly is an ambiguity.
 
-use super::args::started_by_git;
+use super::super::args::started_by_git;
+use super::super::programs::{self, Starts};
+use super::super::{Redirect, SimpleCommand, Word, read_only};
 use super::compound::KEYWORD;
+use super::known_words;
 use super::lexer::Ambiguity;
-use super::programs::{self, Starts};
-use super::{Redirect, SimpleCommand, Word, known_words, read_only};
 use turnwright_types::dialect::ShellDialect;
 
 const MAX_WRAPPERS: usize = 8;
@@ -111,7 +112,7 @@ fn may_set_variable(format: &Word) -> bool {
         })
 }
 
-pub(super) fn word(simple: &SimpleCommand, index: usize) -> &str {
+pub(in crate::shell) fn word(simple: &SimpleCommand, index: usize) -> &str {
     simple.words.get(index).map_or("", |word| &word.text)
 }
 

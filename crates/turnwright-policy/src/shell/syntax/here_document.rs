@@ -1,13 +1,14 @@
 //! Who reads a here-document: a shell, which runs it, or a program for which it is data.
 
-use super::args;
-use super::programs::{self, Starts, WordList, is_in};
-use super::ruin::is_shell_with_input;
-use super::{SimpleCommand, Word, read_only};
+use super::super::{SimpleCommand, Word, args, programs, read_only};
+
+use super::super::programs::{Starts, WordList, is_in};
+
+use super::super::harm::ruin::is_shell_with_input;
 
 /// The use that a program makes of a here-document.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reader {
+pub(in crate::shell) enum Reader {
     /// It is text, or a program in another language.
     Data,
     Unknown,
@@ -22,7 +23,7 @@ const TAKE_DATA: WordList = "awk bc black cat clang-format curl dd docker-compos
     python2 python3 read readarray ruby rustfmt sed sponge sqlite3 tar tee tr wget yq";
 
 /// The strictest reader among the commands of a line and the commands that it is an argument of.
-pub(super) fn reader<'a>(
+pub(in crate::shell) fn reader<'a>(
     commands: &[SimpleCommand],
     around: impl Iterator<Item = (&'a [Word], Option<&'a Word>)>,
 ) -> Reader {

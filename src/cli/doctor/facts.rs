@@ -10,8 +10,8 @@ use super::DoctorReport;
 use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
 use turnwright_store::{Store, StoreError};
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text::format_bytes;
 
 /// The free space in bytes below which the report warns, because the database may fail soon.
 const LOW_DISK_SPACE: u64 = 200 * 1024 * 1024;

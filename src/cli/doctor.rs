@@ -318,7 +318,7 @@ impl DoctorReport {
     /// Checks the sandbox. Returns `None` if there is none.
     #[cfg(unix)]
     fn sandbox(&mut self, config: &Config, without_sandbox: bool) -> Option<bool> {
-        let checked = super::sandbox_check::check_sandbox(config, without_sandbox);
+        let checked = super::sandbox::check::check_sandbox(config, without_sandbox);
         for (name, value) in &checked.facts {
             self.print_field(name, value);
         }

@@ -5,8 +5,6 @@ mod config;
 mod doctor;
 mod export;
 mod history;
-#[cfg(unix)]
-mod launcher;
 mod login;
 mod mcp;
 mod mcp_server;
@@ -16,10 +14,6 @@ mod replay;
 mod run;
 #[cfg(unix)]
 mod sandbox;
-#[cfg(unix)]
-mod sandbox_check;
-#[cfg(unix)]
-mod sandbox_probe;
 mod serve;
 mod sessions;
 #[cfg(unix)]
@@ -146,7 +140,7 @@ enum CliCommand {
     #[command(hide = true)]
     SandboxProbe {
         #[command(subcommand)]
-        probe: sandbox_probe::SandboxProbe,
+        probe: sandbox::probe::SandboxProbe,
     },
     /// Run a recorded session again, and say what has changed
     ///
@@ -205,7 +199,7 @@ impl CliArgs {
     /// editor they only name it, whatever they are.
     fn read() -> CliArgs {
         #[cfg(unix)]
-        if launcher::is_launcher() {
+        if sandbox::is_launcher() {
             let command = Some(CliCommand::Launcher);
             return CliArgs { command, ..CliArgs::default() };
         }
@@ -228,7 +222,7 @@ pub fn run() -> ExitCode {
     let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
-        return sandbox_probe::run(probe);
+        return sandbox::probe::run(probe);
     }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
@@ -296,10 +290,10 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         #[cfg(unix)]
         CliCommand::Sandbox(args) => sandbox::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::Launcher => launcher::run(&config),
+        CliCommand::Launcher => sandbox::run_for_agent(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::SandboxProbe { probe } => sandbox_probe::run(&probe),
+        CliCommand::SandboxProbe { probe } => sandbox::probe::run(&probe),
         CliCommand::Replay(args) => replay::run(&args, config),
         CliCommand::Policy(args) => policy::run(args, &config),
         CliCommand::Sessions(args) => sessions::run(args, &config),

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum SandboxProbe {
+pub(in crate::cli) enum SandboxProbe {
     /// Always succeed
     Ready,
     /// Connect to a local TCP listener
@@ -45,7 +45,7 @@ pub(super) enum SandboxProbe {
     Wait,
 }
 
-pub(super) fn run(probe: &SandboxProbe) -> ExitCode {
+pub(in crate::cli) fn run(probe: &SandboxProbe) -> ExitCode {
     let succeeded = match probe {
         SandboxProbe::Ready => true,
         SandboxProbe::Internet { port } => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),

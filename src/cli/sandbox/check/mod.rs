@@ -32,10 +32,10 @@ const UNTOUCHED: &str = "a file outside the sandbox\n";
 
 /// The outcome of the check.
 #[derive(Debug)]
-pub(super) struct SandboxReport {
+pub(in crate::cli) struct SandboxReport {
     /// The features of the system: name and value, for people.
-    pub(super) facts: Vec<(&'static str, String)>,
-    pub(super) attempts: Vec<TestedAttempt>,
+    pub(in crate::cli) facts: Vec<(&'static str, String)>,
+    pub(in crate::cli) attempts: Vec<TestedAttempt>,
     /// True if there was a sandbox to test, or the attempts were made without one on purpose.
     was_tested: bool,
     /// The features that the system lacks for full protection.
@@ -43,15 +43,15 @@ pub(super) struct SandboxReport {
 }
 
 #[derive(Debug)]
-pub(super) struct TestedAttempt {
-    pub(super) name: &'static str,
-    pub(super) what: &'static str,
-    pub(super) result: AttemptResult,
+pub(in crate::cli) struct TestedAttempt {
+    pub(in crate::cli) name: &'static str,
+    pub(in crate::cli) what: &'static str,
+    pub(in crate::cli) result: AttemptResult,
 }
 
 impl SandboxReport {
     /// Returns true if every attempt failed that must fail; `None` if there is no sandbox.
-    pub(super) fn holds(&self) -> Option<bool> {
+    pub(in crate::cli) fn holds(&self) -> Option<bool> {
         // An empty list proves nothing.
         self.was_tested.then(|| {
             !self.attempts.is_empty()
@@ -64,7 +64,7 @@ impl SandboxReport {
         })
     }
 
-    pub(super) fn as_json(&self) -> Value {
+    pub(in crate::cli) fn as_json(&self) -> Value {
         let facts: serde_json::Map<_, _> = self
             .facts
             .iter()
@@ -89,7 +89,7 @@ impl SandboxReport {
 
 /// Makes every escape attempt in the sandbox that commands get. With `without_sandbox` they run
 /// unconfined, to show that the check notices a leak.
-pub(super) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
+pub(in crate::cli) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
     let was_tested = turnwright_sandbox::can_confine() || without_sandbox;
     let missing = turnwright_sandbox::limitations();
     let mut facts = facts(&missing);

@@ -8,7 +8,7 @@ use turnwright_types::redact;
 
 /// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
 /// not allowed.
-pub(super) fn run(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
+pub(super) fn set(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
     let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
     // Another change at the same time would be lost.
     let _lock = config.paths.lock_settings()?;

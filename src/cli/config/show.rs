@@ -202,7 +202,7 @@ mod tests {
             // With a key, any model has a provider.
             let variable = ("OPENAI_API_KEY".into(), "k".into());
             let config = config(home.path(), "", vec![variable]);
-            let outcome = change::run(&config, key, Some(&[value.to_owned()]));
+            let outcome = change::set(&config, key, Some(&[value.to_owned()]));
             let shown = ShownSettings::new(&config.snapshot());
             assert_eq!((shown.errors, shown.warnings), (Vec::new(), Vec::new()), "{key} = {value}");
             let is_written = !std::fs::read_to_string(config.user_file_path()).unwrap().is_empty();

@@ -2,10 +2,9 @@
 //! fix what fails. What it learns about the model is stored for later sessions.
 
 mod acp;
-mod bundle;
-mod facts;
 mod scrub;
 mod servers;
+mod report;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::runtime;
 use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
-use bundle::ReportBundle;
+use report::ReportBundle;
 use scrub::without_certain_keys;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};

@@ -5,10 +5,15 @@
 //!
 //! A parser of CommonMark would have to see a paragraph's end before it could say what the paragraph is.
 
-use super::inline_markdown::emit_inline;
-use super::markdown_table::{begins_table, laid_out};
+mod inline;
+mod table;
+
 use super::text_style::TextStyle;
 use super::word_wrap::WordWrap;
+
+use inline::emit_inline;
+
+use table::{begins_table, laid_out};
 
 /// How many bytes of a table, and of a line of one, are held back at most. What is behind them is shown as it is.
 const MAX_TABLE_BYTES: usize = 64 * 1024;

@@ -3,9 +3,11 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::inline_markdown::{emit_inline, find_mark, mark_length};
-use super::text_style::{TextStyle, paint};
-use super::word_wrap::WordWrap;
+use super::inline::{emit_inline, find_mark, mark_length};
+
+use super::super::text_style::{TextStyle, paint};
+
+use super::super::word_wrap::WordWrap;
 
 /// Stands between two columns.
 const SEPARATOR: &str = " │ ";
@@ -250,7 +252,7 @@ fn push_records(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::markdown::MarkdownStream;
+    use super::super::MarkdownStream;
     use super::*;
 
     /// A message with tables, as it is shown. Its pieces have this many characters.

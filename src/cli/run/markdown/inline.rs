@@ -1,7 +1,7 @@
 //! Emphasis, code and links within a line of Markdown. A mark is hidden only once its counterpart has
 //! arrived in the same line; until then the text behind it is held back. A mark without one is text.
 
-use super::text_style::{TerminalColor, TextStyle};
+use super::super::text_style::{TerminalColor, TextStyle};
 
 /// How many bytes behind a mark are held back at most.
 const MAX_HELD_BYTES: usize = 600;

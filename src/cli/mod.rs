@@ -1,13 +1,11 @@
-//! The command line: parses the arguments and runs the subcommand. One file per subcommand.
+//! The command line: parses the arguments and runs the subcommand. A file or folder for each subcommand, or for a few
+//! that tell one story.
 
-mod acp;
 mod config;
 mod doctor;
-mod export;
 mod history;
 mod login;
 mod mcp;
-mod mcp_server;
 mod policy;
 mod prompt;
 mod replay;
@@ -183,7 +181,7 @@ enum CliCommand {
                             session. Questions go to the client (elicitation); a client without it \
                             gets a refusal. There is no undo.\n\
                             Example: turnwright mcp-server --root . --mode auto-edit")]
-    McpServer(mcp_server::McpServerCliArgs),
+    McpServer(mcp::McpServerCliArgs),
     /// Show, check and change the settings
     Config {
         #[command(subcommand)]
@@ -280,7 +278,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
 
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
-        CliCommand::Acp => acp::run(config),
+        CliCommand::Acp => serve::serve_stdio(config),
         CliCommand::Serve(args) => serve::serve(args, config),
         CliCommand::Connect(args) => serve::connect(&args, &config),
         CliCommand::Run(args) => run::run(&args, config),
@@ -302,7 +300,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Redo(args) => undo::redo(args, &config),
         CliCommand::Diff(args) => undo::diff(args, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
-        CliCommand::McpServer(args) => mcp_server::run(args, config),
+        CliCommand::McpServer(args) => mcp::serve(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
         CliCommand::Licenses => report("licenses", write_stdout(LICENSES).map_err(CliError::from)),
     }

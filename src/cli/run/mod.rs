@@ -34,7 +34,7 @@ use self::run_client::RunClient;
 use self::screen::Screen;
 use self::session_setup::SessionPlan;
 use self::text_style::{TerminalTraits, terminal_width};
-use super::mcp_server::parse_mode;
+use super::mcp::parse_mode;
 #[cfg(unix)]
 use super::prompt::TerminalMode;
 use crate::config::Config;

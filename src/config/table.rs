@@ -32,9 +32,9 @@ pub(super) struct Row {
     pub(super) required: bool,
     /// True if the key is known only to be refused.
     pub(super) hidden: bool,
-    /// The flag that takes precedence over the file.
+    /// The flag that takes precedence over the file. Only shown: flags are read in `cli`.
     pub(super) flag: &'static str,
-    /// The variable that takes precedence over the file.
+    /// The variable that takes precedence over the file. Read only for the rows of `ConfigFile`.
     pub(super) variable: &'static str,
     /// The meaning in a table of the manual.
     #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The tools of the model. A call is parsed once and planned; its plan is judged and shown, and only
-//! then it runs: `run` needs a [`Pass`]. To add a tool, write a file and a line in [`built_in`].
+//! then it runs: `run` needs a [`Pass`]. `ARCHITECTURE.md` says how a tool is added: a file, and a line in [`built_in`].
 
 mod agent;
 mod arguments;

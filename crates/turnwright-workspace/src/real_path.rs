@@ -19,7 +19,7 @@ const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 /// Resolves every symbolic link of a path, which must exist. On Windows the system answers with `\\?\C:\`
 /// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
-    let real = std::fs::canonicalize(path)?;
+    let real = fs::canonicalize(path)?;
     if cfg!(windows)
         && let Some(plain) = real.to_str().and_then(plain_windows_path)
     {
@@ -84,7 +84,7 @@ impl RealPaths {
 
 /// The real path of an entry of a folder that is given by its real path.
 fn real_entry(path: PathBuf) -> Option<PathBuf> {
-    match std::fs::read_link(&path) {
+    match fs::read_link(&path) {
         Ok(_) => real_path(path).ok(),
         // It exists and is no link.
         Err(error) => (error.kind() == io::ErrorKind::InvalidInput).then_some(path),
@@ -199,8 +199,8 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let base = real_path(folder.path()).unwrap();
-        std::fs::create_dir_all(base.join("a/b")).unwrap();
-        std::fs::File::create(base.join("a/file")).unwrap();
+        fs::create_dir_all(base.join("a/b")).unwrap();
+        fs::File::create(base.join("a/file")).unwrap();
         symlink("a", base.join("link")).unwrap();
         symlink("missing", base.join("dangling")).unwrap();
         symlink("loop", base.join("loop")).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let base = real_path(folder.path()).unwrap();
         for name in ["a", "B", "c.d"] {
-            std::fs::create_dir(base.join(name)).unwrap();
+            fs::create_dir(base.join(name)).unwrap();
         }
         symlink("a", base.join("link")).unwrap();
         symlink("missing", base.join("dangling")).unwrap();

@@ -257,11 +257,11 @@ mod tests {
     #[tokio::test]
     async fn a_link_that_appeared_after_the_permission_check_is_not_followed() {
         let temp = tempfile::tempdir().unwrap();
-        let base = crate::real_path(temp.path()).unwrap();
+        let base = real_path(temp.path()).unwrap();
         fs::create_dir_all(base.join("out/below")).unwrap();
         fs::create_dir(base.join("ws")).unwrap();
         fs::write(base.join("out/f"), "secret").unwrap();
-        std::os::unix::fs::symlink(base.join("out"), base.join("ws/d")).unwrap();
+        symlink(base.join("out"), base.join("ws/d")).unwrap();
         // Permission was given when `ws/d` was a folder; now it is a link.
         assert_eq!(read(&base.join("ws/d/f")).await, Err(FileError::Moved));
         assert_eq!(

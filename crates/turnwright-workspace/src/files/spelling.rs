@@ -229,7 +229,7 @@ fn without_quotes(text: &str) -> &str {
 
 /// The names in a folder that look most like a name, and how much they do.
 fn look_alikes(folder: &Path, name: &str) -> Vec<(Resemblance, String)> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_COMPARED);
+    let entries = fs::read_dir(folder).into_iter().flatten().take(MAX_COMPARED);
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut found: Vec<_> =
         names.filter_map(|other| Some((resemblance(name, &other)?, other))).collect();

@@ -23,8 +23,6 @@ pub use file_names::{FileList, FileOrder, FindOptions, MAX_FILES as MAX_FOUND_FI
 pub use file_search::MatchLine;
 pub use glob::Glob;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
-#[cfg(test)]
-pub(crate) use walk::ignore_matcher;
 pub(crate) use walk::{FolderRules, has_unsafe_ignore_files};
 
 /// How long a search may take before it ends with what it has found.

@@ -92,7 +92,7 @@ pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
 
 pub(super) fn current_folder() -> Result<PathBuf, CliError> {
     std::path::absolute(".").map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => CliError::Other(
+        io::ErrorKind::NotFound => CliError::Other(
             "the folder in which this was started is gone; change to one that exists".to_owned(),
         ),
         _ => error.into(),

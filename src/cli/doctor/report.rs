@@ -255,7 +255,7 @@ fn collect_capabilities(declared: &Map<String, Value>, prefix: &str, found: &mut
 /// The version of the Linux kernel, as it is appended to the platform. Empty on macOS.
 #[cfg(not(windows))]
 fn system_version() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
     release.map(|release| format!(", Linux {}", release.trim())).unwrap_or_default()
 }
 

@@ -344,9 +344,7 @@ pub(super) fn compare(recorded: &Value, now: &Value) -> Option<(String, String, 
         (Value::Object(one), Value::Object(other)) => {
             let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
             names.into_iter().find_map(|name| {
-                let get = |from: &serde_json::Map<String, Value>| {
-                    from.get(name).cloned().unwrap_or_default()
-                };
+                let get = |from: &Map<String, Value>| from.get(name).cloned().unwrap_or_default();
                 compare(&get(one), &get(other))
                     .map(|(path, recorded, now)| (format!("{name}.{path}"), recorded, now))
             })

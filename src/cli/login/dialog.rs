@@ -9,8 +9,8 @@ use crate::error::as_sentence;
 use turnwright_types::secret::Secret;
 
 use super::super::{CliError, block_on};
-use super::target::{LoginTarget, Trial};
-use super::{Login, prompt, target};
+use super::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
+use super::{Login, prompt};
 
 /// How often a key is asked for.
 const MAX_ATTEMPTS: usize = 3;
@@ -77,7 +77,7 @@ impl Login<'_> {
         }
         prompt::say("Looking for model servers on this machine…\n\n")?;
         let base_urls: Vec<_> = local.iter().filter_map(|provider| provider.base_url).collect();
-        Ok(block_on(target::find_local(&base_urls, target::LOOK_LIMIT))?)
+        Ok(block_on(find_local(&base_urls, LOOK_LIMIT))?)
     }
 
     /// A note about the known key of a provider.

@@ -12,7 +12,6 @@ use super::text_style::TextStyle;
 use super::word_wrap::WordWrap;
 
 use inline::emit_inline;
-
 use table::{begins_table, laid_out};
 
 /// How many bytes of a table, and of a line of one, are held back at most. What is behind them is shown as it is.

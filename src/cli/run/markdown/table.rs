@@ -3,11 +3,9 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::inline::{emit_inline, find_mark, mark_length};
-
 use super::super::text_style::{TextStyle, paint};
-
 use super::super::word_wrap::WordWrap;
+use super::inline::{emit_inline, find_mark, mark_length};
 
 /// Stands between two columns.
 const SEPARATOR: &str = " │ ";

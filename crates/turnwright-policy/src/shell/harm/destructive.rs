@@ -2,11 +2,9 @@
 //! little else, and what the first line of a question names of them. Options are recognised generously, so that rather
 //! too much is asked about than too little. The texts complete a sentence that begins with "it".
 
-use super::super::{Script, SimpleCommand, classify};
-
 use super::super::args::{Args, first_operand, is_option, name, operands};
-
 use super::super::programs::{WordList, is_in};
+use super::super::{Script, SimpleCommand, classify};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
 pub(in crate::shell) const PUBLISHES: &str = "publishes something";

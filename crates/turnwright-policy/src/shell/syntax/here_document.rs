@@ -1,10 +1,8 @@
 //! Who reads a here-document: a shell, which runs it, or a program for which it is data.
 
-use super::super::{SimpleCommand, Word, args, programs, read_only};
-
-use super::super::programs::{Starts, WordList, is_in};
-
 use super::super::harm::ruin::is_shell_with_input;
+use super::super::programs::{Starts, WordList, is_in};
+use super::super::{SimpleCommand, Word, args, programs, read_only};
 
 /// The use that a program makes of a here-document.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -140,10 +140,12 @@ fn of_what_is_named_a_program_sees_only_what_it_may_read() {
         assert!(!lines.contains(&"untouched") && !lines.contains(&"no-secret"), "{text}");
         assert!(lines.ends_with(&[".config"]), "{text}");
     }
-    // A program that does not see the place cannot take it for an empty one.
-    let entry = folders.inside.components().nth(2).unwrap();
-    let mode = fs::metadata(own.path().join(entry)).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0);
+    if namespace_support().mounts {
+        // A program that does not see the place cannot take it for an empty one.
+        let entry = folders.inside.components().nth(2).unwrap();
+        let mode = fs::metadata(own.path().join(entry)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0);
+    }
 }
 
 /// What is written to them would leave the sandbox, although their mount is read-only.
